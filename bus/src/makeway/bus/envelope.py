@@ -1,0 +1,26 @@
+"""CloudEvents 1.0 in structured JSON mode: what every stream message travels in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event. `data` stays raw until `type` has been understood.
+
+    `signature` (over the exact bytes of `data`) and `keyid` are extension attributes, empty until
+    orders are signed.
+    """
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    time: datetime
+    datacontenttype: str
+    subject: str = ""
+    keyid: str = ""
+    signature: str = ""
+    data: msgspec.Raw

@@ -1,0 +1,355 @@
+"""The messages makeway's parts send one another. These structs are the source of the contract.
+
+Rules that hold for all of them:
+
+* JSON field names are camelCase; a field that has its default is left out.
+* Times are RFC 3339 in UTC, with microseconds only where they are not zero.
+* A field that a reader does not know is ignored, so fields may be added within a major version.
+  A new major version is a new `apiVersion` or CloudEvents `type`, and is refused, never guessed at.
+* Plan request and reply are bare JSON; everything that goes into a stream travels in the `data`
+  of a `CloudEvent` (see `makeway.bus.envelope`).
+
+The Go structs in `plugin/wire` mirror these and are tested against the same golden files.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+API_VERSION = "makeway.dev/v1"
+"""Major version of plan request and plan reply."""
+
+TYPE_ORDER = "dev.makeway.order.v1"
+TYPE_OUTCOME = "dev.makeway.outcome.v1"
+TYPE_DECISION = "dev.makeway.decision.v1"
+TYPE_CONTROL = "dev.makeway.control.v1"
+
+Mode = Literal["off", "observe", "enforce"]
+OrderKind = Literal["pod", "quota"]
+PlanStatus = Literal["candidates", "refused", "notSynced"]
+OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
+VictimResult = Literal["deleted", "terminating", "gone", "spared", "failed", "notAttempted"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of every message: immutable, camelCase on the wire, defaults left out."""
+
+
+# ---------------------------------------------------------------------------------------- parts
+
+
+class PodRef(Message, frozen=True):
+    """One incarnation of a pod. Only `uid` identifies; the names are for people and for URLs."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Placement(Message, frozen=True):
+    """A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class LiveOrder(Message, frozen=True):
+    """An order without an outcome yet, as its writer knows it. `victims` are UIDs."""
+
+    order_id: str
+    preemptor_uid: str
+    node: str
+    victims: tuple[str, ...] = ()
+
+
+class Awaited(Message, frozen=True):
+    """A pod that another live order already removes: counted on, never ordered a second time."""
+
+    uid: str
+    order_id: str
+
+
+class Preemptor(Message, frozen=True):
+    """The pod that room is made for."""
+
+    namespace: str
+    name: str
+    uid: str
+    priority: int
+    scheduler_name: str
+
+
+class Victim(Message, frozen=True):
+    """A pod chosen for eviction, with the rule that made it removable.
+
+    `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    priority: int
+    grace_period_seconds: int
+    rule: str
+    pdb_violating: bool = False
+    assumed: bool = False
+
+
+class Dependency(Message, frozen=True):
+    """An object that a refusal depends on: when it changes, trying again may help."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class Refusal(Message, frozen=True):
+    """Why no preemption helps.
+
+    `reason` is a constant in CamelCase; `message` is a sentence with the numbers; `node_reasons`
+    counts nodes by what stood in the way. `retry_at` is the earliest time at which time alone
+    changes the answer.
+    """
+
+    reason: str
+    message: str
+    node_reasons: dict[str, int] = {}
+    retry_at: datetime | None = None
+    depends_on: tuple[Dependency, ...] = ()
+
+
+# ------------------------------------------------------------------------- plan request and reply
+
+
+class NodeSelection(Message, frozen=True):
+    """A set of nodes, as its members or as all but them, whichever is shorter."""
+
+    names: tuple[str, ...] = ()
+    all_but: bool = False
+
+
+class Profile(Message, frozen=True):
+    """The scheduler profile's filter plugins, in order, and what arguments they were given (raw JSON)."""
+
+    name: str
+    filters: tuple[str, ...] = ()
+    filter_args: dict[str, msgspec.Raw] = {}
+
+
+class PlanRequest(Message, frozen=True):
+    """The plugin's question: what would have to go for this pod to fit?
+
+    `nodes` are those that removing pods may help. `nominations`, `assumed` and `live_orders` are
+    complete sets, no deltas, because another planner may answer the next request. `pod` is the
+    v1.Pod as the scheduler sees it.
+    """
+
+    api_version: str
+    request_id: str
+    cluster_uid: str
+    mode: Mode
+    timeout_milliseconds: int
+    max_candidates: int
+    profile: Profile
+    pod: msgspec.Raw
+    nodes: NodeSelection
+    nominations: tuple[Placement, ...] = ()
+    assumed: tuple[Placement, ...] = ()
+    live_orders: tuple[LiveOrder, ...] = ()
+
+
+class Removable(Message, frozen=True):
+    """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone."""
+
+    uid: str
+    rule: str
+    victim: bool = False
+    pdb_violating: bool = False
+
+
+class Candidate(Message, frozen=True):
+    """A node that would do.
+
+    `removable` lists every pod that may be removed there, in the order in which they are offered
+    back: PDB-violating first, then the more important first. `awaited` are already leaving.
+    """
+
+    node: str
+    removable: tuple[Removable, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    pdb_violations: int = 0
+
+
+class PlanReply(Message, frozen=True):
+    """The planner's answer.
+
+    `candidates` come best first, at most `max_candidates`. `unmodelled` are nodes on which the
+    modelled constraints need no victim, so that something only the scheduler's filters know stands
+    in the way; `unmodelled_total` counts them before the list was cut.
+    """
+
+    api_version: str
+    request_id: str
+    planner: str
+    status: PlanStatus
+    snapshot_revision: int = 0
+    policy_revision: str = ""
+    decision_id: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    unmodelled: tuple[Candidate, ...] = ()
+    unmodelled_total: int = 0
+    refusal: Refusal | None = None
+
+
+# ------------------------------------------------------------------------------- stream messages
+
+
+class Fence(Message, frozen=True):
+    """Who may write orders: `epoch` must not be below what the named object holds now.
+
+    `kind` "lease": `leaseTransitions` of the Lease; `kind` "kv": a counter in a NATS key-value
+    bucket, where there is no leader election.
+    """
+
+    kind: Literal["lease", "kv"]
+    name: str
+    epoch: int
+    namespace: str = ""
+
+
+class EvictionOrder(Message, frozen=True):
+    """A committed decision to evict. Nothing is deleted that is not a victim of one.
+
+    `not_after`: no effect of this order may begin later. `awaited` belong to other live orders,
+    and if one of those fails, so does this. `nominations_to_clear` are pods of lower priority
+    nominated to the same node. `preemptor` and `node` are absent from a quota order.
+    """
+
+    order_id: str
+    kind: OrderKind
+    cluster_uid: str
+    fence: Fence
+    writer: str
+    created_at: datetime
+    not_after: datetime
+    preemptor: Preemptor | None = None
+    queue: str = ""
+    node: str = ""
+    node_uid: str = ""
+    decision_id: str = ""
+    victims: tuple[Victim, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    nominations_to_clear: tuple[PodRef, ...] = ()
+    pdb_violations: int = 0
+
+
+class VictimOutcome(Message, frozen=True):
+    """What became of one victim.
+
+    `deleted`: this order's delete was accepted. `terminating`, `gone`: nothing left to do.
+    `spared`: the re-check protected it. `failed`: the API server refused for good, or too long.
+    `notAttempted`: an earlier failure stopped the order before it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    result: VictimResult
+    reason: str = ""
+    message: str = ""
+    attempts: int = 0
+    grace_period_seconds: int = 0
+    deleted_at: datetime | None = None
+
+
+class Rollback(Message, frozen=True):
+    """What a failed order undid in the API: the nomination, and DisruptionTarget on pods that stay (UIDs)."""
+
+    nomination_reverted: bool = False
+    conditions_cleared: tuple[str, ...] = ()
+
+
+class Outcome(Message, frozen=True):
+    """The one end of an order, written last.
+
+    `succeeded`: every victim is deleted, leaving or gone. `failed`: a delete failed and all was
+    rolled back. `expired`: past `not_after`, nothing begun. `refused`: the re-check said no.
+    `cancelled`: the preemptor or its node no longer needs it.
+    """
+
+    order_id: str
+    kind: OrderKind
+    cluster_uid: str
+    epoch: int
+    result: OutcomeResult
+    evictor: str
+    started_at: datetime
+    finished_at: datetime
+    preemptor_uid: str = ""
+    node: str = ""
+    queue: str = ""
+    reason: str = ""
+    message: str = ""
+    deliveries: int = 0
+    victims: tuple[VictimOutcome, ...] = ()
+    nominations_cleared: tuple[str, ...] = ()
+    rollback: Rollback | None = None
+
+
+class RankedCandidate(Message, frozen=True):
+    """A candidate in a decision record, with the numbers that ranked it.
+
+    `decided_by` names the first rule on which it beats the next one.
+    """
+
+    node: str
+    victims: tuple[Victim, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    pdb_violations: int = 0
+    highest_priority: int = 0
+    priority_sum: int = 0
+    latest_start: datetime | None = None
+    decided_by: str = ""
+
+
+class DecisionRecord(Message, frozen=True):
+    """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers."""
+
+    decision_id: str
+    request_id: str
+    kind: OrderKind
+    cluster_uid: str
+    planner: str
+    at: datetime
+    mode: Mode
+    status: PlanStatus
+    snapshot_revision: int
+    policy_revision: str = ""
+    preemptor: Preemptor | None = None
+    queue: str = ""
+    nodes_total: int = 0
+    nodes_potential: int = 0
+    candidates_total: int = 0
+    unmodelled_total: int = 0
+    nominated_node: str = ""
+    victims: tuple[Victim, ...] = ()
+    pdb_violations: int = 0
+    candidates: tuple[RankedCandidate, ...] = ()
+    diagnosis: Refusal | None = None
+    plan_duration_microseconds: int = 0
+
+
+class ControlState(Message, frozen=True):
+    """What the leading planner tells plugin and evictor: the mode, per namespace too, at a revision."""
+
+    revision: int
+    mode: Mode
+    cluster_uid: str
+    policy_revision: str = ""
+    namespace_modes: dict[str, Mode] = {}

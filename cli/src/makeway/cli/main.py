@@ -1,0 +1,5 @@
+"""The `makeway` command."""
+
+
+def main() -> None:
+    """Run the command line."""

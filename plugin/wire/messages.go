@@ -1,0 +1,282 @@
+// Package wire holds the messages of the bus as Go structs. The Python structs in
+// bus/src/makeway/bus/messages.py are the source of the contract; the golden files in bus/testdata
+// hold both sides to it, byte for byte. It imports nothing of Kubernetes, so that it can be fuzzed.
+package wire
+
+import "encoding/json"
+
+// APIVersion is the major version of plan request and plan reply.
+const APIVersion = "makeway.dev/v1"
+
+// CloudEvents types of the messages that travel in streams.
+const (
+	TypeOrder    = "dev.makeway.order.v1"
+	TypeOutcome  = "dev.makeway.outcome.v1"
+	TypeDecision = "dev.makeway.decision.v1"
+	TypeControl  = "dev.makeway.control.v1"
+)
+
+// Modes.
+const (
+	ModeOff     = "off"
+	ModeObserve = "observe"
+	ModeEnforce = "enforce"
+)
+
+// Statuses of a plan reply.
+const (
+	StatusCandidates = "candidates"
+	StatusRefused    = "refused"
+	StatusNotSynced  = "notSynced"
+)
+
+// Results of an order.
+const (
+	ResultSucceeded = "succeeded"
+	ResultFailed    = "failed"
+	ResultExpired   = "expired"
+	ResultRefused   = "refused"
+	ResultCancelled = "cancelled"
+)
+
+// PodRef is one incarnation of a pod. Only UID identifies.
+type PodRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// Placement is a pod on a node as the scheduler's memory has it.
+type Placement struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node"`
+}
+
+// LiveOrder is an order without an outcome yet. Victims are UIDs.
+type LiveOrder struct {
+	OrderID      string   `json:"orderId"`
+	PreemptorUID string   `json:"preemptorUid"`
+	Node         string   `json:"node"`
+	Victims      []string `json:"victims,omitempty"`
+}
+
+// Awaited is a pod that another live order already removes.
+type Awaited struct {
+	UID     string `json:"uid"`
+	OrderID string `json:"orderId"`
+}
+
+// Preemptor is the pod that room is made for.
+type Preemptor struct {
+	Namespace     string `json:"namespace"`
+	Name          string `json:"name"`
+	UID           string `json:"uid"`
+	Priority      int32  `json:"priority"`
+	SchedulerName string `json:"schedulerName"`
+}
+
+// Victim is a pod chosen for eviction, with the rule that made it removable.
+type Victim struct {
+	Namespace          string `json:"namespace"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	Node               string `json:"node"`
+	Priority           int32  `json:"priority"`
+	GracePeriodSeconds int64  `json:"gracePeriodSeconds"`
+	Rule               string `json:"rule"`
+	PDBViolating       bool   `json:"pdbViolating,omitempty"`
+	Assumed            bool   `json:"assumed,omitempty"`
+}
+
+// Dependency is an object that a refusal depends on.
+type Dependency struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Refusal says why no preemption helps.
+type Refusal struct {
+	Reason      string         `json:"reason"`
+	Message     string         `json:"message"`
+	NodeReasons map[string]int `json:"nodeReasons,omitempty"`
+	RetryAt     *Time          `json:"retryAt,omitempty"`
+	DependsOn   []Dependency   `json:"dependsOn,omitempty"`
+}
+
+// NodeSelection is a set of nodes, as its members or as all but them.
+type NodeSelection struct {
+	Names  []string `json:"names,omitempty"`
+	AllBut bool     `json:"allBut,omitempty"`
+}
+
+// Profile names the scheduler profile's filter plugins and their arguments.
+type Profile struct {
+	Name       string                     `json:"name"`
+	Filters    []string                   `json:"filters,omitempty"`
+	FilterArgs map[string]json.RawMessage `json:"filterArgs,omitempty"`
+}
+
+// PlanRequest is the plugin's question: what would have to go for this pod to fit?
+type PlanRequest struct {
+	APIVersion          string          `json:"apiVersion"`
+	RequestID           string          `json:"requestId"`
+	ClusterUID          string          `json:"clusterUid"`
+	Mode                string          `json:"mode"`
+	TimeoutMilliseconds int64           `json:"timeoutMilliseconds"`
+	MaxCandidates       int             `json:"maxCandidates"`
+	Profile             Profile         `json:"profile"`
+	Pod                 json.RawMessage `json:"pod"`
+	Nodes               NodeSelection   `json:"nodes"`
+	Nominations         []Placement     `json:"nominations,omitempty"`
+	Assumed             []Placement     `json:"assumed,omitempty"`
+	LiveOrders          []LiveOrder     `json:"liveOrders,omitempty"`
+}
+
+// Removable is a pod that policy allows to be removed; Victim where the plan needs it gone.
+type Removable struct {
+	UID          string `json:"uid"`
+	Rule         string `json:"rule"`
+	Victim       bool   `json:"victim,omitempty"`
+	PDBViolating bool   `json:"pdbViolating,omitempty"`
+}
+
+// Candidate is a node that would do. Removable is in the order in which pods are offered back.
+type Candidate struct {
+	Node          string      `json:"node"`
+	Removable     []Removable `json:"removable,omitempty"`
+	Awaited       []Awaited   `json:"awaited,omitempty"`
+	PDBViolations int         `json:"pdbViolations,omitempty"`
+}
+
+// PlanReply is the planner's answer.
+type PlanReply struct {
+	APIVersion       string      `json:"apiVersion"`
+	RequestID        string      `json:"requestId"`
+	Planner          string      `json:"planner"`
+	Status           string      `json:"status"`
+	SnapshotRevision int64       `json:"snapshotRevision,omitempty"`
+	PolicyRevision   string      `json:"policyRevision,omitempty"`
+	DecisionID       string      `json:"decisionId,omitempty"`
+	Candidates       []Candidate `json:"candidates,omitempty"`
+	Unmodelled       []Candidate `json:"unmodelled,omitempty"`
+	UnmodelledTotal  int         `json:"unmodelledTotal,omitempty"`
+	Refusal          *Refusal    `json:"refusal,omitempty"`
+}
+
+// Fence says who may write orders: Epoch must not be below what the named object holds now.
+type Fence struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Epoch     int64  `json:"epoch"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// EvictionOrder is a committed decision to evict.
+type EvictionOrder struct {
+	OrderID            string     `json:"orderId"`
+	Kind               string     `json:"kind"`
+	ClusterUID         string     `json:"clusterUid"`
+	Fence              Fence      `json:"fence"`
+	Writer             string     `json:"writer"`
+	CreatedAt          Time       `json:"createdAt"`
+	NotAfter           Time       `json:"notAfter"`
+	Preemptor          *Preemptor `json:"preemptor,omitempty"`
+	Queue              string     `json:"queue,omitempty"`
+	Node               string     `json:"node,omitempty"`
+	NodeUID            string     `json:"nodeUid,omitempty"`
+	DecisionID         string     `json:"decisionId,omitempty"`
+	Victims            []Victim   `json:"victims,omitempty"`
+	Awaited            []Awaited  `json:"awaited,omitempty"`
+	NominationsToClear []PodRef   `json:"nominationsToClear,omitempty"`
+	PDBViolations      int        `json:"pdbViolations,omitempty"`
+}
+
+// VictimOutcome is what became of one victim.
+type VictimOutcome struct {
+	Namespace          string `json:"namespace"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	Result             string `json:"result"`
+	Reason             string `json:"reason,omitempty"`
+	Message            string `json:"message,omitempty"`
+	Attempts           int    `json:"attempts,omitempty"`
+	GracePeriodSeconds int64  `json:"gracePeriodSeconds,omitempty"`
+	DeletedAt          *Time  `json:"deletedAt,omitempty"`
+}
+
+// Rollback is what a failed order undid in the API.
+type Rollback struct {
+	NominationReverted bool     `json:"nominationReverted,omitempty"`
+	ConditionsCleared  []string `json:"conditionsCleared,omitempty"`
+}
+
+// Outcome is the one end of an order, written last.
+type Outcome struct {
+	OrderID            string          `json:"orderId"`
+	Kind               string          `json:"kind"`
+	ClusterUID         string          `json:"clusterUid"`
+	Epoch              int64           `json:"epoch"`
+	Result             string          `json:"result"`
+	Evictor            string          `json:"evictor"`
+	StartedAt          Time            `json:"startedAt"`
+	FinishedAt         Time            `json:"finishedAt"`
+	PreemptorUID       string          `json:"preemptorUid,omitempty"`
+	Node               string          `json:"node,omitempty"`
+	Queue              string          `json:"queue,omitempty"`
+	Reason             string          `json:"reason,omitempty"`
+	Message            string          `json:"message,omitempty"`
+	Deliveries         int             `json:"deliveries,omitempty"`
+	Victims            []VictimOutcome `json:"victims,omitempty"`
+	NominationsCleared []string        `json:"nominationsCleared,omitempty"`
+	Rollback           *Rollback       `json:"rollback,omitempty"`
+}
+
+// ControlState is the mode in force, per namespace too, at a revision.
+type ControlState struct {
+	Revision       int64             `json:"revision"`
+	Mode           string            `json:"mode"`
+	ClusterUID     string            `json:"clusterUid"`
+	PolicyRevision string            `json:"policyRevision,omitempty"`
+	NamespaceModes map[string]string `json:"namespaceModes,omitempty"`
+}
+
+// RankedCandidate is a candidate in a decision record, with the numbers that ranked it.
+type RankedCandidate struct {
+	Node            string    `json:"node"`
+	Victims         []Victim  `json:"victims,omitempty"`
+	Awaited         []Awaited `json:"awaited,omitempty"`
+	PDBViolations   int       `json:"pdbViolations,omitempty"`
+	HighestPriority int64     `json:"highestPriority,omitempty"`
+	PrioritySum     int64     `json:"prioritySum,omitempty"`
+	LatestStart     *Time     `json:"latestStart,omitempty"`
+	DecidedBy       string    `json:"decidedBy,omitempty"`
+}
+
+// DecisionRecord is one plan or refusal, explained.
+type DecisionRecord struct {
+	DecisionID               string            `json:"decisionId"`
+	RequestID                string            `json:"requestId"`
+	Kind                     string            `json:"kind"`
+	ClusterUID               string            `json:"clusterUid"`
+	Planner                  string            `json:"planner"`
+	At                       Time              `json:"at"`
+	Mode                     string            `json:"mode"`
+	Status                   string            `json:"status"`
+	SnapshotRevision         int64             `json:"snapshotRevision"`
+	PolicyRevision           string            `json:"policyRevision,omitempty"`
+	Preemptor                *Preemptor        `json:"preemptor,omitempty"`
+	Queue                    string            `json:"queue,omitempty"`
+	NodesTotal               int               `json:"nodesTotal,omitempty"`
+	NodesPotential           int               `json:"nodesPotential,omitempty"`
+	CandidatesTotal          int               `json:"candidatesTotal,omitempty"`
+	UnmodelledTotal          int               `json:"unmodelledTotal,omitempty"`
+	NominatedNode            string            `json:"nominatedNode,omitempty"`
+	Victims                  []Victim          `json:"victims,omitempty"`
+	PDBViolations            int               `json:"pdbViolations,omitempty"`
+	Candidates               []RankedCandidate `json:"candidates,omitempty"`
+	Diagnosis                *Refusal          `json:"diagnosis,omitempty"`
+	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
+}

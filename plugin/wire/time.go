@@ -1,0 +1,36 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+)
+
+// Time is a moment in UTC, to the microsecond. On the wire it is RFC 3339 with "Z", and with six
+// digits of fraction only where they are not zero, which is how the Python side writes it.
+type Time struct{ time.Time }
+
+// At makes a wire time of t, cut to microseconds.
+func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Microsecond)} }
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) {
+	u := t.UTC()
+	layout := `"2006-01-02T15:04:05Z"`
+	if u.Nanosecond()/1000 != 0 {
+		layout = `"2006-01-02T15:04:05.000000Z"`
+	}
+	return []byte(u.Format(layout)), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+		return fmt.Errorf("time %s: want an RFC 3339 string", b)
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, string(b[1:len(b)-1]))
+	if err != nil {
+		return fmt.Errorf("time %s: want RFC 3339, for example 2026-01-31T12:00:00Z: %w", b, err)
+	}
+	t.Time = parsed.UTC()
+	return nil
+}
