@@ -21,7 +21,7 @@ class Subjects:
             or prefix.endswith(".")
         ):
             raise ValueError(
-                f"subject prefix {prefix!r}: use letters, digits, '-', '_' and inner dots, for example makeway"
+                f"subject prefix {prefix!r}: use letters, digits, '-', '_' and inner '.', as in makeway"
             )
         self.prefix = prefix
         self.plan = f"{prefix}.v1.plan"

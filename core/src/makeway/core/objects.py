@@ -1,0 +1,205 @@
+"""Typed views of Kubernetes objects that name only the fields makeway reads.
+
+They decode straight from the API server's JSON (about 10 µs a pod); every field that is not named
+here is skipped by the decoder. Absent and null both give the default, as in Kubernetes. Nothing
+here is ever encoded back: writes are patches of their own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of the views: frozen, camelCase, unknown fields ignored."""
+
+
+Quantity = str | int | float
+"""A resource quantity as JSON carries it; `makeway.core.quantity` gives it a value."""
+
+
+class OwnerReference(View, frozen=True, gc=False):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(View, frozen=True, gc=False):
+    """metadata, without managedFields."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+
+
+class ResourceRequirements(View, frozen=True, gc=False):
+    """resources of a container or of a whole pod."""
+
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class ContainerPort(View, frozen=True, gc=False):
+    """spec.containers[].ports[]."""
+
+    host_port: int | None = None
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(View, frozen=True, gc=False):
+    """A container or init container; `restart_policy` "Always" on an init container makes it a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: tuple[ContainerPort, ...] | None = None
+    restart_policy: str | None = None
+
+
+class LabelSelectorRequirement(View, frozen=True, gc=False):
+    """matchExpressions[] of a label selector or of a node selector term."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(View, frozen=True, gc=False):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class PodSpec(View, frozen=True, gc=False):
+    """spec of a pod."""
+
+    node_name: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    scheduler_name: str | None = None
+    termination_grace_period_seconds: int | None = None
+    host_network: bool | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodCondition(View, frozen=True, gc=False):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerStatus(View, frozen=True, gc=False):
+    """status.containerStatuses[], for in-place resize: what the kubelet has allocated and runs."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(View, frozen=True, gc=False):
+    """status of a pod."""
+
+    phase: str | None = None
+    nominated_node_name: str | None = None
+    start_time: datetime | None = None
+    conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resize: str | None = None
+
+
+class Pod(View, frozen=True, gc=False):
+    """v1.Pod."""
+
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+class Taint(View, frozen=True, gc=False):
+    """spec.taints[] of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(View, frozen=True, gc=False):
+    """spec of a node."""
+
+    unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeStatus(View, frozen=True, gc=False):
+    """status of a node."""
+
+    allocatable: dict[str, Quantity] | None = None
+
+
+class Node(View, frozen=True, gc=False):
+    """v1.Node."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodDisruptionBudgetSpec(View, frozen=True, gc=False):
+    """spec of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(View, frozen=True, gc=False):
+    """status of a PodDisruptionBudget; `disrupted_pods`: pod name to the time of eviction."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, datetime] | None = None
+    observed_generation: int | None = None
+
+
+class PodDisruptionBudget(View, frozen=True, gc=False):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: Metadata
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(View, frozen=True, gc=False):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: Metadata
+    value: int = 0
+    global_default: bool | None = None
+    preemption_policy: str | None = None
+
+
+class Namespace(View, frozen=True, gc=False):
+    """v1.Namespace."""
+
+    metadata: Metadata
