@@ -1,0 +1,97 @@
+# makeway: `make help` lists the targets. Everything the project needs is installed below .venv, .tools
+# and the cache directory of built binaries ($MAKEWAY_CACHE, or ~/.cache/makeway).
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# One set of Go flags everywhere: any other compiles Kubernetes a second time.
+export CGO_ENABLED := 0
+export GOFLAGS := -buildvcs=false -trimpath
+export GOWORK := off
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null || echo $(CURDIR)/.tools/bin/uv)
+BIN := $(CURDIR)/.venv/bin
+STATICCHECK := $(CURDIR)/.tools/staticcheck-v0.8.2/staticcheck
+GO_PACKAGES := ./...
+SCENARIO ?= main
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(CURDIR)/.tools/bin/uv:
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer" >&2; exit 1; }
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet uv==0.13.8
+
+.venv/.synced: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --quiet
+	@touch $@
+
+$(STATICCHECK):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) go install honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: setup
+setup: .venv/.synced ## Install Python dependencies into .venv
+
+.PHONY: format
+format: setup ## Format Python and Go
+	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format . && gofmt -w plugin
+
+.PHONY: lint
+lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated files
+	$(BIN)/ruff format --check --quiet . || { echo "error: run 'make format'" >&2; exit 1; }
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-timings
+	@unformatted=$$(gofmt -l plugin); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
+	cd plugin && go vet $(GO_PACKAGES)
+	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
+	$(BIN)/python -m makeway.dev.reference --check
+
+.PHONY: unit
+unit: setup ## Unit tests, Python and Go
+	$(BIN)/pytest -q tests/unit
+	cd plugin && go test $(GO_PACKAGES)
+
+.PHONY: check
+check: lint unit ## Format, types, layers and unit tests (about 3 minutes)
+
+.PHONY: contract
+contract: setup ## Contract tests: Python and Go against the golden files and a real nats-server
+	$(BIN)/pytest -q tests/contract
+
+.PHONY: integration
+integration: setup ## Integration tests on the real control plane (built on first use)
+	$(BIN)/makeway dev build
+	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
+
+.PHONY: test
+test: check contract integration ## Everything a change must pass (about 15 minutes)
+
+.PHONY: test-all
+test-all: check contract ## All of it, with the slow and repeated runs and the race detector
+	$(BIN)/makeway dev build
+	$(BIN)/pytest -v tests/integration $(ARGS)
+	cd plugin && CGO_ENABLED=1 go test -race $(GO_PACKAGES)
+
+.PHONY: demo
+demo: setup ## The main job on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)
+	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
+
+.PHONY: reference
+reference: setup ## Write the generated reference: schemas, AsyncAPI, golden files, metrics, configuration
+	$(BIN)/python -m makeway.dev.reference
+
+.PHONY: lock
+lock: | $(UV) ## Update uv.lock after a change of pyproject.toml
+	$(UV) lock
+
+.PHONY: clean
+clean: ## Remove what the build made here (not the cache of binaries)
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
