@@ -1,0 +1,101 @@
+"""The HTTP side of a service: /metrics, /healthz and /readyz, as Kubernetes components have them.
+
+`/healthz` says whether the process should be restarted, `/readyz` whether it does its work. Each
+calls a function that returns what is wrong by check name (all checks by name, an empty message
+where all is well). A failing answer is 503 and lists every check, and so does `?verbose`:
+
+    [+]nats ok
+    [-]snapshot failed: no list of pods yet
+    readyz check failed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+Checks = Callable[[], Mapping[str, str]]
+"""Every check by name; the value is what is wrong, or empty where the check passes."""
+
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+_log = structlog.get_logger()
+
+
+def parse_listen(listen: str) -> tuple[str, int]:
+    """Split "HOST:PORT", "[V6]:PORT" or ":PORT" (all addresses). Port 0 takes any free one.
+
+    Raises:
+        ValueError: with a sentence for the person who wrote the option.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"listen address {listen!r}: use HOST:PORT or :PORT, as in :9464")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running HTTP server. `port` is the real one, also where 0 was asked for."""
+
+    port: int
+    _runner: web.AppRunner
+
+    async def close(self) -> None:
+        """Stop listening and end the open connections."""
+        await self._runner.cleanup()
+
+
+async def serve(listen: str, *, ready: Checks, live: Checks, registry: CollectorRegistry) -> Server:
+    """Listen and answer until `close`.
+
+    Raises:
+        ValueError: the address is not HOST:PORT.
+        OSError: the address is taken or not ours.
+    """
+    host, port = parse_listen(listen)
+    app = web.Application()
+    app.router.add_get("/metrics", _metrics(registry))
+    app.router.add_get("/healthz", _checks("healthz", live))
+    app.router.add_get("/readyz", _checks("readyz", ready))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host or None, port, shutdown_timeout=1.0).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    bound_port = int(runner.addresses[0][1])
+    _log.info("http_listening", host=host, port=bound_port)
+    return Server(bound_port, runner)
+
+
+def _metrics(registry: CollectorRegistry) -> _Handler:
+    async def answer(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    return answer
+
+
+def _checks(name: str, checks: Checks) -> _Handler:
+    async def answer(request: web.Request) -> web.Response:
+        status, text = report(name, checks(), verbose="verbose" in request.query)
+        return web.Response(status=status, text=text, headers={"Cache-Control": "no-store"})
+
+    return answer
+
+
+def report(name: str, checks: Mapping[str, str], *, verbose: bool) -> tuple[int, str]:
+    """The answer to a health request: its HTTP status and its text."""
+    failed = any(checks.values())
+    if not failed and not verbose:
+        return 200, "ok"
+    lines = [f"[-]{check} failed: {why}" if why else f"[+]{check} ok" for check, why in checks.items()]
+    lines.append(f"{name} check {'failed' if failed else 'passed'}")
+    return (503 if failed else 200), "\n".join(lines) + "\n"

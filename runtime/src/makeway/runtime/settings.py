@@ -1,0 +1,176 @@
+"""The options that several commands share: their values, and how they stand on the command line.
+
+The dataclasses are what services take; they know nothing of the command line. The `...Option`
+aliases are `typer` annotations, so that a command declares `nats_url: NatsUrlOption = NATS.url`
+and every command spells, documents and reads the option alike. Each can be given by its
+environment variable, `MAKEWAY_` + the option's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+LogFormat = Literal["json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NatsSettings:
+    """How to reach NATS.
+
+    url: server, or several with commas; the rest of a cluster is learnt from the first answer.
+    creds: a `.creds` file (user JWT and nkey seed). None where the server asks for nothing.
+    subject_prefix: first tokens of every subject and, upper-cased, of every stream's name. Two
+        clusters on one NATS need two prefixes.
+    replicas: copies of each stream that are kept. 3 for a cluster that must survive the loss of a
+        server, 1 for a single server; an existing stream is brought to this number.
+    """
+
+    url: str = "nats://127.0.0.1:4222"
+    creds: Path | None = None
+    subject_prefix: str = "makeway"
+    replicas: int = 1
+
+    def servers(self) -> list[str]:
+        """The URL option as a list."""
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeSettings:
+    """How to reach the Kubernetes API.
+
+    kubeconfig: a file; None means the pod's service account where there is one, else $KUBECONFIG,
+        else ~/.kube/config.
+    context: a context of that file; None means its current one.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """Where /metrics, /healthz and /readyz are served.
+
+    listen: HOST:PORT or :PORT (all addresses). Port 0 takes a free one, which is logged.
+    """
+
+    listen: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings:
+    """What is logged, and how.
+
+    format: "json", one object a line, or "text" for a terminal.
+    level: the least severe level that is written.
+    """
+
+    format: LogFormat = "json"
+    level: LogLevel = "info"
+
+
+_NATS = "NATS"
+_KUBE = "Kubernetes"
+_PROCESS = "Process"
+
+NatsUrlOption = Annotated[
+    str,
+    typer.Option(
+        "--nats-url",
+        envvar="MAKEWAY_NATS_URL",
+        metavar="URL[,URL]",
+        help="NATS server, or several.",
+        rich_help_panel=_NATS,
+    ),
+]
+NatsCredsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--nats-creds",
+        envvar="MAKEWAY_NATS_CREDS",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Credentials file for NATS. None by default.",
+        rich_help_panel=_NATS,
+    ),
+]
+SubjectPrefixOption = Annotated[
+    str,
+    typer.Option(
+        "--subject-prefix",
+        envvar="MAKEWAY_SUBJECT_PREFIX",
+        metavar="PREFIX",
+        help="First part of every subject. One for each cluster that shares the NATS.",
+        rich_help_panel=_NATS,
+    ),
+]
+StreamReplicasOption = Annotated[
+    int,
+    typer.Option(
+        "--stream-replicas",
+        envvar="MAKEWAY_STREAM_REPLICAS",
+        min=1,
+        max=5,
+        help="Copies of each stream that NATS keeps. 3 on a cluster of three or more.",
+        rich_help_panel=_NATS,
+    ),
+]
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        envvar="MAKEWAY_KUBECONFIG",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Default: the service account in a pod, else $KUBECONFIG, else ~/.kube/config.",
+        rich_help_panel=_KUBE,
+    ),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        envvar="MAKEWAY_CONTEXT",
+        metavar="NAME",
+        help="Context of the kubeconfig. Default: its current one.",
+        rich_help_panel=_KUBE,
+    ),
+]
+ListenOption = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        envvar="MAKEWAY_LISTEN",
+        metavar="HOST:PORT",
+        help="Address of /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
+        rich_help_panel=_PROCESS,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        envvar="MAKEWAY_LOG_FORMAT",
+        help="How log lines are written to stderr.",
+        rich_help_panel=_PROCESS,
+    ),
+]
+LogLevelOption = Annotated[
+    LogLevel,
+    typer.Option(
+        "--log-level",
+        envvar="MAKEWAY_LOG_LEVEL",
+        help="The least severe level that is written.",
+        rich_help_panel=_PROCESS,
+    ),
+]
