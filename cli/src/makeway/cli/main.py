@@ -1,5 +1,110 @@
-"""The `makeway` command."""
+"""The `makeway` command: one sub-command a service or tool, each loaded only when it is called.
+
+Loading late keeps `makeway --help` and shell completion fast: numpy, aiohttp and the Kubernetes
+client are imported by the sub-command that needs them. A sub-command's module has an `app`
+(`typer.Typer`); one with a single command is that command, one with several is a group.
+
+Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any, NamedTuple
+
+import typer
+import typer.core
+import typer.main
+
+from makeway.cli.errors import fail
+
+
+class SubCommand(NamedTuple):
+    """A sub-command as the main help lists it. `source_only`: its parts are not in the wheel."""
+
+    module: str
+    help: str
+    source_only: bool = False
+
+
+SUB_COMMANDS = {
+    "planner": SubCommand(
+        "makeway.cli.planner", "Run the planner: say which pods would make room for a pod."
+    ),
+    "evictor": SubCommand(
+        "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
+    ),
+    "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
+    "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
+    "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
+}
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """A group that lists its commands without loading them, and loads the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the real command in place of its entry in the list."""
+        name, entry, rest = super().resolve_command(ctx, args)
+        if name is None or name not in SUB_COMMANDS:
+            return name, entry, rest
+        return name, load(name), rest
+
+
+def load(name: str) -> Any:
+    """Import a sub-command; ends the process with a message where its parts are not installed."""
+    sub_command = SUB_COMMANDS[name]
+    try:
+        module = importlib.import_module(sub_command.module)
+    except ModuleNotFoundError as error:
+        if not sub_command.source_only or not (error.name or "").startswith("makeway."):
+            raise
+        fail(f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package")
+    sub_app = getattr(module, "app", None)
+    if sub_app is None:
+        sub_app = typer.Typer()
+        sub_app.command()(getattr(module, name))
+    command = typer.main.get_command(sub_app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    name="makeway",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Better preemption for Kubernetes: a planner, a safe evictor and a thin kube-scheduler plugin.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - only --version pays for it
+
+        typer.echo(f"makeway {version('makeway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Take the options that stand before the sub-command."""
+
+
+def _listed_only() -> None:
+    """Stand for a sub-command in the list; `LazyGroup` puts the real one in its place."""
+
+
+for _name, _sub_command in SUB_COMMANDS.items():
+    app.command(_name, help=_sub_command.help)(_listed_only)
 
 
 def main() -> None:
     """Run the command line."""
+    app()
