@@ -1,0 +1,253 @@
+"""The connection to the API server: raw bytes in and out, a time-out on every call.
+
+kubernetes-asyncio gives the configuration, TLS and the connection pool; its models and its watch
+are not used (they cost 1.4 ms of CPU a pod, have no time-outs and hide 410). Nothing is retried
+here: whoever calls knows what may be repeated. Every failure is one of two:
+
+* `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
+* `ApiUnavailable`: there is no usable answer. The request may or may not have had its effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from http import HTTPStatus
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client.rest import RESTClientObject
+
+from makeway.core.objects import Namespace
+from makeway.runtime.kube_access import Access, ConfigurationError, load_access
+
+__all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+"""For TCP and TLS together; a server that needs longer is treated as away."""
+
+LINE_LIMIT_BYTES = 32 * 1024 * 1024
+"""Longest watch line. etcd takes 1.5 MiB an object by default; JSON and a raised limit fit well inside."""
+
+MESSAGE_LIMIT = 2000
+"""Characters of an error's message that are kept: an answer may be a proxy's whole page."""
+
+
+class ApiError(Exception):
+    """The API server said no.
+
+    `reason` is the Status object's, or the HTTP phrase where the body is plain text (API priority
+    and fairness, proxies). `retry_after_seconds` is the server's wish, from the Retry-After header
+    or the Status object's details.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ApiUnavailable(Exception):  # noqa: N818 - it names a state of the server
+    """No usable answer: refused, reset, timed out, or cut off. The effect of a write is unknown."""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    """metav1.Status."""
+
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_namespace = msgspec.json.Decoder(Namespace).decode
+
+
+def _phrase(status: int) -> str:
+    """The CamelCase phrase of an HTTP status: 429 is TooManyRequests."""
+    try:
+        return "".join(word.capitalize() for word in HTTPStatus(status).phrase.split())
+    except ValueError:
+        return "Unknown"
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its date form is not used by the API server and is ignored."""
+    return float(header) if header is not None and header.isdecimal() else None
+
+
+def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
+    """Read an error's answer, whether it is a Status object or plain text."""
+    seconds = _seconds(retry_after)
+    try:
+        answer = _decode_status(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:MESSAGE_LIMIT].decode(errors="replace").strip()
+        return ApiError(status, _phrase(status), text, seconds)
+    if seconds is None and answer.details is not None and answer.details.retry_after_seconds > 0:
+        seconds = float(answer.details.retry_after_seconds)
+    return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds)
+
+
+class Api:
+    """One connection pool to one API server. Made by `connect`, ended by `close`."""
+
+    def __init__(self, access: Access, user_agent: str) -> None:
+        self._access = access
+        self._rest = RESTClientObject(access.configuration)
+        self._session: aiohttp.ClientSession = self._rest.pool_manager
+        # The server's gzip saves nothing inside a cluster and costs CPU at both ends;
+        # kube-scheduler and kube-controller-manager turn it off too.
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": user_agent,
+        }
+        self.server: str = access.configuration.host.rstrip("/")
+
+    @classmethod
+    async def connect(
+        cls, *, kubeconfig: str | None = None, context: str | None = None, user_agent: str
+    ) -> Self:
+        """Load the configuration and make the pool; no request is sent.
+
+        Raises:
+            ConfigurationError: no usable configuration.
+        """
+        access = await load_access(kubeconfig, context)
+        try:
+            return cls(access, user_agent)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"TLS configuration of {access.configuration.host}: {error}") from error
+
+    async def close(self) -> None:
+        """Close every connection. Calls under way fail as `ApiUnavailable`."""
+        await self._rest.close()
+
+    async def _arguments(self, path: str, query: Mapping[str, str] | None) -> dict[str, Any]:
+        """What every request has in common: URL, headers with a fresh token, TLS name, proxy."""
+        headers = dict(self._headers)
+        try:
+            authorization = await self._access.authorization()
+        except ConfigurationError as error:
+            raise ApiUnavailable(str(error)) from error
+        if authorization:
+            headers["Authorization"] = authorization
+        arguments: dict[str, Any] = {
+            "url": self.server + path,
+            "params": query,
+            "headers": headers,
+            "allow_redirects": False,
+        }
+        if self._rest.server_hostname:
+            arguments["server_hostname"] = self._rest.server_hostname
+        if self._rest.proxy:
+            arguments["proxy"] = self._rest.proxy
+        return arguments
+
+    async def _refused(self, response: aiohttp.ClientResponse) -> ApiError:
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._access.expire()
+        return api_error(response.status, await response.read(), response.headers.get("Retry-After"))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = 10.0,
+    ) -> bytes:
+        """Send one request and return the body of its answer.
+
+        `timeout_seconds` covers everything from waiting for a free connection to the last byte.
+
+        Raises:
+            ApiError: the server answered with anything but 2xx.
+            ApiUnavailable: no complete answer in time; a write may have had its effect.
+        """
+        arguments = await self._arguments(path, query)
+        if body is not None:
+            arguments["data"] = body
+            arguments["headers"]["Content-Type"] = content_type
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
+        try:
+            async with self._session.request(method, timeout=timeout, **arguments) as response:
+                if not 200 <= response.status < 300:
+                    raise await self._refused(response)
+                return await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiUnavailable(f"{method} {path}: {_describe(error)}") from error
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a watch as they come, without their line ends.
+
+        Ends when the server ends the watch in an orderly way. Use it under `contextlib.aclosing`
+        where the loop may be left early, so that the connection is released at once.
+
+        Raises:
+            ApiError: the server refused the watch (410 as an HTTP status included).
+            ApiUnavailable: refused, cut off, silent for `idle_timeout_seconds`, or a line over
+                `LINE_LIMIT_BYTES`.
+        """
+        arguments = await self._arguments(path, query)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_timeout_seconds
+        )
+        try:
+            async with self._session.request("GET", timeout=timeout, **arguments) as response:
+                if not 200 <= response.status < 300:
+                    raise await self._refused(response)
+                pending = bytearray()
+                async for chunk in response.content.iter_any():
+                    start = len(pending)
+                    pending += chunk
+                    end = pending.find(b"\n", start)
+                    begin = 0
+                    while end >= 0:
+                        line = bytes(pending[begin:end])
+                        begin = end + 1
+                        if line:
+                            yield line
+                        end = pending.find(b"\n", begin)
+                    del pending[:begin]
+                    if len(pending) > LINE_LIMIT_BYTES:
+                        raise ApiUnavailable(f"GET {path}: a watch line is longer than {LINE_LIMIT_BYTES} B")
+                if pending:
+                    raise ApiUnavailable(f"GET {path}: the watch ended inside a line")
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiUnavailable(f"GET {path}: {_describe(error)}") from error
+
+    async def cluster_uid(self) -> str:
+        """The cluster's identity: the UID of the namespace kube-system, which is never recreated.
+
+        Raises:
+            ApiError, ApiUnavailable: as `request`; an answer that is no Namespace is unavailable.
+        """
+        body = await self.request("GET", "/api/v1/namespaces/kube-system")
+        try:
+            uid = _decode_namespace(body).metadata.uid
+        except msgspec.DecodeError as error:
+            raise ApiUnavailable(f"namespace kube-system: {error}") from error
+        if not uid:
+            raise ApiUnavailable("namespace kube-system has no UID")
+        return uid
+
+
+def _describe(error: BaseException) -> str:
+    """An error in words: time-outs have no text of their own."""
+    if isinstance(error, TimeoutError):
+        return f"timed out ({error})" if str(error) else "timed out"
+    return str(error) or type(error).__name__

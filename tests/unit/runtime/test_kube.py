@@ -1,0 +1,264 @@
+"""The API connection against a small local server that misbehaves in the ways real ones do."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def write_kubeconfig(path: Path, server: str, user: dict[str, str]) -> str:
+    file = path / "kubeconfig"
+    file.write_text(
+        json.dumps(
+            {
+                "current-context": "here",
+                "contexts": [
+                    {"name": "here", "context": {"cluster": "c", "user": "u"}},
+                    {"name": "nowhere", "context": {"cluster": "missing", "user": "u"}},
+                ],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(file)
+
+
+@asynccontextmanager
+async def api_of(handler: Handler, tmp_path: Path, user: dict[str, str] | None = None) -> AsyncIterator[Api]:
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.05)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{port}", user or {"token": "secret"})
+    api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test")
+    try:
+        yield api
+    finally:
+        await api.close()
+        await runner.cleanup()
+
+
+async def read_watch(api: Api, into: list[bytes], idle_timeout_seconds: float = 5) -> None:
+    query = {"watch": "1"}
+    async with aclosing(api.stream("/w", query=query, idle_timeout_seconds=idle_timeout_seconds)) as lines:
+        async for line in lines:
+            into.append(line)
+
+
+async def test_a_request_carries_token_query_body_and_content_type(tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+
+    async def handler(request: web.Request) -> web.Response:
+        seen["authorization"] = request.headers["Authorization"]
+        seen["type"] = request.headers["Content-Type"]
+        seen["agent"] = request.headers["User-Agent"]
+        seen["continue"] = request.query["continue"]
+        seen["body"] = (await request.read()).decode()
+        return web.Response(body=b'{"ok":true}')
+
+    async with api_of(handler, tmp_path) as api:
+        body = await api.request(
+            "PATCH",
+            "/x",
+            query={"continue": "a+b=/c"},
+            body=b"{}",
+            content_type="application/merge-patch+json",
+        )
+
+    assert body == b'{"ok":true}'
+    assert seen == {
+        "authorization": "Bearer secret",
+        "type": "application/merge-patch+json",
+        "agent": "makeway-test",
+        "continue": "a+b=/c",
+        "body": "{}",
+    }
+
+
+async def test_a_status_object_is_read_with_its_reason_and_retry_after(tmp_path: Path) -> None:
+    status = {
+        "kind": "Status",
+        "reason": "Conflict",
+        "message": "uid mismatch",
+        "details": {"retryAfterSeconds": 3},
+    }
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response(status, status=409)
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError) as caught:
+            await api.request("DELETE", "/x")
+
+    error = caught.value
+    assert (error.status, error.reason, error.message) == (409, "Conflict", "uid mismatch")
+    assert error.retry_after_seconds == 3
+
+
+async def test_a_plain_text_429_of_priority_and_fairness_is_read(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(
+            status=429, text="Too many requests, please try again later.\n", headers={"Retry-After": "1"}
+        )
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError) as caught:
+            await api.request("GET", "/x")
+
+    error = caught.value
+    assert (error.status, error.reason) == (429, "TooManyRequests")
+    assert error.message == "Too many requests, please try again later."
+    assert error.retry_after_seconds == 1
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/elsewhere"})
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError, match="302"):
+            await api.request("GET", "/x")
+
+
+async def test_a_slow_answer_is_unavailable(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiUnavailable, match="timed out"):
+            await api.request("GET", "/x", timeout_seconds=0.05)
+
+
+async def test_a_cut_body_is_unavailable(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b'{"half":')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiUnavailable):
+            await api.request("GET", "/x")
+
+
+async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{port}", {"token": "t"})
+    api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test")
+
+    with pytest.raises(ApiUnavailable):
+        await api.request("GET", "/x")
+
+    await api.close()
+
+
+async def test_a_watch_yields_whole_lines_however_they_are_cut_and_however_long(tmp_path: Path) -> None:
+    long = b'{"a":"' + b"x" * 6_000_000 + b'"}'
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"n":1}\n{"n"', b":2}\n\n", long[:3_000_000], long[3_000_000:], b"\n"):
+            await response.write(part)
+        return response
+
+    async with api_of(handler, tmp_path) as api:
+        lines: list[bytes] = []
+        await read_watch(api, lines)
+
+    assert lines == [b'{"n":1}', b'{"n":2}', long]
+
+
+async def test_a_watch_that_ends_inside_a_line_is_unavailable(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"n":1}\n{"n":')
+        return response
+
+    async with api_of(handler, tmp_path) as api:
+        lines: list[bytes] = []
+        with pytest.raises(ApiUnavailable, match="inside a line"):
+            await read_watch(api, lines)
+
+    assert lines == [b'{"n":1}']
+
+
+async def test_a_silent_watch_is_unavailable_after_its_idle_time_out(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"n":1}\n')
+        await asyncio.sleep(30)
+        return response
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiUnavailable, match="timed out"):
+            await read_watch(api, [], idle_timeout_seconds=0.1)
+
+
+async def test_a_refused_watch_is_an_api_error(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": "Expired", "message": "too old"}, status=410)
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError) as caught:
+            await read_watch(api, [])
+
+    assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.headers["Authorization"] == "Bearer new":
+            return web.Response(body=b"welcome")
+        return web.json_response({"kind": "Status", "reason": "Unauthorized"}, status=401)
+
+    async with api_of(handler, tmp_path, {"tokenFile": str(token)}) as api:
+        token.write_text("new\n")
+        with pytest.raises(ApiError, match="401"):
+            await api.request("GET", "/x")
+        assert await api.request("GET", "/x") == b"welcome"
+
+
+async def test_the_cluster_uid_is_that_of_kube_system(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        assert request.path == "/api/v1/namespaces/kube-system"
+        return web.json_response({"metadata": {"name": "kube-system", "uid": "u-1"}})
+
+    async with api_of(handler, tmp_path) as api:
+        assert await api.cluster_uid() == "u-1"
+
+
+async def test_a_missing_kubeconfig_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--kubeconfig"):
+        await Api.connect(kubeconfig=str(tmp_path / "none"), user_agent="makeway-test")
+
+
+async def test_a_broken_context_is_a_configuration_error(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "t"})
+
+    for context in ("absent", "nowhere"):
+        with pytest.raises(ConfigurationError, match="kubeconfig"):
+            await Api.connect(kubeconfig=kubeconfig, context=context, user_agent="makeway-test")
