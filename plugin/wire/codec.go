@@ -1,0 +1,275 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what is decoded. A NATS server refuses more than 1 MiB by default; a v1.Pod with all
+// its managed fields nests about 20 deep.
+const (
+	MaxBytes = 1 << 20
+	MaxDepth = 100
+)
+
+// Reasons for which a message is malformed. The Python side uses the same ones.
+const (
+	ReasonTooLarge       = "too-large"
+	ReasonTooDeep        = "too-deep"
+	ReasonNotJSON        = "not-json"
+	ReasonInvalid        = "invalid"
+	ReasonUnknownVersion = "unknown-version"
+	ReasonUnknownType    = "unknown-type"
+)
+
+// MalformedError is a message that was not understood. Reason is one of the constants above.
+type MalformedError struct {
+	Reason string
+	Detail string
+}
+
+// Error implements error.
+func (e *MalformedError) Error() string { return "malformed message: " + e.Reason + ": " + e.Detail }
+
+func malformed(reason, format string, args ...any) error {
+	return &MalformedError{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Encode writes a message as the Python side writes it, byte for byte: compact, the keys of maps in
+// order, and nothing escaped that JSON does not ask for (encoding/json alone escapes <, >, & and the
+// two Unicode line separators).
+func Encode(message any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(message); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", message, err)
+	}
+	return unescapeSeparators(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
+}
+
+// Decode reads one message within the bounds. Fields it does not know are ignored; a field without
+// omitempty that is missing, or empty, is an error. into is a pointer to one of this package's structs.
+func Decode(data []byte, into any) error {
+	if err := checkBounds(data); err != nil {
+		return err
+	}
+	if !json.Valid(data) || !utf8.Valid(data) {
+		return malformed(ReasonNotJSON, "%d bytes that are not one JSON value in UTF-8", len(data))
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return malformed(ReasonInvalid, "%v", err)
+	}
+	if missing := missingField(reflect.ValueOf(into).Elem(), "$"); missing != "" {
+		return malformed(ReasonInvalid, "%s is missing or empty", missing)
+	}
+	return nil
+}
+
+// DecodePlanReply reads a planner's answer and refuses another major version.
+func DecodePlanReply(data []byte) (*PlanReply, error) {
+	reply := &PlanReply{}
+	if err := checkBounds(data); err != nil {
+		return nil, err
+	}
+	if err := checkAPIVersion(data); err != nil {
+		return nil, err
+	}
+	if err := Decode(data, reply); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// DecodePlanRequest reads the plugin's question and refuses another major version.
+func DecodePlanRequest(data []byte) (*PlanRequest, error) {
+	request := &PlanRequest{}
+	if err := checkBounds(data); err != nil {
+		return nil, err
+	}
+	if err := checkAPIVersion(data); err != nil {
+		return nil, err
+	}
+	if err := Decode(data, request); err != nil {
+		return nil, err
+	}
+	return request, nil
+}
+
+// checkAPIVersion looks at apiVersion alone, since another version's other fields mean nothing here.
+func checkAPIVersion(data []byte) error {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(data, &head); err == nil && head.APIVersion != "" && head.APIVersion != APIVersion {
+		return malformed(ReasonUnknownVersion, "apiVersion %q, this side speaks %s", head.APIVersion, APIVersion)
+	}
+	return nil
+}
+
+// Source names a writer in an envelope, such as makeway/scheduler/node-1_4711_ab12.
+func Source(component, identity string) string { return "makeway/" + component + "/" + identity }
+
+// Wrap encodes a message and puts it into an envelope. id is the order's, "out-" + the order's or the
+// decision's; subject is the preemptor's UID.
+func Wrap(eventType, id, source, subject string, at Time, message any) ([]byte, error) {
+	data, err := Encode(message)
+	if err != nil {
+		return nil, err
+	}
+	return Encode(&Envelope{
+		SpecVersion:     SpecVersion,
+		ID:              id,
+		Source:          source,
+		Type:            eventType,
+		Time:            at,
+		DataContentType: "application/json",
+		Subject:         subject,
+		Data:            data,
+	})
+}
+
+// WrapOrder makes the envelope of an order.
+func WrapOrder(order *EvictionOrder, source string) ([]byte, error) {
+	subject := ""
+	if order.Preemptor != nil {
+		subject = order.Preemptor.UID
+	}
+	return Wrap(TypeOrder, order.OrderID, source, subject, order.CreatedAt, order)
+}
+
+// Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of
+// CloudEvents too, is refused with ReasonUnknownVersion, any other type with ReasonUnknownType.
+func Unwrap(data []byte, eventType string, into any) (*Envelope, error) {
+	envelope := &Envelope{}
+	if err := Decode(data, envelope); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(envelope.SpecVersion, "1.") {
+		return nil, malformed(ReasonUnknownVersion, "CloudEvents %q, this side speaks %s", envelope.SpecVersion, SpecVersion)
+	}
+	if envelope.Type != eventType {
+		if stem(envelope.Type) == stem(eventType) {
+			return nil, malformed(ReasonUnknownVersion, "%q, this side speaks %s", envelope.Type, eventType)
+		}
+		return nil, malformed(ReasonUnknownType, "%q where %s is expected", envelope.Type, eventType)
+	}
+	if envelope.DataContentType != "application/json" {
+		return nil, malformed(ReasonInvalid, "datacontenttype %q, want application/json", envelope.DataContentType)
+	}
+	if err := Decode(envelope.Data, into); err != nil {
+		return nil, err
+	}
+	return envelope, nil
+}
+
+// stem is an event type without its version: dev.makeway.order of dev.makeway.order.v1.
+func stem(eventType string) string { return eventType[:max(strings.LastIndex(eventType, ".v"), 0)] }
+
+// checkBounds looks at size and depth without decoding, in one pass over the bytes.
+func checkBounds(data []byte) error {
+	if len(data) > MaxBytes {
+		return malformed(ReasonTooLarge, "%d bytes, at most %d", len(data), MaxBytes)
+	}
+	depth, inString, escaped := 0, false, false
+	for _, c := range data {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = c == '\\'
+			inString = c != '"'
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return malformed(ReasonTooDeep, "nested more than %d deep", MaxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+var (
+	timeType = reflect.TypeFor[Time]()
+	rawType  = reflect.TypeFor[json.RawMessage]()
+)
+
+// missingField gives the path of the first required text, time or raw field that is empty. Numbers
+// and truth values have no "missing" here: zero is a value of theirs.
+func missingField(value reflect.Value, path string) string {
+	switch value.Kind() {
+	case reflect.Pointer:
+		if value.IsNil() {
+			return ""
+		}
+		return missingField(value.Elem(), path)
+	case reflect.Slice:
+		if value.Type() == rawType {
+			return ""
+		}
+		for i := range value.Len() {
+			if missing := missingField(value.Index(i), fmt.Sprintf("%s[%d]", path, i)); missing != "" {
+				return missing
+			}
+		}
+	case reflect.Struct:
+		if value.Type() == timeType {
+			return ""
+		}
+		for i := range value.NumField() {
+			name, options, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			field, inner := value.Field(i), path+"."+name
+			if options == "" && isEmpty(field) {
+				return inner
+			}
+			if missing := missingField(field, inner); missing != "" {
+				return missing
+			}
+		}
+	}
+	return ""
+}
+
+func isEmpty(field reflect.Value) bool {
+	switch {
+	case field.Type() == timeType:
+		return field.Interface().(Time).IsZero()
+	case field.Kind() == reflect.String, field.Type() == rawType:
+		return field.Len() == 0
+	}
+	return false
+}
+
+// unescapeSeparators writes U+2028 and U+2029 plainly where encoding/json has escaped them.
+func unescapeSeparators(encoded []byte) []byte {
+	if !bytes.Contains(encoded, []byte(`\u202`)) {
+		return encoded
+	}
+	out := make([]byte, 0, len(encoded))
+	for i := 0; i < len(encoded); i++ {
+		if encoded[i] != '\\' {
+			out = append(out, encoded[i])
+			continue
+		}
+		rest := encoded[i:]
+		switch {
+		case bytes.HasPrefix(rest, []byte(`\u2028`)):
+			out = append(out, "\u2028"...)
+			i += 5
+		case bytes.HasPrefix(rest, []byte(`\u2029`)):
+			out = append(out, "\u2029"...)
+			i += 5
+		default:
+			out = append(out, rest[:2]...)
+			i++
+		}
+	}
+	return out
+}
