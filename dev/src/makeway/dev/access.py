@@ -1,0 +1,27 @@
+"""Give the components their service accounts, roles and tokens, from the manifests the chart ships."""
+
+from makeway.dev.api import AdminApi
+from makeway.dev.kubeconfig import write_with_token
+from makeway.dev.paths import RBAC_MANIFESTS
+from makeway.dev.site import Site
+
+NAMESPACE = "makeway-system"
+ACCOUNTS = ("planner", "evictor", "scheduler")
+_TOKEN_VALID_SECONDS = 30 * 24 * 3600
+
+
+def grant(site: Site, api: AdminApi) -> None:
+    """Apply the manifests, issue a token for each account and write it into the account's kubeconfig.
+
+    Raises:
+        DevError: a manifest was refused.
+    """
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    for account in ACCOUNTS:
+        api.apply_file(RBAC_MANIFESTS / f"{account}.yaml")
+    if site.options.fallback:
+        api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
+    for account in ACCOUNTS:
+        name = f"makeway-{account}"
+        token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
+        write_with_token(site.kubeconfig(account), site.server, site.authority, token, name)

@@ -1,0 +1,89 @@
+"""What the control plane is made of: every binary, where it is built from, its key in the cache.
+
+Pure but for reading the sources it hashes. The flags are the same for every binary of Kubernetes, so that the
+Go build cache is shared between `dev/controlplane` and `plugin`: other flags compile Kubernetes a second time.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
+
+KUBERNETES_VERSION = "v1.36.3"
+
+GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
+"""Set for every build; see the module's text for why it must not vary."""
+
+_STRIP = "-s -w"
+_MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+_VERSION = "k8s.io/component-base/version"
+# A self-built Kubernetes binary says v0.0.0-master unless the linker is told better.
+_KUBERNETES_LDFLAGS = (
+    f"{_STRIP} -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor={_MAJOR} "
+    f"-X {_VERSION}.gitMinor={_MINOR}"
+)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One program and how it is built."""
+
+    name: str
+    """Its file name."""
+    package: str
+    """The Go package that is built, without a version."""
+    usual_seconds: int
+    """How long a cold build takes on two cores, told to the person who waits."""
+    ldflags: str = _STRIP
+    module: Path | None = None
+    """Directory of the go.mod that fixes its dependencies; None: it is installed by its own version."""
+    version: str = ""
+    """The version installed where there is no module directory."""
+    hash_sources: bool = False
+    """Whether the module's own Go files are part of the key."""
+
+
+ETCD = Binary("etcd", "go.etcd.io/etcd/server/v3", 15, module=CONTROL_PLANE_MODULE)
+KUBE_APISERVER = Binary(
+    "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 60, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE
+)
+KUBE_CONTROLLER_MANAGER = Binary(
+    "kube-controller-manager",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+    30,
+    _KUBERNETES_LDFLAGS,
+    CONTROL_PLANE_MODULE,
+)
+KUBECTL = Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", 20, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE)
+MAKEWAY_SCHEDULER = Binary(
+    "makeway-scheduler", "./cmd/makeway-scheduler", 120, _KUBERNETES_LDFLAGS, PLUGIN_MODULE, hash_sources=True
+)
+NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 20, version="v2.15.2")
+KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 30, version="v0.8.0")
+
+ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
+"""In the order they are built: the scheduler first, since it compiles most of what the others share."""
+
+
+def cache_key(binary: Binary) -> str:
+    """Tell two builds apart: package, version, flags, go.mod, go.sum and, where asked, the module's Go files.
+
+    The Go release is left out, so that a machine with a filled cache needs no Go at all.
+    """
+    digest = hashlib.sha256()
+    for part in (binary.package, binary.version, binary.ldflags, *sorted(GO_ENVIRONMENT.items())):
+        digest.update(repr(part).encode())
+    if binary.module is not None:
+        for path in (binary.module / "go.mod", binary.module / "go.sum", *_sources(binary)):
+            digest.update(path.relative_to(binary.module).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _sources(binary: Binary) -> Iterable[Path]:
+    """Every file of the module that can change the binary, in a fixed order."""
+    if binary.module is None or not binary.hash_sources:
+        return ()
+    return sorted(path for path in binary.module.rglob("*.go") if not path.name.endswith("_test.go"))

@@ -1,0 +1,172 @@
+"""A control plane owned by this process: started in order, controlled part by part, ended for certain."""
+
+import atexit
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from makeway.dev import access, binaries, control_plane, kwok, nats, scheduler, services
+from makeway.dev.api import AdminApi
+from makeway.dev.build import ensure
+from makeway.dev.errors import DevError
+from makeway.dev.info import ClusterInfo
+from makeway.dev.options import EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.ports import Ports
+from makeway.dev.processes import Process, ProcessSet, Program
+from makeway.dev.progress import Progress, SilentProgress
+from makeway.dev.site import Site, prepare
+
+
+class Cluster:
+    """One control plane in a directory of its own, which must be empty or absent.
+
+    Every method blocks; `start` for some ten seconds, and minutes where binaries must be built; the others
+    for as long as the process takes to end or to be ready. They may be called from any thread, one at a
+    time.
+
+        with Cluster(directory).start() as cluster:
+            cluster.kubectl("get", "nodes")
+            cluster.kill("planner")
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: ClusterOptions | None = None,
+        *,
+        name: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.options = options or ClusterOptions()
+        self.name = name or directory.name
+        self._progress = progress or SilentProgress()
+        self._ports = Ports()
+        self._processes: ProcessSet | None = None
+        self._info: ClusterInfo | None = None
+
+    def start(self) -> "Cluster":
+        """Build what is missing, start everything and wait until all is ready.
+
+        Raises:
+            DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
+        """
+        built = ensure(binaries.ALL, self._progress)
+        atexit.register(self.stop)
+        try:
+            self._start(built)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self, built: Mapping[str, Path]) -> None:
+        site = prepare(self.directory, self.options, built, self._ports)
+        api = AdminApi(site.server, site.authority, site.admin)
+        self._processes = ProcessSet(site.directory)
+        self._info = _info(self.name, site)
+        wanted = self.options.components
+
+        self._run(
+            "etcd and nats-server",
+            control_plane.etcd(site),
+            *([nats.program(site)] if NATS in wanted else []),
+        )
+        self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
+        with self._progress.step("applying service accounts and roles"):
+            access.grant(site, api)
+        programs = {
+            KWOK: kwok.program,
+            SCHEDULER: scheduler.program,
+            PLANNER: services.planner,
+            EVICTOR: services.evictor,
+        }
+        chosen = [program(site) for name, program in programs.items() if name in wanted]
+        self._run(
+            f"controllers, {', '.join(program.name for program in chosen)}",
+            control_plane.kube_controller_manager(site),
+            *chosen,
+        )
+        self._info.write()
+
+    def stop(self) -> None:
+        """End every process, the last started first. Does nothing the second time."""
+        atexit.unregister(self.stop)
+        if self._processes is not None:
+            self._processes.stop()
+            self._processes = None
+        self._ports.release()
+
+    def __enter__(self) -> "Cluster":
+        """Hold the cluster, which must have been started."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it."""
+        self.stop()
+
+    @property
+    def info(self) -> ClusterInfo:
+        """Addresses and paths.
+
+        Raises:
+            DevError: the cluster was not started.
+        """
+        if self._info is None:
+            raise DevError(f"cluster {self.name} was not started")
+        return self._info
+
+    def process(self, component: str) -> Process:
+        """Give a component's process, to stop, kill, pause, resume or start it, or to read its log.
+
+        Its ports and files stay the same. `component`: one of `options.COMPONENTS`, or etcd, kube-apiserver,
+        kube-controller-manager.
+
+        Raises:
+            DevError: the cluster does not run, or runs without it.
+        """
+        if self._processes is None:
+            raise DevError(f"cluster {self.name} does not run")
+        try:
+            return self._processes[component]
+        except KeyError:
+            running = ", ".join(process.program.name for process in self._processes)
+            raise DevError(f"cluster {self.name} runs no {component}; it runs {running}") from None
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as the administrator and give its output.
+
+        Raises:
+            DevError: it failed; the text has what it said.
+        """
+        return self.info.kubectl(*arguments, stdin=stdin)
+
+    def _run(self, what: str, *programs: Program) -> None:
+        """Start some programs together and wait until each is ready."""
+        if self._processes is None:
+            raise DevError(f"cluster {self.name} does not run")
+        with self._progress.step(f"starting {what}"):
+            for process in [self._processes.start(program) for program in programs]:
+                process.wait_ready()
+
+
+def _info(name: str, site: Site) -> ClusterInfo:
+    def url(component: str, scheme: str = "http") -> str:
+        return f"{scheme}://127.0.0.1:{site.ports[component]}"
+
+    return ClusterInfo(
+        name=name,
+        directory=site.directory,
+        server=site.server,
+        kubeconfig=site.kubeconfig("admin"),
+        kubeconfigs={account: site.kubeconfig(account) for account in access.ACCOUNTS},
+        nats_url=site.nats_url,
+        nats_monitor_url=url("nats-monitor"),
+        planner_url=url("planner"),
+        evictor_url=url("evictor"),
+        scheduler_url=url("scheduler", "https"),
+        audit_log=site.audit_log,
+        logs=site.directory / "logs",
+        binaries=site.directory / "bin",
+        owner=os.getpid(),
+    )

@@ -1,0 +1,61 @@
+"""What a cluster consists of and how its scheduler behaves. Defaults are what the demo runs."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+NATS = "nats"
+SCHEDULER = "scheduler"
+KWOK = "kwok"
+PLANNER = "planner"
+EVICTOR = "evictor"
+COMPONENTS = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
+"""What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there."""
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """How to start a cluster."""
+
+    components: frozenset[str] = frozenset(COMPONENTS)
+    """Which of COMPONENTS to start. Without NATS none of scheduler plugin, planner and evictor gets a bus."""
+    plugin: bool = True
+    """Whether the scheduler runs the MakeWay plugin; without, it is kube-scheduler."""
+    fallback: bool = True
+    """Whether DefaultPreemption follows MakeWay in PostFilter and the scheduler may delete pods."""
+    mode: str = "enforce"
+    """`off`, `observe` or `enforce`, for planner, evictor and plugin alike."""
+    plan_timeout_seconds: float = 0.5
+    """How long PostFilter waits for the planner. Five times the product's default: a shared two-core machine
+    that also runs the control plane may take 100 ms to schedule a thread."""
+    scheduler_feature_gates: tuple[tuple[str, bool], ...] = ()
+    """For example (("SchedulerAsyncAPICalls", True),)."""
+    plugin_arguments: tuple[tuple[str, Any], ...] = ()
+    """Further fields of MakeWayArgs, over those set here."""
+    apiserver_arguments: tuple[str, ...] = ()
+    """Further flags of kube-apiserver."""
+    planner_arguments: tuple[str, ...] = ()
+    """Further options of `makeway planner`."""
+    evictor_arguments: tuple[str, ...] = ()
+    """Further options of `makeway evictor`."""
+    subject_prefix: str = "makeway"
+    """First token of every subject on the bus."""
+
+    def __post_init__(self) -> None:
+        if unknown := self.components - set(COMPONENTS):
+            raise ValueError(f"unknown components {sorted(unknown)}; there are {', '.join(COMPONENTS)}")
+        if self.mode not in ("off", "observe", "enforce"):
+            raise ValueError(f"mode is {self.mode!r}; it must be off, observe or enforce")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "components": sorted(self.components)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ClusterOptions":
+        """The reverse of `to_dict`."""
+        tuples = {
+            key: tuple(tuple(item) if isinstance(item, list) else item for item in value)
+            for key, value in values.items()
+            if isinstance(value, list)
+        }
+        return cls(**{**values, **tuples, "components": frozenset(values["components"])})

@@ -1,0 +1,95 @@
+"""makeway-scheduler: its KubeSchedulerConfiguration and its command.
+
+The order of PostFilter plugins is what matters. Plugins named under `postFilter` that also come by
+`multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before anybody is
+evicted, MakeWay plans, and DefaultPreemption, where it is kept, acts when MakeWay could not. Source:
+kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from makeway.dev.options import ClusterOptions
+from makeway.dev.probes import http_ok, unverified
+from makeway.dev.processes import Program
+from makeway.dev.site import Site
+
+LEASE_NAMESPACE = "kube-system"
+LEASE_NAME = "makeway-scheduler"
+
+_ELECTION = {
+    "leaderElect": True,
+    "resourceLock": "leases",
+    "resourceNamespace": LEASE_NAMESPACE,
+    "resourceName": LEASE_NAME,
+    # Short, so that the successor of a killed scheduler leads within seconds.
+    "leaseDuration": "4s",
+    "renewDeadline": "3s",
+    "retryPeriod": "500ms",
+}
+
+
+def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
+    """Build the KubeSchedulerConfiguration of one profile, `default-scheduler`."""
+    profile: dict[str, Any] = {"schedulerName": "default-scheduler"}
+    if options.plugin:
+        profile["plugins"] = _plugins(options.fallback)
+        profile["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 300, "burst": 600},
+        "leaderElection": _ELECTION,
+        # Pods that failed come back quickly, so that tests of recovery are short.
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 10,
+        "profiles": [profile],
+    }
+
+
+def _plugins(fallback: bool) -> dict[str, Any]:
+    post_filter = ["DynamicResources", "MakeWay", *(["DefaultPreemption"] if fallback else [])]
+    multi_point: dict[str, Any] = {"enabled": [{"name": "MakeWay"}]}
+    if not fallback:
+        multi_point["disabled"] = [{"name": "DefaultPreemption"}]
+    return {"multiPoint": multi_point, "postFilter": {"enabled": [{"name": name} for name in post_filter]}}
+
+
+def _arguments(options: ClusterOptions, nats_url: str) -> dict[str, Any]:
+    return {
+        "natsURL": nats_url,
+        "subjectPrefix": options.subject_prefix,
+        "mode": options.mode,
+        "planTimeout": f"{options.plan_timeout_seconds:g}s",
+        "lease": {"namespace": LEASE_NAMESPACE, "name": LEASE_NAME},
+        **dict(options.plugin_arguments),
+    }
+
+
+def program(site: Site) -> Program:
+    """Ready when it serves; it schedules as soon as it leads. /metrics needs no credentials here."""
+    kubeconfig = site.kubeconfig("scheduler")
+    file = site.config("scheduler.yaml")
+    file.write_text(yaml.safe_dump(configuration(site.options, kubeconfig, site.nats_url), sort_keys=False))
+    gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
+    port = site.ports["scheduler"]
+    return Program(
+        name="scheduler",
+        argv=(
+            str(site.built["makeway-scheduler"]),
+            f"--config={file}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={site.serving.certificate}",
+            f"--tls-private-key-file={site.serving.key}",
+            "-v=2",
+            *([f"--feature-gates={gates}"] if gates else []),
+        ),
+        ready=http_ok(f"https://127.0.0.1:{port}/readyz", unverified()),
+        restart=True,
+    )

@@ -1,0 +1,43 @@
+"""The planner and the evictor as the programs a cluster runs: the `makeway` command of this environment."""
+
+import sys
+from pathlib import Path
+
+from makeway.dev.options import EVICTOR, PLANNER
+from makeway.dev.probes import http_ok
+from makeway.dev.processes import Program
+from makeway.dev.site import Site
+
+_MAKEWAY = Path(sys.executable).parent / "makeway"
+
+
+def planner(site: Site) -> Program:
+    """`makeway planner`."""
+    return _service(site, PLANNER, site.options.planner_arguments)
+
+
+def evictor(site: Site) -> Program:
+    """`makeway evictor`."""
+    return _service(site, EVICTOR, site.options.evictor_arguments)
+
+
+def _service(site: Site, name: str, extra: tuple[str, ...]) -> Program:
+    """A service of this project; started again when it ends, as a kubelet would."""
+    address = f"127.0.0.1:{site.ports[name]}"
+    return Program(
+        name=name,
+        argv=(
+            str(_MAKEWAY),
+            name,
+            f"--nats-url={site.nats_url}",
+            f"--subject-prefix={site.options.subject_prefix}",
+            f"--kubeconfig={site.kubeconfig(name)}",
+            f"--listen={address}",
+            f"--mode={site.options.mode}",
+            "--log-format=json",
+            *extra,
+        ),
+        ready=http_ok(f"http://{address}/readyz"),
+        restart=True,
+        environment={"PYTHONUNBUFFERED": "1"},
+    )

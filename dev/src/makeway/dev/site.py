@@ -1,0 +1,97 @@
+"""The ground a cluster stands on before anything runs: directory, ports, certificates, kubeconfigs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from makeway.dev.kubeconfig import write_with_certificate
+from makeway.dev.options import ClusterOptions
+from makeway.dev.pki import Authority, KeyPair
+from makeway.dev.ports import Ports
+
+_PORTS = (
+    "etcd",
+    "etcd-peer",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "nats",
+    "nats-monitor",
+    "scheduler",
+    "kwok",
+    "planner",
+    "evictor",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the programs of one cluster are given."""
+
+    directory: Path
+    options: ClusterOptions
+    built: Mapping[str, Path]
+    """The executables by name."""
+    ports: Mapping[str, int]
+    """A port of 127.0.0.1 for each of etcd, etcd-peer, kube-apiserver, ..., the same through restarts."""
+    authority: Path
+    """Certificate of the cluster's authority."""
+    serving: KeyPair
+    """What every TLS server of the cluster presents."""
+    admin: KeyPair
+    token_key: Path
+    """Signs service account tokens."""
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def nats_url(self) -> str:
+        """URL of nats-server."""
+        return f"nats://127.0.0.1:{self.ports['nats']}"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, one JSON object a line."""
+        return self.directory / "audit.log"
+
+    def kubeconfig(self, name: str) -> Path:
+        """Path of a component's kubeconfig."""
+        return self.directory / "kubeconfig" / f"{name}.yaml"
+
+    def config(self, name: str) -> Path:
+        """Path of a configuration file."""
+        return self.directory / "config" / name
+
+
+def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path], ports: Ports) -> Site:
+    """Make the directories, choose ports, issue certificates, write the kubeconfigs that need no API server.
+
+    Raises:
+        DevError: no port is free.
+    """
+    for name in ("config", "kubeconfig", "bin", "logs"):
+        (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, path in built.items():
+        (directory / "bin" / name).symlink_to(path)
+    authority = Authority(directory / "pki")
+    site = Site(
+        directory=directory,
+        options=options,
+        built=built,
+        ports={name: ports.take() for name in _PORTS},
+        authority=authority.certificate,
+        serving=authority.serving("serving"),
+        admin=authority.client("makeway-dev-admin", "system:masters"),
+        token_key=authority.signing_key("service-account"),
+    )
+    clients = {
+        "admin": site.admin,
+        "kube-controller-manager": authority.client("system:kube-controller-manager"),
+        # A name of its own, so that the audit log tells the kubelets' deletes from everybody else's.
+        "kwok": authority.client("makeway-dev-kwok", "system:masters"),
+    }
+    for name, client in clients.items():
+        write_with_certificate(site.kubeconfig(name), site.server, authority.certificate, client, name)
+    return site
