@@ -1,0 +1,238 @@
+"""The evictor's edge to the API server: reads, and the few writes it makes.
+
+Every call raises `TemporaryError` or `PermanentError`; what means "that pod is not there any more"
+(404, another UID) is None. Nothing is retried here. Measured against kube-apiserver 1.36.3: a
+delete whose UID precondition does not hold answers 409, a status patch with another UID in its
+metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained by reading again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from makeway.bus.messages import PodRef, Victim
+from makeway.core.objects import Node, Pod
+from makeway.evictor import patches
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import TemporaryError, classify
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+
+FIELD_MANAGER = "makeway-evictor"
+"""Owner of the evictor's fields in metadata.managedFields."""
+
+CALL_TIMEOUT_SECONDS = 10.0
+"""One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
+
+EVENT_TIMEOUT_SECONDS = 5.0
+"""One Event: they are best effort."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """An accepted delete."""
+
+    grace_period_seconds: int
+
+
+class Cluster(Protocol):
+    """What the service needs of the API server; the tests' fake is the other implementation."""
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod under this name now, straight from the server's storage."""
+
+    async def get_node(self, name: str) -> Node | None:
+        """The node."""
+
+    async def lease_epoch(self, namespace: str, name: str) -> int | None:
+        """`leaseTransitions` of a Lease."""
+
+    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget; the pod as patched."""
+
+    async def delete(self, victim: Victim) -> Deleted | None:
+        """Delete this incarnation, with its own grace period."""
+
+    async def clear_mark(self, pod: Pod) -> None:
+        """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
+
+    async def clear_nomination(self, pod: Pod) -> None:
+        """Remove `nominatedNodeName` from the pod as it was read; TemporaryError where it has changed."""
+
+    async def create_event(self, namespace: str, body: bytes) -> None:
+        """Write one Event."""
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+class _DeleteAnswer(msgspec.Struct):
+    """A Pod, or a Status where the pod went at once."""
+
+    metadata: _DeleteMetadata | None = None
+
+
+class _DeleteMetadata(msgspec.Struct, rename="camel"):
+    deletion_grace_period_seconds: int | None = None
+
+
+def _decoder(type_: type[_T]) -> Callable[[bytes], _T]:
+    """Decode an answer; one that is not what was asked for is treated like no answer."""
+    decode = msgspec.json.Decoder(type_).decode
+
+    def checked(body: bytes) -> _T:
+        try:
+            return decode(body)
+        except msgspec.DecodeError as error:
+            raise TemporaryError("server-error", f"unreadable {type_.__name__}: {error}") from error
+
+    return checked
+
+
+_pod = _decoder(Pod)
+_node = _decoder(Node)
+_lease = _decoder(_Lease)
+_delete_answer = _decoder(_DeleteAnswer)
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+class ApiCluster:
+    """`Cluster` over a connection to the API server."""
+
+    def __init__(self, api: Api, metrics: Metrics) -> None:
+        self._api = api
+        self._metrics = metrics
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
+        body = await self._call("get_pod", "GET", _pod_path(namespace, name))
+        return None if body is None else _pod(body)
+
+    async def get_node(self, name: str) -> Node | None:
+        """The node under this name now."""
+        body = await self._call("get_node", "GET", f"/api/v1/nodes/{quote(name, safe='')}")
+        return None if body is None else _node(body)
+
+    async def lease_epoch(self, namespace: str, name: str) -> int | None:
+        """`leaseTransitions` of a Lease; 0 where nobody has taken it over yet, None where it is absent."""
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        body = await self._call("get_lease", "GET", f"{leases}/{quote(name, safe='')}")
+        return None if body is None else _lease(body).spec.lease_transitions or 0
+
+    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget (strategic merge, so other conditions stay as they are)."""
+        body = await self._call(
+            "mark",
+            "PATCH",
+            _pod_path(victim.namespace, victim.name) + "/status",
+            body=patches.set_mark(victim.uid, message, now),
+            content_type=patches.STRATEGIC_MERGE,
+            incarnation=victim,
+        )
+        return None if body is None else _pod(body)
+
+    async def delete(self, victim: Victim) -> Deleted | None:
+        """Delete with the UID as precondition."""
+        body = await self._call(
+            "delete",
+            "DELETE",
+            _pod_path(victim.namespace, victim.name),
+            body=patches.delete_options(victim.uid),
+            incarnation=victim,
+        )
+        if body is None:
+            return None
+        metadata = _delete_answer(body).metadata
+        return Deleted((metadata.deletion_grace_period_seconds if metadata is not None else None) or 0)
+
+    async def clear_mark(self, pod: Pod) -> None:
+        """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""
+        await self._patch_status(
+            "clear_mark",
+            pod,
+            patches.clear_mark(pod.metadata.uid, pod.metadata.resource_version),
+            patches.STRATEGIC_MERGE,
+        )
+
+    async def clear_nomination(self, pod: Pod) -> None:
+        """Remove `nominatedNodeName`, as a compare-and-set on the resourceVersion that was read."""
+        await self._patch_status(
+            "clear_nomination",
+            pod,
+            patches.clear_nomination(pod.metadata.uid, pod.metadata.resource_version),
+            patches.MERGE,
+        )
+
+    async def create_event(self, namespace: str, body: bytes) -> None:
+        """Write one Event, once."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+        await self._call("event", "POST", path, body=body, timeout_seconds=EVENT_TIMEOUT_SECONDS)
+
+    async def _patch_status(self, operation: str, pod: Pod, body: bytes, content_type: str) -> None:
+        ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+        await self._call(
+            operation,
+            "PATCH",
+            _pod_path(ref.namespace, ref.name) + "/status",
+            body=body,
+            content_type=content_type,
+            incarnation=ref,
+        )
+
+    async def _call(
+        self,
+        operation: str,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        incarnation: PodRef | Victim | None = None,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    ) -> bytes | None:
+        """One request; None where its object is not there, or is not `incarnation` any more."""
+        count = self._metrics.api_requests.labels
+        query = {"fieldManager": FIELD_MANAGER} if method in ("PATCH", "POST") else None
+        try:
+            answer = await self._api.request(
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                timeout_seconds=timeout_seconds,
+            )
+        except (ApiError, ApiUnavailable) as error:
+            if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
+                count(operation=operation, result="gone").inc()
+                return None
+            failure = classify(error)
+            temporary = isinstance(failure, TemporaryError)
+            count(operation=operation, result="temporary" if temporary else "permanent").inc()
+            raise failure from error
+        count(operation=operation, result="ok").inc()
+        return answer
+
+    async def _means_gone(self, error: ApiError, incarnation: PodRef | Victim | None) -> bool:
+        """Whether a refusal only says that the pod is not there, or is another one by now."""
+        if error.status == 404:
+            return True
+        if error.status not in (409, 422) or incarnation is None:
+            return False
+        now = await self.get_pod(incarnation.namespace, incarnation.name)
+        return now is None or now.metadata.uid != incarnation.uid

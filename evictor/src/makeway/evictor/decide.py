@@ -1,0 +1,202 @@
+"""The evictor's judgement: may this order, and each of its victims, be carried out? Pure.
+
+The evictor trusts no message. Everything that can be read from the API server is: the order only
+says what to look at. `admit` judges an order by itself, `still_wanted` against the objects it names,
+`judge` one victim. The service calls `still_wanted` and `judge` again before later deletes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from makeway.bus.messages import EvictionOrder, Mode, OutcomeResult, Victim
+from makeway.core.objects import Node, Pod, PodCondition
+from makeway.evictor.verdicts import (
+    Await,
+    Cancelled,
+    Delete,
+    Expired,
+    Failed,
+    Gone,
+    Proceed,
+    Refused,
+    Spared,
+    Stop,
+    Terminating,
+    VictimVerdict,
+)
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+ENDED_PHASES = ("Succeeded", "Failed")
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
+
+
+def expired(order: EvictionOrder, now: datetime) -> Expired | None:
+    """No effect of an order begins at or after its `not_after`."""
+    if now < order.not_after:
+        return None
+    late = (now - order.not_after).total_seconds()
+    return Expired(f"taken up {late:.1f} s after notAfter {order.not_after.isoformat()}")
+
+
+def admit(order: EvictionOrder, *, cluster_uid: str, mode: Mode, now: datetime) -> Stop | None:
+    """Judge an order before anything is read for it; None means: read on."""
+    if order.cluster_uid != cluster_uid:
+        return Refused(
+            "other-cluster", f"the order is for cluster {order.cluster_uid}, this is {cluster_uid}"
+        )
+    if order.kind != "pod":
+        return Refused("kind-unsupported", f"orders of kind {order.kind} are not carried out")
+    if order.preemptor is None or not order.node or not order.node_uid:
+        return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
+    if (name := _bad_name(order)) is not None:
+        return Refused("invalid-name", f"{name!r} is no name of a Kubernetes object")
+    if (late := expired(order, now)) is not None:
+        return late
+    if mode == "off":
+        return Refused("mode-off", "the evictor's mode is off")
+    if mode == "observe":
+        return Refused("mode-observe", "the evictor's mode is observe: nothing is evicted")
+    return None
+
+
+def _bad_name(order: EvictionOrder) -> str | None:
+    """The first name that could not be one, and so could lead a URL elsewhere."""
+    pods = (order.preemptor, *order.victims, *order.nominations_to_clear)
+    names = [part for pod in pods if pod is not None for part in (pod.namespace, pod.name)]
+    names += [order.node, order.fence.name]
+    if order.fence.kind == "lease":
+        names.append(order.fence.namespace)
+    return next((name for name in names if not _NAME.fullmatch(name)), None)
+
+
+def still_wanted(
+    order: EvictionOrder, *, epoch: int | None, preemptor: Pod | None, node: Node | None, now: datetime
+) -> Proceed | Stop:
+    """Judge an admitted order against its fence, its preemptor and its node as the API has them.
+
+    `epoch` is what the fence's object holds now, None where that object does not exist.
+    """
+    if (late := expired(order, now)) is not None:
+        return late
+    if epoch is None:
+        fence = order.fence
+        return Refused("fence-missing", f"{fence.kind} {fence.namespace}/{fence.name} does not exist")
+    if order.fence.epoch < epoch:
+        return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch}")
+    if order.preemptor is None or preemptor is None or preemptor.metadata.uid != order.preemptor.uid:
+        return Cancelled("preemptor-gone", "the preemptor does not exist any more")
+    if preemptor.metadata.deletion_timestamp is not None:
+        return Cancelled("preemptor-terminating", "the preemptor is being deleted")
+    if preemptor.spec.node_name:
+        return Cancelled("preemptor-bound", f"the preemptor is bound to {preemptor.spec.node_name}")
+    if preemptor.status.phase in ENDED_PHASES:
+        return Cancelled("preemptor-ended", f"the preemptor's phase is {preemptor.status.phase}")
+    if preemptor.spec.preemption_policy == "Never":
+        return Refused("preemption-policy-never", "the preemptor's preemptionPolicy is Never")
+    nominated = preemptor.status.nominated_node_name or ""
+    if nominated != order.node:
+        to = f"nominated to {nominated}" if nominated else "not nominated"
+        return Cancelled("nomination-moved", f"the preemptor is {to}, the order is for {order.node}")
+    if node is None or node.metadata.uid != order.node_uid:
+        return Cancelled("node-gone", f"node {order.node} ({order.node_uid}) does not exist any more")
+    if node.metadata.deletion_timestamp is not None:
+        return Cancelled("node-gone", f"node {order.node} is being deleted")
+    return Proceed(preemptor.spec.priority or 0)
+
+
+def judge(order: EvictionOrder, victim: Victim, pod: Pod | None, preemptor_priority: int) -> VictimVerdict:
+    """Judge one victim by the pod that the API server shows under its name now."""
+    if order.preemptor is not None and victim.uid == order.preemptor.uid:
+        return Spared("is-preemptor", "the order names its preemptor as a victim")
+    if pod is None:
+        return Gone("not-found")
+    if pod.metadata.uid != victim.uid:
+        return Gone("other-uid")
+    if pod.status.phase in ENDED_PHASES:
+        return Gone("ended")
+    bound_to = pod.spec.node_name or ""
+    if victim.assumed and bound_to not in ("", order.node):
+        return Gone("elsewhere")
+    if pod.metadata.deletion_timestamp is not None:
+        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
+    if pod.metadata.annotations and MIRROR_ANNOTATION in pod.metadata.annotations:
+        return Spared("mirror-pod", "a mirror pod cannot be evicted through the API")
+    if not bound_to and not victim.assumed:
+        return Spared("not-bound", "the pod is bound to no node")
+    if bound_to not in ("", order.node):
+        return Spared("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
+    priority = pod.spec.priority or 0
+    if priority >= preemptor_priority:
+        return Spared("priority", f"priority {priority} is not below the preemptor's {preemptor_priority}")
+    return Delete(mark=disruption_target(pod) is None)
+
+
+def first_spared(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
+    """An order with a victim that must stay cannot make its room: refuse it before anything is done."""
+    for uid, verdict in verdicts.items():
+        if isinstance(verdict, Spared):
+            return Refused("victim-spared", f"victim {uid}: {verdict.message}")
+    return None
+
+
+def awaited_state(results: Mapping[str, OutcomeResult | None]) -> Await | Failed | None:
+    """What the ends of the orders that this one counts on mean for it. None: all ended well.
+
+    `results` has every awaited order's id; None where it has no outcome yet.
+    """
+    for order_id, result in results.items():
+        if result is not None and result != "succeeded":
+            return Failed("awaited-order-failed", f"order {order_id}, which this one counts on, {result}")
+    pending = tuple(order_id for order_id, result in results.items() if result is None)
+    return Await(pending) if pending else None
+
+
+def disruption_target(pod: Pod) -> PodCondition | None:
+    """The pod's DisruptionTarget condition where it is True."""
+    return _find(pod.status.conditions or ())
+
+
+def marked_by_scheduler(pod: Pod, message: str) -> bool:
+    """Whether the pod carries the mark that this order sets: same reason and same message.
+
+    Another actor's mark (the eviction API, the taint manager) is left alone in both directions.
+    """
+    condition = disruption_target(pod)
+    return (
+        condition is not None
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+        and (condition.message or "") == message
+    )
+
+
+def nomination_is_ours(order: EvictionOrder, preemptor: Pod | None) -> bool:
+    """Whether the preemptor still waits for the room this order was to make."""
+    return (
+        order.preemptor is not None
+        and preemptor is not None
+        and preemptor.metadata.uid == order.preemptor.uid
+        and not preemptor.spec.node_name
+        and preemptor.status.nominated_node_name == order.node
+    )
+
+
+def nomination_yields(order: EvictionOrder, uid: str, pod: Pod | None, preemptor_priority: int) -> bool:
+    """Whether a listed nomination is to be cleared: that pod, unbound, still there, and less important."""
+    return (
+        pod is not None
+        and pod.metadata.uid == uid
+        and not pod.spec.node_name
+        and pod.status.nominated_node_name == order.node
+        and (pod.spec.priority or 0) < preemptor_priority
+    )
+
+
+def _find(conditions: Iterable[PodCondition]) -> PodCondition | None:
+    return next((c for c in conditions if c.type == DISRUPTION_TARGET and c.status == "True"), None)

@@ -1,0 +1,107 @@
+"""The bodies of the evictor's writes, as JSON. Pure.
+
+Every patch of a pod carries the pod's UID in its metadata: the API server answers 422 ("field is
+immutable") where the pod under that name is another one, so a recreated pod is never touched. A
+`resourceVersion` beside it makes the patch a compare-and-set (409 where the pod has changed).
+Conditions merge by `type` under a strategic merge patch (`patchMergeKey` of v1.PodStatus.conditions).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from makeway.bus.messages import EvictionOrder, PodRef
+from makeway.evictor.decide import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+
+EventType = Literal["Normal", "Warning"]
+
+_encode = msgspec.json.encode
+
+
+def mark_message(order: EvictionOrder) -> str:
+    """DisruptionTarget's message, as kube-scheduler words it; it names no pod."""
+    scheduler = order.preemptor.scheduler_name if order.preemptor is not None else "makeway"
+    return f"{scheduler}: preempting to accommodate a higher priority pod"
+
+
+def _second(at: datetime) -> str:
+    """A metav1.Time: whole seconds, UTC."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def set_mark(uid: str, message: str, now: datetime) -> bytes:
+    """Set DisruptionTarget on exactly this incarnation of a pod (strategic merge, /status)."""
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": PREEMPTION_BY_SCHEDULER,
+        "message": message,
+        "lastTransitionTime": _second(now),
+    }
+    return _encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+
+
+def clear_mark(uid: str, resource_version: str) -> bytes:
+    """Remove DisruptionTarget from a pod as it was read (strategic merge, /status)."""
+    condition = {"type": DISRUPTION_TARGET, "$patch": "delete"}
+    return _encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": resource_version},
+            "status": {"conditions": [condition]},
+        }
+    )
+
+
+def clear_nomination(uid: str, resource_version: str) -> bytes:
+    """Remove `nominatedNodeName` from a pod as it was read (merge patch, /status)."""
+    return _encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": resource_version},
+            "status": {"nominatedNodeName": None},
+        }
+    )
+
+
+def delete_options(uid: str) -> bytes:
+    """Delete this incarnation only; the pod's own grace period stands, as none is given."""
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
+
+
+def event(
+    about: PodRef,
+    *,
+    reason: str,
+    action: str,
+    note: str,
+    event_type: EventType,
+    instance: str,
+    name: str,
+    now: datetime,
+) -> bytes:
+    """An events.k8s.io/v1 Event about a pod. `name` must be unique in the pod's namespace."""
+    body: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": about.namespace},
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": "makeway.dev/evictor",
+        "reportingInstance": instance[:128],
+        "action": action,
+        "reason": reason,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        },
+        "note": note[:1024],
+        "type": event_type,
+    }
+    return _encode(body)

@@ -1,0 +1,142 @@
+"""What is tried again, when, and until when.
+
+The vocabulary is kopf's: a `TemporaryError` may go away by itself, a `PermanentError` will not.
+Temporary: 429, 5xx, 408, conflicts (409), and no answer at all. Permanent at once: every other
+refusal, such as 403 from RBAC or an admission policy and 422. A 401 is temporary: the token is read
+again. What means "gone" (404, another UID) never gets here; `cluster` turns it into a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Literal, Protocol, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+T = TypeVar("T")
+
+Reason = Literal["throttled", "server-error", "unavailable", "conflict", "unauthorized"]
+"""Why something is tried again: the label of the retry metric."""
+
+BASE_DELAY_SECONDS = 0.1
+"""First wait. An API server that restarts or elects needs seconds, a conflict needs milliseconds."""
+
+MAX_DELAY_SECONDS = 5.0
+"""Longest wait without a wish of the server's, so that recovery is noticed soon."""
+
+ROLLBACK_MAX_DELAY_SECONDS = 30.0
+"""The same for rollbacks, which go on for as long as it takes."""
+
+
+class TemporaryError(Exception):
+    """It did not work now; it may later, not before `retry_after_seconds` where the server said so."""
+
+    def __init__(self, reason: Reason, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PermanentError(Exception):
+    """The API server refused, and would again."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Clock(Protocol):
+    """Time for waiting and for deadlines; tests have a virtual one."""
+
+    def now(self) -> datetime:
+        """The time, UTC."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """The time, UTC."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentError:
+    """Sort a failed call into what may be tried again and what may not."""
+    if isinstance(error, ApiUnavailable):
+        return TemporaryError("unavailable", str(error))
+    wish = error.retry_after_seconds
+    if error.status == 429:
+        return TemporaryError("throttled", str(error), wish)
+    if error.status >= 500 or error.status == 408:
+        return TemporaryError("server-error", str(error), wish)
+    if error.status == 409:
+        return TemporaryError("conflict", str(error), wish)
+    if error.status == 401:
+        return TemporaryError("unauthorized", str(error), wish)
+    return PermanentError(error.reason, str(error))
+
+
+def delay_seconds(attempt: int, error: BaseException | None, longest: float, jitter: float) -> float:
+    """How long to wait after attempt number `attempt` (from 1) failed; `jitter` is in [0, 1).
+
+    The server's Retry-After is a lower bound, with up to a tenth on top so that clients spread;
+    otherwise exponential from `BASE_DELAY_SECONDS` to `longest`, half of it jittered.
+    """
+    if isinstance(error, TemporaryError) and error.retry_after_seconds is not None:
+        return error.retry_after_seconds * (1 + jitter / 10)
+    ceiling = min(longest, BASE_DELAY_SECONDS * 2.0 ** min(attempt - 1, 16))
+    return ceiling * (0.5 + jitter / 2)
+
+
+async def retrying(
+    act: Callable[[], Awaitable[T]],
+    *,
+    clock: Clock,
+    deadline: datetime | None,
+    on_retry: Callable[[TemporaryError | PermanentError, int], None],
+    retry_on: tuple[type[Exception], ...] = (TemporaryError,),
+    longest_delay_seconds: float = MAX_DELAY_SECONDS,
+) -> T:
+    """Call `act` until it works or raises something that is not in `retry_on`.
+
+    Gives up, raising the last error, where the next attempt would begin at or after `deadline`
+    (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
+    attempt's number. Cancellation is never swallowed: only the named errors are caught.
+    """
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return delay_seconds(state.attempt_number, error, longest_delay_seconds, random.random())
+
+    def stop(state: RetryCallState) -> bool:
+        if deadline is None:
+            return False
+        return clock.now().timestamp() + state.upcoming_sleep >= deadline.timestamp()
+
+    def before_sleep(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, TemporaryError | PermanentError):
+            on_retry(error, state.attempt_number)
+
+    # One object a call: tenacity keeps the attempts of a call in the object.
+    attempts = AsyncRetrying(
+        sleep=clock.sleep,
+        stop=stop,
+        wait=wait,
+        retry=retry_if_exception_type(retry_on),
+        before_sleep=before_sleep,
+        reraise=True,
+    )
+    return await attempts(act)

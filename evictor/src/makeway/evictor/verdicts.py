@@ -1,0 +1,111 @@
+"""What a re-check can say about a victim and about a whole order. Values only.
+
+`reason` is a constant in kebab-case, fit for a metric label; `message` is a sentence for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Delete:
+    """The victim is there, is what the order means, and may go.
+
+    `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
+    """
+
+    mark: bool = True
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The victim holds no room any more: absent, replaced by another pod, or ended."""
+
+    reason: Literal["not-found", "other-uid", "ended", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Terminating:
+    """The victim is leaving already; nothing is left to do."""
+
+    grace_period_seconds: int
+
+
+@dataclass(frozen=True)
+class Spared:
+    """The victim must not be deleted for this order."""
+
+    reason: Literal["mirror-pod", "priority", "not-bound", "on-another-node", "is-preemptor"]
+    message: str
+
+
+VictimVerdict = Delete | Gone | Terminating | Spared
+
+
+@dataclass(frozen=True)
+class Proceed:
+    """The order stands. `preemptor_priority` is the API server's word, never the order's."""
+
+    preemptor_priority: int
+
+
+@dataclass(frozen=True)
+class Await:
+    """The order stands, but the orders named here have to end well before anything is deleted."""
+
+    order_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Expired:
+    """It is past `not_after`: no effect may begin."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The order must not be carried out."""
+
+    reason: Literal[
+        "other-cluster",
+        "mode-off",
+        "mode-observe",
+        "kind-unsupported",
+        "incomplete-order",
+        "invalid-name",
+        "stale-epoch",
+        "fence-missing",
+        "preemption-policy-never",
+        "victim-spared",
+    ]
+    message: str
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The preemptor or its node no longer needs the room."""
+
+    reason: Literal[
+        "preemptor-gone",
+        "preemptor-terminating",
+        "preemptor-ended",
+        "preemptor-bound",
+        "nomination-moved",
+        "node-gone",
+    ]
+    message: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The order cannot be completed and is rolled back."""
+
+    reason: Literal["awaited-order-failed", "read-refused", "delete-refused", "deadline"]
+    message: str
+
+
+Stop = Expired | Refused | Cancelled | Failed
+"""Why an order ends without room being made."""
