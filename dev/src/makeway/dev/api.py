@@ -26,6 +26,12 @@ _PLURALS = {
     "ClusterRoleBinding": "clusterrolebindings",
     "PriorityClass": "priorityclasses",
     "Node": "nodes",
+    "Pod": "pods",
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 

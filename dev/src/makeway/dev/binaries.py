@@ -1,7 +1,7 @@
 """What the control plane is made of: every binary, where it is built from, its key in the cache.
 
 Pure but for reading the sources it hashes. The flags are the same for every binary of Kubernetes, so that the
-Go build cache is shared between `dev/controlplane` and `plugin`: other flags compile Kubernetes a second time.
+Go build cache is shared between `dev/controlplane` and `plugin`: others compile Kubernetes a second time.
 """
 
 import hashlib
@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from makeway.dev.options import KWOK as KWOK_COMPONENT
+from makeway.dev.options import NATS, SCHEDULER
 from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
 KUBERNETES_VERSION = "v1.36.3"
@@ -63,8 +65,17 @@ MAKEWAY_SCHEDULER = Binary(
 NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 20, version="v2.15.2")
 KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 30, version="v0.8.0")
 
-ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
-"""In the order they are built: the scheduler first, since it compiles most of what the others share."""
+ALWAYS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD)
+"""What every cluster runs or offers, in the order they are built."""
+
+BY_COMPONENT = {SCHEDULER: MAKEWAY_SCHEDULER, NATS: NATS_SERVER, KWOK_COMPONENT: KWOK}
+"""What a cluster runs where it has the component."""
+
+
+def needed(components: Iterable[str]) -> tuple[Binary, ...]:
+    """Name the binaries of a cluster with these components."""
+    chosen = set(components)
+    return (*ALWAYS, *(binary for component, binary in BY_COMPONENT.items() if component in chosen))
 
 
 def cache_key(binary: Binary) -> str:

@@ -1,18 +1,17 @@
 """Build what is missing from the cache, once, however many processes ask for it at the same time."""
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from makeway.dev.binaries import GO_ENVIRONMENT, Binary, cache_key
 from makeway.dev.errors import DevError
+from makeway.dev.lock import hold
 from makeway.dev.paths import CONTROL_PLANE_MODULE, cache_directory
 from makeway.dev.progress import Progress
 
@@ -32,25 +31,36 @@ def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]
 
 def _ensure_one(binary: Binary, progress: Progress) -> Path:
     root = cache_directory() / "bin"
-    place = root / f"{binary.name}-{cache_key(binary)}" / binary.name
+    place = _place(root, binary)
     if _use(place):
         return place
     root.mkdir(parents=True, exist_ok=True)
-    with _lock(
+    with hold(
         root / f".{binary.name}.lock", lambda: progress.note(f"{binary.name}: another process builds it")
     ):
-        if _use(place):
-            return place
         check_go()
-        with (
-            tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary,
-            progress.step(f"building {binary.name}", binary.usual_seconds),
-        ):
-            built = _build(binary, Path(temporary))
-            place.parent.mkdir(exist_ok=True)
-            built.replace(place)
+        while not _use(place := _place(root, binary)):
+            _build_into(place, binary, progress)
         _prune(root, binary.name, keep=place.parent)
     return place
+
+
+def _place(root: Path, binary: Binary) -> Path:
+    """Where the binary belongs, as its sources are now."""
+    return root / f"{binary.name}-{cache_key(binary)}" / binary.name
+
+
+def _build_into(place: Path, binary: Binary, progress: Progress) -> None:
+    """Build into a directory beside; the result counts only if the sources did not change meanwhile."""
+    root = place.parent.parent
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary,
+        progress.step(f"building {binary.name}", binary.usual_seconds),
+    ):
+        built = _build(binary, Path(temporary))
+        if _place(root, binary) == place:
+            place.parent.mkdir(exist_ok=True)
+            built.replace(place)
 
 
 def _use(place: Path) -> bool:
@@ -129,18 +139,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     """`go1.26.8` or `1.26.0` as (1, 26, 8) or (1, 26, 0); anything else as ()."""
     match = re.match(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?", version)
     return tuple(int(part or 0) for part in match.groups()) if match else ()
-
-
-@contextmanager
-def _lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on a file; it is given back even where this process is killed."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _prune(root: Path, name: str, keep: Path) -> None:

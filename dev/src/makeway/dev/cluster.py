@@ -44,6 +44,7 @@ class Cluster:
         self._ports = Ports()
         self._processes: ProcessSet | None = None
         self._info: ClusterInfo | None = None
+        self._api: AdminApi | None = None
 
     def start(self) -> "Cluster":
         """Build what is missing, start everything and wait until all is ready.
@@ -51,7 +52,7 @@ class Cluster:
         Raises:
             DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
         """
-        built = ensure(binaries.ALL, self._progress)
+        built = ensure(binaries.needed(self.options.components), self._progress)
         atexit.register(self.stop)
         try:
             self._start(built)
@@ -62,7 +63,7 @@ class Cluster:
 
     def _start(self, built: Mapping[str, Path]) -> None:
         site = prepare(self.directory, self.options, built, self._ports)
-        api = AdminApi(site.server, site.authority, site.admin)
+        api = self._api = AdminApi(site.server, site.authority, site.admin)
         self._processes = ProcessSet(site.directory)
         self._info = _info(self.name, site)
         wanted = self.options.components
@@ -115,6 +116,17 @@ class Cluster:
         if self._info is None:
             raise DevError(f"cluster {self.name} was not started")
         return self._info
+
+    @property
+    def api(self) -> AdminApi:
+        """The administrator's synchronous client.
+
+        Raises:
+            DevError: the cluster was not started.
+        """
+        if self._api is None:
+            raise DevError(f"cluster {self.name} was not started")
+        return self._api
 
     def process(self, component: str) -> Process:
         """Give a component's process, to stop, kill, pause, resume or start it, or to read its log.

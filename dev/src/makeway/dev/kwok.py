@@ -18,6 +18,8 @@ AFTER_GRACE = "after-grace"
 """They use up the whole grace period."""
 NEVER = "never"
 """They never end: the kubelet is gone, or a volume hangs."""
+STARTED = "dev.makeway.dev/started"
+"""Pod annotation: the start time it reports, RFC 3339; the present where it is not given."""
 
 _LEASE_SECONDS = 40
 _NODE_ADDRESS = "127.0.0.1"
@@ -56,10 +58,11 @@ nodeInfo:
 _POD_RUNS = """
 {{ $now := Now }}
 phase: Running
-startTime: {{ $now | Quote }}
+startTime: {{ or (index (or .metadata.annotations dict) "dev.makeway.dev/started") $now | Quote }}
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
 {{ $meta := .metadata }}
-podIP: {{ PodIPWith .spec.nodeName (or .spec.hostNetwork false) $meta.uid $meta.name $meta.namespace | Quote }}
+{{ $hostNetwork := or .spec.hostNetwork false }}
+podIP: {{ PodIPWith .spec.nodeName $hostNetwork $meta.uid $meta.name $meta.namespace | Quote }}
 conditions:
 {{ range $type := list "Initialized" "ContainersReady" "Ready" }}
 - type: {{ $type | Quote }}

@@ -1,7 +1,7 @@
 """Run a set of programs: start each, wait until ready, restart what may restart, end all in reverse order.
 
-All children are started by one thread that lives as long as the process: Linux sends PR_SET_PDEATHSIG when the
-*thread* that started the child ends, so a thread of a pool, or a test's, would take its children with it.
+All children are started by one thread that lives as long as the process: Linux sends PR_SET_PDEATHSIG when
+the *thread* that started the child ends, so a thread of a pool, or a test's, would take its children with it.
 """
 
 import json
@@ -181,7 +181,6 @@ class ProcessRecord:
     name: str
     pid: int | None
     restarts: int
-    log: str
 
 
 def write_records(directory: Path, records: Iterable[ProcessRecord]) -> None:
@@ -272,8 +271,5 @@ class ProcessSet:
 
     def _record(self) -> None:
         """Write down the processes, for `dev status` in another process."""
-        records = [
-            ProcessRecord(process.program.name, process.pid, process.restarts, str(process.log))
-            for process in self
-        ]
+        records = [ProcessRecord(process.program.name, process.pid, process.restarts) for process in self]
         write_records(self._directory, records)
