@@ -1,0 +1,82 @@
+"""What a plan says: values of the core, before they become messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from makeway.core.importance import NOT_STARTED
+from makeway.planner.records import PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RemovablePod:
+    """A pod that may go, the rule that allows it, and whether the plan needs it gone."""
+
+    pod: PodRecord
+    rule: str
+    victim: bool
+    pdb_violating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedPod:
+    """A pod that another live order removes and that this plan counts on."""
+
+    pod: PodRecord
+    order_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A node, who may and who must go there, and the numbers that rank it.
+
+    `removable` is in the order in which pods are offered back. `start_micros`: of the longest running
+    victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
+    """
+
+    node: str
+    removable: tuple[RemovablePod, ...]
+    awaited: tuple[AwaitedPod, ...]
+    pdb_violations: int
+    highest_priority: int
+    priority_sum: int
+    start_micros: int = NOT_STARTED
+    decided_by: str = ""
+
+    @property
+    def victims(self) -> tuple[RemovablePod, ...]:
+        """Give the pods that must go, in the order in which they were offered back."""
+        return tuple(pod for pod in self.removable if pod.victim)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What was looked at: all nodes, those that removing pods may help, and at which revision."""
+
+    revision: int
+    nodes_total: int
+    nodes_potential: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes on which room can be made, best first, and nodes where only the scheduler's filters know.
+
+    The totals count before the lists were cut.
+    """
+
+    scope: Scope
+    candidates: tuple[Proposal, ...]
+    candidates_total: int
+    unmodelled: tuple[Proposal, ...]
+    unmodelled_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way."""
+
+    scope: Scope
+    reason: str
+    message: str
+    node_reasons: dict[str, int] = field(default_factory=dict)

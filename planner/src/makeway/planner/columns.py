@@ -1,0 +1,154 @@
+"""The arrays under the snapshot: a column per node, a row per slot, a layer per resource.
+
+On every node the pods stand in slots 0, 1, 2 … in order of importance, so "give back the most
+important first" is a walk over the slots with all nodes side by side, and no plan sorts pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from makeway.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+VACANT = 2**40
+"""Priority of an empty slot: above every pod's, so that no rule ever takes it for removable."""
+
+MOST = 2**53
+"""Amounts above this are cut to it (8 PiB), so that sums over a thousand pods stay within int64."""
+
+BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+
+class Columns:
+    """Mutable arrays of nodes and their pods. Amounts are milli-CPU, bytes, units.
+
+    * `resources`: name to layer; one is added when a resource is first seen.
+    * `allocatable`, `requested`: int64[resources, nodes].
+    * `requests`: int64[resources, slots, nodes]; 0 in empty slots.
+    * `priority`: int64[slots, nodes]; VACANT in empty slots.
+    * `start`: int64[slots, nodes], microseconds since 1970 or NOT_STARTED.
+    * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
+    * `count`: int64[nodes], slots in use; they are the first ones.
+
+    Nodes and slots grow by doubling. Putting a pod in, or taking one out, costs O(slots of its node).
+    """
+
+    def __init__(self, nodes: int = 8, slots: int = 8) -> None:
+        self.resources = {name: layer for layer, name in enumerate(BASE_RESOURCES)}
+        layers = len(self.resources)
+        self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
+        self.requested: Ints = np.zeros((layers, nodes), np.int64)
+        self.requests: Ints = np.zeros((layers, slots, nodes), np.int64)
+        self.priority: Ints = np.full((slots, nodes), VACANT, np.int64)
+        self.start: Ints = np.zeros((slots, nodes), np.int64)
+        self.budgets: Ints = np.zeros((slots, nodes), np.int64)
+        self.count: Ints = np.zeros(nodes, np.int64)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there is room for."""
+        return int(self.count.shape[0])
+
+    @property
+    def slots(self) -> int:
+        """How many slots a node has room for."""
+        return int(self.priority.shape[0])
+
+    def set_allocatable(self, node: int, amounts: Mapping[str, int]) -> None:
+        """Put down what a node can hold; a resource not named is 0."""
+        layers = [self._layer(name) for name in amounts]
+        self.allocatable[:, node] = 0
+        self.allocatable[layers, node] = [min(amount, MOST) for amount in amounts.values()]
+
+    def insert(
+        self, node: int, slot: int, *, priority: int, start: int, budgets: int, requests: Mapping[str, int]
+    ) -> None:
+        """Put a pod into a slot; the pods from there on move up by one."""
+        layers = [self._layer(name) for name in requests]
+        used = int(self.count[node])
+        if used == self.slots:
+            self._grow_slots()
+        for array in (self.priority, self.start, self.budgets):
+            array[slot + 1 : used + 1, node] = array[slot:used, node]
+        self.requests[:, slot + 1 : used + 1, node] = self.requests[:, slot:used, node]
+        self.priority[slot, node] = priority
+        self.start[slot, node] = start
+        self.budgets[slot, node] = budgets
+        self.requests[:, slot, node] = 0
+        self.requests[layers, slot, node] = [min(amount, MOST) for amount in requests.values()]
+        self.requested[:, node] += self.requests[:, slot, node]
+        self.count[node] = used + 1
+
+    def remove(self, node: int, slot: int) -> None:
+        """Take the pod out of a slot; the pods behind it move down by one."""
+        last = int(self.count[node]) - 1
+        self.requested[:, node] -= self.requests[:, slot, node]
+        for array in (self.priority, self.start, self.budgets):
+            array[slot:last, node] = array[slot + 1 : last + 1, node]
+        self.requests[:, slot:last, node] = self.requests[:, slot + 1 : last + 1, node]
+        self.priority[last, node] = VACANT
+        self.start[last, node] = 0
+        self.budgets[last, node] = 0
+        self.requests[:, last, node] = 0
+        self.count[node] = last
+
+    def pick(self, nodes: Ints) -> Columns:
+        """Give a copy that holds only these nodes, in this order, to be changed at will."""
+        copy = Columns(0, 0)
+        copy.resources = dict(self.resources)
+        copy.allocatable = self.allocatable[:, nodes]
+        copy.requested = self.requested[:, nodes]
+        copy.requests = self.requests[:, :, nodes]
+        copy.priority = self.priority[:, nodes]
+        copy.start = self.start[:, nodes]
+        copy.budgets = self.budgets[:, nodes]
+        copy.count = self.count[nodes]
+        return copy
+
+    def amounts(self, requests: Mapping[str, int]) -> Ints:
+        """Give requests as int64[resources]; resources that no column knows are left out."""
+        vector = np.zeros(len(self.resources), np.int64)
+        for name, amount in requests.items():
+            if name in self.resources:
+                vector[self.resources[name]] = min(amount, MOST)
+        return vector
+
+    def grow_nodes(self) -> None:
+        """Make room for twice as many nodes."""
+        more = max(8, self.nodes)
+        self.allocatable = _extended(self.allocatable, 1, more, 0)
+        self.requested = _extended(self.requested, 1, more, 0)
+        self.requests = _extended(self.requests, 2, more, 0)
+        self.priority = _extended(self.priority, 1, more, VACANT)
+        self.start = _extended(self.start, 1, more, 0)
+        self.budgets = _extended(self.budgets, 1, more, 0)
+        self.count = _extended(self.count, 0, more, 0)
+
+    def _grow_slots(self) -> None:
+        more = max(8, self.slots)
+        self.requests = _extended(self.requests, 1, more, 0)
+        self.priority = _extended(self.priority, 0, more, VACANT)
+        self.start = _extended(self.start, 0, more, 0)
+        self.budgets = _extended(self.budgets, 0, more, 0)
+
+    def _layer(self, name: str) -> int:
+        layer = self.resources.get(name)
+        if layer is None:
+            layer = self.resources[name] = len(self.resources)
+            self.allocatable = _extended(self.allocatable, 0, 1, 0)
+            self.requested = _extended(self.requested, 0, 1, 0)
+            self.requests = _extended(self.requests, 0, 1, 0)
+        return layer
+
+
+def _extended(array: Ints, axis: int, more: int, filler: int) -> Ints:
+    shape = list(array.shape)
+    shape[axis] = more
+    return np.concatenate([array, np.full(shape, filler, np.int64)], axis=axis)

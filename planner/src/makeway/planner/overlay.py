@@ -1,0 +1,136 @@
+"""What one request knows beyond the snapshot, laid over copies of the nodes it touches.
+
+Pods that are nominated, assumed or already being removed change few nodes; those are copied out of the
+columns and changed in the copy. The snapshot itself is never planned upon.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from makeway.planner.columns import Columns, Flags, Ints
+from makeway.planner.question import Question
+from makeway.planner.records import PodRecord
+from makeway.planner.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Block:
+    """Nodes to be looked at together: their columns, and what the request adds to them.
+
+    * `nodes`: int64[M], which columns; `rows`: int64[M], the same nodes' rows in the snapshot.
+    * `reserved`: int64[resources, M], what nominated pods will take.
+    * `leaving`: int64[resources, M], what awaited pods take as long as they are there; they are no
+      longer in the columns. `awaited`: those pods, most important first, by place in `nodes`.
+    * `slots`: the pods of a node, as its columns have them, by column.
+    """
+
+    columns: Columns
+    nodes: Ints
+    rows: Ints
+    slots: list[list[PodRecord]]
+    reserved: Ints
+    leaving: Ints
+    awaited: dict[int, list[PodRecord]] = field(default_factory=dict)
+
+    def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
+        """Give (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
+        pods = self.slots[int(self.nodes[place])]
+        return [(int(slot), pods[int(slot)]) for slot in np.flatnonzero(chosen)]
+
+
+def blocks(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Block, Block]:
+    """Split the potential nodes into those as the snapshot has them, and those the request changes.
+
+    Pods of the request that the snapshot does not know are left out: looser, never stricter.
+    O(nodes the request touches · slots).
+    """
+    nominated, assumed, awaited = _by_row(snapshot, question)
+    touched_rows = sorted({*nominated, *assumed, *awaited})
+    touched = np.intersect1d(potential, np.array(touched_rows, np.int64))
+    plain = np.setdiff1d(potential, touched, assume_unique=False) if touched.size else potential
+    nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
+    base = Block(snapshot.columns, plain, plain, snapshot.slots, nothing, nothing)
+    return base, _overlay(snapshot, touched, nominated, assumed, awaited)
+
+
+def _overlay(
+    snapshot: Snapshot,
+    touched: Ints,
+    nominated: dict[int, list[PodRecord]],
+    assumed: dict[int, list[PodRecord]],
+    awaited: dict[int, list[PodRecord]],
+) -> Block:
+    columns = snapshot.columns.pick(touched)
+    slots = [list(snapshot.slots[row]) for row in touched]
+    rows = touched.tolist()
+    for place, row in enumerate(rows):
+        for pod in assumed.get(row, ()):
+            slot = bisect_left(slots[place], pod.importance, key=_importance)
+            slots[place].insert(slot, pod)
+            columns.insert(
+                place,
+                slot,
+                priority=pod.priority,
+                start=pod.start_micros,
+                budgets=snapshot.budget_set(pod.uid),
+                requests=pod.requests,
+            )
+    reserved = np.zeros((len(columns.resources), touched.size), np.int64)
+    leaving = np.zeros_like(reserved)
+    waiting: dict[int, list[PodRecord]] = {}
+    for place, row in enumerate(rows):
+        for pod in awaited.get(row, ()):
+            if pod.node:
+                slot = bisect_left(slots[place], pod.importance, key=_importance)
+                del slots[place][slot]
+                columns.remove(place, slot)
+            leaving[:, place] += columns.amounts(pod.requests)
+        if row in awaited:
+            waiting[place] = sorted(awaited[row], key=_importance)
+        for pod in nominated.get(row, ()):
+            reserved[:, place] += columns.amounts(pod.requests)
+    return Block(columns, np.arange(touched.size), touched, slots, reserved, leaving, waiting)
+
+
+def _by_row(
+    snapshot: Snapshot, question: Question
+) -> tuple[dict[int, list[PodRecord]], dict[int, list[PodRecord]], dict[int, list[PodRecord]]]:
+    """Give the pods that are nominated, assumed and awaited, by row of their node.
+
+    A nomination counts where its pod has at least the preemptor's priority, as in kube-scheduler's
+    filters with nominated pods; a pod that is bound or assumed is not counted a second time.
+    """
+    preemptor = question.preemptor
+    assumed: dict[int, list[PodRecord]] = {}
+    awaited: dict[int, list[PodRecord]] = {}
+    placed: set[str] = {preemptor.uid}
+    for placement in question.assumed:
+        pod = snapshot.pods.get(placement.uid)
+        row = snapshot.rows.get(placement.node)
+        if pod is None or row is None or pod.node or pod.uid in placed:
+            continue
+        placed.add(pod.uid)
+        by_row = awaited if pod.uid in question.in_flight else assumed
+        by_row.setdefault(row, []).append(pod)
+    nominated: dict[int, list[PodRecord]] = {}
+    for placement in question.nominations:
+        pod = snapshot.pods.get(placement.uid)
+        row = snapshot.rows.get(placement.node)
+        if pod is None or row is None or pod.node or pod.uid in placed:
+            continue
+        if pod.priority >= preemptor.priority:
+            placed.add(pod.uid)
+            nominated.setdefault(row, []).append(pod)
+    for uid in sorted(question.in_flight):
+        pod = snapshot.pods.get(uid)
+        if pod is not None and pod.node:
+            awaited.setdefault(snapshot.rows[pod.node], []).append(pod)
+    return nominated, assumed, awaited
+
+
+def _importance(pod: PodRecord) -> tuple[int, int, str]:
+    return pod.importance

@@ -1,0 +1,149 @@
+"""From masks and numbers to named pods: ranked nodes of all blocks, written down for the best few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from makeway.core.importance import microseconds
+from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod
+from makeway.planner.columns import Flags, Ints
+from makeway.planner.overlay import Block
+from makeway.planner.policy import Policy
+from makeway.planner.question import Question
+from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
+from makeway.planner.records import PodRecord
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.victims import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Ranked nodes of one block: their scores, their places in it, and who is marked as victim there."""
+
+    part: Part
+    scores: Scores
+    places: Ints
+    victims: Flags
+    violating: Flags
+    awaited: dict[int, list[PodRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block with what was found on it, and all that turning it into proposals needs."""
+
+    block: Block
+    found: Evaluation
+    snapshot: Snapshot
+    question: Question
+    policy: Policy
+    debits: Mapping[tuple[str, str], int]
+    now: datetime
+
+    def helped(self) -> Choice:
+        """Give the nodes where removing pods, or awaiting others' removal, makes room."""
+        places = np.flatnonzero(self.found.helps | self.found.waits)
+        victims = self.found.victims[:, places]
+        violating = self.found.violating[:, places]
+        scores = self._score(places, victims, violating)
+        awaited = {
+            at: self._needed(place) for at, place in enumerate(places.tolist()) if place in self.block.awaited
+        }
+        for at, pods in awaited.items():
+            count_awaited(scores, at, pods, microseconds(self.now))
+        return Choice(self, scores, places, victims, violating, awaited)
+
+    def unmodelled(self) -> Choice:
+        """Give the nodes whose columns need nobody gone, ranked as if all removable pods went."""
+        waiting = np.zeros(self.found.fits.size, np.bool_)
+        waiting[list(self.block.awaited)] = True
+        places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | waiting))
+        removable = self.found.removable[:, places]
+        slots = removable.shape[0]
+        sets = np.where(removable, self.block.columns.budgets[:slots, self.block.nodes[places]], 0)
+        violating = self.snapshot.budgets.violating(sets, self.debits)
+        scores = self._score(places, removable, violating)
+        awaited = {
+            at: self.block.awaited[place]
+            for at, place in enumerate(places.tolist())
+            if place in self.block.awaited
+        }
+        return Choice(self, scores, places, np.zeros_like(removable), violating, awaited)
+
+    def propose(self, choice: Choice, at: int, decided_by: str) -> Proposal:
+        """Write down one node: who may go, in the order of being offered back, and the numbers."""
+        place = int(choice.places[at])
+        scores = choice.scores
+        violating, victims = choice.violating[:, at], choice.victims[:, at]
+        preemptor = self.question.preemptor
+        removable = [
+            RemovablePod(
+                pod=pod,
+                rule=self.policy.rule_for(preemptor, pod, self.now),
+                victim=bool(victims[slot]),
+                pdb_violating=bool(violating[slot]),
+            )
+            for slot, pod in self.block.pods(place, self.found.removable[:, place])
+        ]
+        removable.sort(key=lambda one: not one.pdb_violating)
+        return Proposal(
+            node=self.snapshot.names[int(self.block.rows[place])],
+            removable=tuple(removable),
+            awaited=tuple(
+                AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in choice.awaited.get(at, ())
+            ),
+            pdb_violations=int((victims & violating).sum()),
+            highest_priority=int(scores.highest[at]),
+            priority_sum=int(scores.priority_sum[at]),
+            start_micros=int(scores.start[at]),
+            decided_by=decided_by,
+        )
+
+    def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:
+        names = self.snapshot.name_rank()[self.block.rows[places]]
+        return score(
+            self.block.columns,
+            self.block.nodes[places],
+            victims,
+            violating,
+            name_rank=names,
+            now_micros=microseconds(self.now),
+        )
+
+    def _needed(self, place: int) -> list[PodRecord]:
+        """Give the awaited pods without whose removal the preemptor does not fit: the rest may stay."""
+        columns, node = self.block.columns, int(self.block.nodes[place])
+        asked = self.found.asked
+        need = columns.amounts(self.question.needs)[asked]
+        stay = ~self.found.victims[:, place]
+        slots = stay.size
+        held = (columns.requests[asked, :slots, node] * stay).sum(axis=1)
+        left = columns.allocatable[asked, node] - self.block.reserved[asked, place] - held - need
+        needed = []
+        for pod in self.block.awaited[place]:
+            back = columns.amounts(pod.requests)[asked]
+            if (back <= left).all():
+                left = left - back
+            else:
+                needed.append(pod)
+        return needed
+
+
+def best(choices: list[Choice], most: int) -> tuple[tuple[Proposal, ...], int]:
+    """Rank the nodes of all blocks together and write down the best; give how many there were."""
+    scores = joined([choice.scores for choice in choices])
+    order = scores.order()
+    total = int(order.size)
+    sizes = [int(choice.places.size) for choice in choices]
+    proposals = []
+    for rank, index in enumerate(order[:most].tolist()):
+        decided_by = ONLY_CANDIDATE if total == 1 else ""
+        if rank + 1 < total:
+            decided_by = scores.decided_by(index, int(order[rank + 1]))
+        choice, at = (choices[0], index) if index < sizes[0] else (choices[1], index - sizes[0])
+        proposals.append(choice.part.propose(choice, at, decided_by))
+    return tuple(proposals), total

@@ -1,0 +1,89 @@
+"""The plan request as the planner's core takes it: decoded, counted, with what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
+from makeway.core.objects import Pod
+from makeway.core.requests import pod_requests
+from makeway.core.resources import is_extended
+from makeway.planner.records import PodRecord, pod_record
+
+FIT = "NodeResourcesFit"
+_pod_decoder = msgspec.json.Decoder(Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One preemptor and all that a plan for it depends on besides the snapshot and the policy.
+
+    `needs`: what it asks of a node, by column; empty where the profile does not filter by resources.
+    `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
+    victims whose order ended a moment ago, for budgets that do not show it yet.
+    """
+
+    preemptor: PodRecord
+    needs: Mapping[str, int]
+    may_preempt: bool
+    scheduler_name: str
+    nodes: NodeSelection
+    max_candidates: int
+    nominations: tuple[Placement, ...] = ()
+    assumed: tuple[Placement, ...] = ()
+    in_flight: Mapping[str, str] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+
+
+def question_of(
+    request: PlanRequest, in_flight: Mapping[str, str], leaving: frozenset[str] = frozenset()
+) -> Question:
+    """Decode and count the request's pod.
+
+    Raises msgspec.DecodeError (a ValidationError too) where the pod is not one, QuantityError where
+    it asks for what is no quantity.
+    """
+    pod = _pod_decoder.decode(request.pod)
+    return Question(
+        preemptor=pod_record(pod),
+        needs=_needs(pod_requests(pod, placed=False), request.profile),
+        may_preempt=pod.spec.preemption_policy != "Never",
+        scheduler_name=pod.spec.scheduler_name or "",
+        nodes=request.nodes,
+        max_candidates=request.max_candidates,
+        nominations=request.nominations,
+        assumed=request.assumed,
+        in_flight=in_flight,
+        leaving=leaving,
+    )
+
+
+def _needs(requests: dict[str, int], profile: Profile) -> dict[str, int]:
+    """Leave out what the profile's own filters do not look at: a column is never stricter than they."""
+    if profile.filters and FIT not in profile.filters:
+        return {}
+    ignored, groups = _ignored(profile.filter_args.get(FIT))
+    return {
+        name: amount
+        for name, amount in requests.items()
+        if not (is_extended(name) and (name in ignored or name.partition("/")[0] in groups))
+    }
+
+
+def _ignored(arguments: msgspec.Raw | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Read `ignoredResources` and `ignoredResourceGroups` of NodeResourcesFitArgs, in either spelling.
+
+    The scheduler's internal type has no JSON names, so that its fields may come capitalised.
+    """
+    if arguments is None:
+        return frozenset(), frozenset()
+    decoded = msgspec.json.decode(arguments)
+    if not isinstance(decoded, dict):
+        return frozenset(), frozenset()
+    fields = {str(name).lower(): value for name, value in decoded.items()}
+    return frozenset(fields.get("ignoredresources") or ()), frozenset(
+        fields.get("ignoredresourcegroups") or ()
+    )

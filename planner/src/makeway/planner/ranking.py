@@ -1,0 +1,120 @@
+"""Which node is best to make room on.
+
+The order is kube-scheduler's (preemption.pickOneNodeForPreemption):
+
+1. fewest violations of disruption budgets,
+2. lowest priority of the highest victim,
+3. lowest sum of the victims' priorities, each plus 2³¹ so that it is never negative,
+4. fewest victims,
+5. latest start of the longest running among the victims of highest priority.
+
+Upstream takes any node then. Here, so that the same input gives the same plan:
+
+6. fewest pods that are not being removed anyway,
+7. the lower name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.core.importance import NOT_STARTED
+from makeway.planner.columns import Columns, Flags, Ints
+from makeway.planner.records import PodRecord
+
+RULES = (
+    "fewest-pdb-violations",
+    "lowest-highest-priority",
+    "lowest-priority-sum",
+    "fewest-victims",
+    "latest-start",
+    "fewest-new-victims",
+    "node-name",
+)
+ONLY_CANDIDATE = "only-candidate"
+_SHIFT = 2**31
+_LOWEST = -(2**40)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The numbers that rank M nodes: int64[M] each. `start`: microseconds since 1970."""
+
+    violations: Ints
+    highest: Ints
+    priority_sum: Ints
+    count: Ints
+    start: Ints
+    new: Ints
+    name: Ints
+
+    def order(self) -> Ints:
+        """Give the places of the nodes, best first. O(M log M)."""
+        return np.lexsort(tuple(reversed(self._keys())))
+
+    def decided_by(self, better: int, worse: int) -> str:
+        """Name the first rule on which one node beats another."""
+        for rule, key in zip(RULES, self._keys(), strict=True):
+            if key[better] != key[worse]:
+                return rule
+        return RULES[-1]
+
+    def _keys(self) -> tuple[Ints, ...]:
+        return (
+            self.violations,
+            self.highest,
+            self.priority_sum,
+            self.count,
+            -self.start,
+            self.new,
+            self.name,
+        )
+
+
+def score(
+    columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints, now_micros: int
+) -> Scores:
+    """Give the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
+
+    The victims stand in order of importance, so the first is of the highest priority, and the longest
+    running of that priority. A pod that has not started counts as starting `now_micros`.
+    """
+    slots = victims.shape[0]
+    priority = columns.priority[:slots, nodes]
+    count = victims.sum(axis=0, dtype=np.int64)
+    highest = np.where(victims, priority, _LOWEST).max(axis=0, initial=_LOWEST)
+    start = np.where(columns.start[:slots, nodes] == NOT_STARTED, now_micros, columns.start[:slots, nodes])
+    return Scores(
+        violations=(victims & violating).sum(axis=0, dtype=np.int64),
+        highest=highest,
+        priority_sum=np.where(victims, priority + _SHIFT, 0).sum(axis=0, dtype=np.int64),
+        count=count,
+        start=np.where(victims & (priority == highest), start, NOT_STARTED).min(axis=0, initial=NOT_STARTED),
+        new=count.copy(),
+        name=name_rank,
+    )
+
+
+def count_awaited(scores: Scores, place: int, awaited: list[PodRecord], now_micros: int) -> None:
+    """Count pods that are already being removed as victims of the node at `place`, though not as new."""
+    for pod in awaited:
+        start = now_micros if pod.start_micros == NOT_STARTED else pod.start_micros
+        if pod.priority > scores.highest[place]:
+            scores.highest[place] = pod.priority
+            scores.start[place] = start
+        elif pod.priority == scores.highest[place]:
+            scores.start[place] = min(start, int(scores.start[place]))
+        scores.priority_sum[place] += pod.priority + _SHIFT
+        scores.count[place] += 1
+
+
+def joined(parts: list[Scores]) -> Scores:
+    """Put the scores of several blocks one behind the other."""
+    return Scores(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("violations", "highest", "priority_sum", "count", "start", "new", "name")
+        )
+    )

@@ -1,0 +1,288 @@
+"""The cluster as the watch last saw it, kept in columns.
+
+Only the watch changes it, on the event loop; a plan reads it between two events and never changes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import numpy as np
+
+from makeway.core.budget import Budget
+from makeway.core.objects import Namespace, PriorityClass
+from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
+from makeway.planner.columns import Columns, Flags, Ints
+from makeway.planner.records import NodeRecord, PodRecord
+
+REMEMBERED_DEPARTURES = 4096
+"""How many pods that are gone are remembered, for budgets whose status does not show it yet."""
+
+
+class Departure:
+    """A pod that left, or began to, and the revision at which the watch saw it."""
+
+    __slots__ = ("pod", "revision")
+
+    def __init__(self, pod: PodRecord, revision: int) -> None:
+        self.pod = pod
+        self.revision = revision
+
+
+class Snapshot:
+    """Nodes, pods, budgets, priority classes and namespaces at one `revision`.
+
+    Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
+    known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
+    nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
+    `changed`: int64[nodes], the revision that last touched the node.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.columns = Columns()
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = []
+        self.slots: list[list[PodRecord]] = []
+        self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
+        self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
+        self.pods: dict[str, PodRecord] = {}
+        self.budgets = BudgetTable()
+        self.priority_classes: dict[str, PriorityClass] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.departures: OrderedDict[str, Departure] = OrderedDict()
+        self._budget_revisions: dict[Key, int] = {}
+        self._budget_sets: dict[str, int] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._uids_by_namespace: dict[str, set[str]] = {}
+        self._free_rows: list[int] = []
+        self._node_names: tuple[str, ...] | None = None
+        self._name_rank: Ints = np.zeros(0, np.int64)
+
+    # ---------------------------------------------------------------------------------- reading
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return int(self.present.sum())
+
+    def node_names(self) -> tuple[str, ...]:
+        """Give the names of all present nodes, in order. O(1) while no node comes or goes."""
+        if self._node_names is None:
+            self._order_names()
+        return self._node_names or ()
+
+    def name_rank(self) -> Ints:
+        """Give int64[nodes], each present node's place in the order of names."""
+        if self._node_names is None:
+            self._order_names()
+        return self._name_rank
+
+    def rows_named(self, names: Iterable[str]) -> Ints:
+        """Give the rows of those of the named nodes that are present, each once, in no special order."""
+        rows = np.array([self.rows[name] for name in set(names) if name in self.rows], np.int64)
+        return rows[self.present[rows]]
+
+    def budget_set(self, uid: str) -> int:
+        """Give the number of the set of budgets that cover a pod."""
+        return self._budget_sets.get(uid, NO_BUDGETS)
+
+    def budget_revision(self, key: Key) -> int:
+        """Give the revision at which a budget's object was last seen to change."""
+        return self._budget_revisions.get(key, 0)
+
+    def uid_of(self, namespace: str, name: str) -> str | None:
+        """Give the UID of the pod that has this name now."""
+        return self._uids.get((namespace, name))
+
+    # --------------------------------------------------------------------------------- changing
+
+    def put_node(self, node: NodeRecord) -> None:
+        """Add a node or change what it can hold."""
+        row = self._row(node.name)
+        before = self.columns.allocatable[:, row].copy()
+        self.columns.set_allocatable(row, node.allocatable)
+        after = self.columns.allocatable[:, row]
+        if self.present[row] and before.size == after.size and bool((before == after).all()):
+            return
+        if not self.present[row]:
+            self.present[row] = True
+            self._node_names = None
+        self._touch(row)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; the pods bound to it stay until they go themselves."""
+        row = self.rows.get(name)
+        if row is None or not self.present[row]:
+            return
+        self.present[row] = False
+        self._node_names = None
+        self.columns.set_allocatable(row, {})
+        self._touch(row)
+        self._release_row(name)
+
+    def put_pod(self, pod: PodRecord) -> None:
+        """Add a pod or put its new version in its place; another pod of that name is gone."""
+        before = self.pods.get(pod.uid)
+        if before == pod:
+            return
+        named = self._uids.get((pod.namespace, pod.name))
+        if named is not None and named != pod.uid:
+            self.remove_pod(named)
+        if before is not None:
+            self._take_out(before)
+        self.revision += 1
+        if pod.terminating and (before is None or not before.terminating):
+            self._depart(pod)
+        self.pods[pod.uid] = pod
+        self._uids[pod.namespace, pod.name] = pod.uid
+        self._uids_by_namespace.setdefault(pod.namespace, set()).add(pod.uid)
+        self._put_in(pod)
+
+    def remove_pod(self, uid: str) -> None:
+        """Forget a pod that ended or was deleted."""
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return
+        self._take_out(pod)
+        self.revision += 1
+        self._depart(pod)
+        if self._uids.get((pod.namespace, pod.name)) == uid:
+            del self._uids[pod.namespace, pod.name]
+        self._uids_by_namespace[pod.namespace].discard(uid)
+        if not self._uids_by_namespace[pod.namespace]:
+            del self._uids_by_namespace[pod.namespace]
+
+    def put_budget(self, budget: Budget) -> None:
+        """Add a budget or change it; its namespace's pods are matched anew if it covers others now."""
+        before = self.budgets.get(budget.key)
+        self.revision += 1
+        self._budget_revisions[budget.key] = self.revision
+        self.budgets.put(budget)
+        if before is None or not before.same_coverage(budget):
+            self._match_namespace(budget.namespace)
+
+    def remove_budget(self, key: Key) -> None:
+        """Forget a budget."""
+        if self.budgets.get(key) is None:
+            return
+        self.revision += 1
+        del self._budget_revisions[key]
+        self.budgets.discard(key)
+        self._match_namespace(key[0])
+
+    def put_priority_class(self, priority_class: PriorityClass) -> None:
+        """Add or change a PriorityClass."""
+        self.revision += 1
+        self.priority_classes[priority_class.metadata.name] = priority_class
+
+    def remove_priority_class(self, name: str) -> None:
+        """Forget a PriorityClass."""
+        self.revision += 1
+        self.priority_classes.pop(name, None)
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        """Add or change a namespace."""
+        self.revision += 1
+        self.namespaces[namespace.metadata.name] = namespace
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace."""
+        self.revision += 1
+        self.namespaces.pop(name, None)
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _row(self, name: str) -> int:
+        row = self.rows.get(name)
+        if row is not None:
+            return row
+        if self._free_rows:
+            row = self._free_rows.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+            self.slots.append([])
+            if row == self.columns.nodes:
+                self.columns.grow_nodes()
+                more = self.columns.nodes - row
+                self.present = np.concatenate([self.present, np.zeros(more, np.bool_)])
+                self.changed = np.concatenate([self.changed, np.zeros(more, np.int64)])
+        self.rows[name] = row
+        self._node_names = None
+        return row
+
+    def _release_row(self, name: str) -> None:
+        """Give a row back once neither its node nor a pod on it is known."""
+        row = self.rows[name]
+        if not self.present[row] and not self.slots[row]:
+            del self.rows[name]
+            self.names[row] = ""
+            self._free_rows.append(row)
+
+    def _touch(self, row: int) -> None:
+        self.revision += 1
+        self.changed[row] = self.revision
+
+    def _put_in(self, pod: PodRecord) -> None:
+        members = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+        number = self.budgets.acquire(members) if members else NO_BUDGETS
+        if number != NO_BUDGETS:
+            self._budget_sets[pod.uid] = number
+        if not pod.node:
+            return
+        row = self._row(pod.node)
+        slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+        self.slots[row].insert(slot, pod)
+        self.columns.insert(
+            row, slot, priority=pod.priority, start=pod.start_micros, budgets=number, requests=pod.requests
+        )
+        self.changed[row] = self.revision
+
+    def _take_out(self, pod: PodRecord) -> None:
+        number = self._budget_sets.pop(pod.uid, NO_BUDGETS)
+        if number != NO_BUDGETS:
+            self.budgets.release(number)
+        if not pod.node:
+            return
+        row = self.rows[pod.node]
+        slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+        del self.slots[row][slot]
+        self.columns.remove(row, slot)
+        self.changed[row] = self.revision + 1
+        self._release_row(pod.node)
+
+    def _match_namespace(self, namespace: str) -> None:
+        """Work out anew which budgets cover each pod of a namespace."""
+        for uid in self._uids_by_namespace.get(namespace, ()):
+            pod = self.pods[uid]
+            members = self.budgets.covering(namespace, pod.name, pod.labels)
+            before = self._budget_sets.pop(uid, NO_BUDGETS)
+            number = self.budgets.acquire(members) if members else NO_BUDGETS
+            if before != NO_BUDGETS:
+                self.budgets.release(before)
+            if number != NO_BUDGETS:
+                self._budget_sets[uid] = number
+            if pod.node:
+                row = self.rows[pod.node]
+                slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+                self.columns.budgets[slot, row] = number
+                self.changed[row] = self.revision
+
+    def _depart(self, pod: PodRecord) -> None:
+        self.departures.setdefault(pod.uid, Departure(pod, self.revision))
+        while len(self.departures) > REMEMBERED_DEPARTURES:
+            self.departures.popitem(last=False)
+
+    def _order_names(self) -> None:
+        rows = [row for name, row in sorted(self.rows.items()) if self.present[row]]
+        self._name_rank = np.zeros(self.columns.nodes, np.int64)
+        self._name_rank[rows] = np.arange(len(rows))
+        self._node_names = tuple(self.names[row] for row in rows)
+
+
+def _importance(pod: PodRecord) -> tuple[int, int, str]:
+    return pod.importance

@@ -1,0 +1,116 @@
+"""Who would have to go on each node: remove all that may go, then give back whom there is room for.
+
+One pass over the slots with all nodes side by side. Source: defaultpreemption's SelectVictimsOnNode,
+with the resource columns in place of the filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.planner.budgets import BudgetTable, Key
+from makeway.planner.columns import Flags, Ints
+from makeway.planner.overlay import Block
+from makeway.planner.policy import Policy
+from makeway.planner.records import PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was found on the nodes of a block; M nodes, R asked resources.
+
+    * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
+    * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
+    * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
+    * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
+    * `too_small`: bool[R, M], the node could not hold it when empty.
+    """
+
+    removable: Flags
+    violating: Flags
+    victims: Flags
+    fits: Flags
+    waits: Flags
+    helps: Flags
+    asked: Ints
+    short: Ints
+    too_small: Flags
+
+
+def evaluate(
+    block: Block,
+    preemptor: PodRecord,
+    needs: Mapping[str, int],
+    policy: Policy,
+    *,
+    budgets: BudgetTable,
+    debits: Mapping[Key, int],
+) -> Evaluation:
+    """Find the victims on every node of a block. O(nodes · slots · asked resources)."""
+    columns, nodes = block.columns, block.nodes
+    vector = columns.amounts(needs)
+    asked = np.flatnonzero(vector > 0)
+    need = vector[asked][:, None]
+    slots = int(columns.count[nodes].max()) if nodes.size else 0
+
+    removable = policy.removable(columns, nodes, preemptor)[:slots]
+    allocatable = columns.allocatable[asked][:, nodes]
+    room = allocatable - columns.requested[asked][:, nodes] - block.reserved[asked] - need
+    freed = np.zeros_like(room)
+    weight = removable.astype(np.int64)
+    for place, layer in enumerate(asked):
+        freed[place] = np.einsum("sn,sn->n", columns.requests[layer, :slots][:, nodes], weight)
+    emptied = room + freed
+    fits = _all(room - block.leaving[asked] >= 0)
+    waits = _all(room >= 0) & ~fits
+    helps = _all(emptied >= 0) & ~fits & ~waits & removable.any(axis=0)
+
+    violating = np.zeros_like(removable)
+    victims = np.zeros_like(removable)
+    chosen = np.flatnonzero(helps)
+    if chosen.size:
+        sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
+        violating[:, chosen] = budgets.violating(sets, debits)
+        victims[:, chosen] = _give_back(
+            columns.requests[asked][:, :slots, nodes[chosen]],
+            emptied[:, chosen],
+            removable[:, chosen],
+            violating[:, chosen],
+        )
+    return Evaluation(
+        removable=removable,
+        violating=violating,
+        victims=victims,
+        fits=fits,
+        waits=waits,
+        helps=helps,
+        asked=asked,
+        short=np.maximum(-emptied, 0),
+        too_small=need > allocatable,
+    )
+
+
+def _all(flags: Flags) -> Flags:
+    """Say for each node whether it holds for all resources, also where none is asked."""
+    return np.asarray(np.logical_and.reduce(flags, axis=0))
+
+
+def _give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+    """Offer every removed pod its place back: those under a violated budget first, then by importance.
+
+    `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
+    placed. Gives bool[slots, M], who found no place.
+    """
+    left = room.copy()
+    victims = removable.copy()
+    turns = [violating, removable & ~violating] if violating.any() else [removable]
+    for turn in turns:
+        for slot in np.flatnonzero(turn.any(axis=1)):
+            pods = requests[:, slot]
+            stays = _all(pods <= left) & turn[slot]
+            left -= pods * stays
+            victims[slot] &= ~stays
+    return victims

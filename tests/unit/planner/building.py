@@ -1,0 +1,141 @@
+"""Builders for planner tests: pods, nodes, budgets, snapshots and questions in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+
+import msgspec
+
+from makeway.bus.messages import NodeSelection, Placement
+from makeway.core.budget import Budget, budget_of
+from makeway.core.importance import microseconds
+from makeway.core.objects import PodDisruptionBudget
+from makeway.planner.answer import Plan, Proposal, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.policy import Policy
+from makeway.planner.question import Question
+from makeway.planner.records import NodeRecord, PodRecord
+from makeway.planner.snapshot import Snapshot
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=timezone.utc)
+S, M, L, XL = 100, 200, 300, 500
+NEG, LOW, MID, HIGH = -100, 0, 100, 1000
+
+
+def at(seconds: float) -> int:
+    """Start time t1, t2 ... in microseconds."""
+    return microseconds(NOW - timedelta(days=1) + timedelta(seconds=seconds))
+
+
+def make_pod(
+    uid: str,
+    node: str = "",
+    priority: int = LOW,
+    size: int = S,
+    *,
+    start: float = 0,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
+    name: str = "",
+    requests: Mapping[str, int] | None = None,
+    start_micros: int | None = None,
+    terminating: bool = False,
+) -> PodRecord:
+    amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
+    return PodRecord(
+        namespace=namespace,
+        name=name or uid,
+        uid=uid,
+        node=node,
+        priority=priority,
+        start_micros=at(start) if start_micros is None else start_micros,
+        grace_period_seconds=30,
+        terminating=terminating,
+        requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
+        labels=dict(labels or {}),
+    )
+
+
+def make_node(name: str, size: int = 500, pods: int = 110, **more: int) -> NodeRecord:
+    return NodeRecord(name=name, allocatable={"cpu": size, "memory": size, "pods": pods, **more})
+
+
+def make_budget(
+    name: str, match: Mapping[str, str], allowed: int, disrupted: Iterable[str] = (), namespace: str = "default"
+) -> Budget:
+    return budget_of(
+        msgspec.convert(
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"selector": {"matchLabels": dict(match)}},
+                "status": {
+                    "disruptionsAllowed": allowed,
+                    "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
+                },
+            },
+            PodDisruptionBudget,
+        )
+    )
+
+
+def make_snapshot(
+    nodes: Iterable[NodeRecord | str], pods: Iterable[PodRecord] = (), budgets: Iterable[Budget] = ()
+) -> Snapshot:
+    snapshot = Snapshot()
+    for node in nodes:
+        snapshot.put_node(make_node(node) if isinstance(node, str) else node)
+    for budget in budgets:
+        snapshot.put_budget(budget)
+    for pod in pods:
+        snapshot.put_pod(pod)
+    return snapshot
+
+
+def ask(
+    preemptor: PodRecord,
+    *,
+    nodes: Iterable[str] | None = None,
+    may_preempt: bool = True,
+    max_candidates: int = 16,
+    nominations: Iterable[tuple[str, str]] = (),
+    assumed: Iterable[tuple[str, str]] = (),
+    in_flight: Mapping[str, str] | None = None,
+    leaving: Iterable[str] = (),
+) -> Question:
+    return Question(
+        preemptor=preemptor,
+        needs=preemptor.requests,
+        may_preempt=may_preempt,
+        scheduler_name="default-scheduler",
+        nodes=NodeSelection(all_but=True) if nodes is None else NodeSelection(names=tuple(nodes)),
+        max_candidates=max_candidates,
+        nominations=tuple(_placement(uid, node) for uid, node in nominations),
+        assumed=tuple(_placement(uid, node) for uid, node in assumed),
+        in_flight=dict(in_flight or {}),
+        leaving=frozenset(leaving),
+    )
+
+
+def _placement(uid: str, node: str) -> Placement:
+    return Placement(namespace="default", name=uid, uid=uid, node=node)
+
+
+def planned(snapshot: Snapshot, question: Question) -> Plan:
+    result = plan(snapshot, question, NOW, Policy())
+    assert isinstance(result, Plan), result
+    return result
+
+
+def refused(snapshot: Snapshot, question: Question) -> Refusal:
+    result = plan(snapshot, question, NOW, Policy())
+    assert isinstance(result, Refusal), result
+    return result
+
+
+def victims(proposal: Proposal) -> set[str]:
+    return {pod.pod.uid for pod in proposal.victims}
+
+
+def choices(result: Plan) -> list[tuple[str, set[str]]]:
+    return [(proposal.node, victims(proposal)) for proposal in result.candidates]
