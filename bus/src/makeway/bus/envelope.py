@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from makeway.bus.messages import Text
+
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event. `data` stays raw until `type` has been understood.
@@ -14,12 +16,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     orders are signed.
     """
 
-    specversion: str
-    id: str
-    source: str
-    type: str
+    specversion: Text
+    id: Text
+    source: Text
+    type: Text
     time: datetime
-    datacontenttype: str
+    datacontenttype: Text
     subject: str = ""
     keyid: str = ""
     signature: str = ""

@@ -4,6 +4,7 @@ Rules that hold for all of them:
 
 * JSON field names are camelCase; a field that has its default is left out.
 * Times are RFC 3339 in UTC, with microseconds only where they are not zero.
+* A required text is never empty. Ids that become part of a subject are letters, digits, `-` and `_`.
 * A field that a reader does not know is ignored, so fields may be added within a major version.
   A new major version is a new `apiVersion` or CloudEvents `type`, and is refused, never guessed at.
 * Plan request and reply are bare JSON; everything that goes into a stream travels in the `data`
@@ -15,7 +16,7 @@ The Go structs in `plugin/wire` mirror these and are tested against the same gol
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,6 +27,14 @@ TYPE_ORDER = "dev.makeway.order.v1"
 TYPE_OUTCOME = "dev.makeway.outcome.v1"
 TYPE_DECISION = "dev.makeway.decision.v1"
 TYPE_CONTROL = "dev.makeway.control.v1"
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+"""A required text."""
+
+# The look-ahead is the end of the text in every dialect of regular expressions ("$" also stands before
+# a last line feed in Python's).
+Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}(?![\s\S])")]
+"""An id that becomes one token of a subject."""
 
 Mode = Literal["off", "observe", "enforce"]
 OrderKind = Literal["pod", "quota"]
@@ -44,44 +53,44 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class PodRef(Message, frozen=True):
     """One incarnation of a pod. Only `uid` identifies; the names are for people and for URLs."""
 
-    namespace: str
-    name: str
-    uid: str
+    namespace: Text
+    name: Text
+    uid: Text
 
 
 class Placement(Message, frozen=True):
     """A pod on a node as the scheduler's memory has it: nominated there, or assumed and not yet bound."""
 
-    namespace: str
-    name: str
-    uid: str
-    node: str
+    namespace: Text
+    name: Text
+    uid: Text
+    node: Text
 
 
 class LiveOrder(Message, frozen=True):
     """An order without an outcome yet, as its writer knows it. `victims` are UIDs."""
 
-    order_id: str
-    preemptor_uid: str
-    node: str
+    order_id: Token
+    preemptor_uid: Text
+    node: Text
     victims: tuple[str, ...] = ()
 
 
 class Awaited(Message, frozen=True):
     """A pod that another live order already removes: counted on, never ordered a second time."""
 
-    uid: str
-    order_id: str
+    uid: Text
+    order_id: Token
 
 
 class Preemptor(Message, frozen=True):
     """The pod that room is made for."""
 
-    namespace: str
-    name: str
-    uid: str
+    namespace: Text
+    name: Text
+    uid: Token
     priority: int
-    scheduler_name: str
+    scheduler_name: Text
 
 
 class Victim(Message, frozen=True):
@@ -90,13 +99,13 @@ class Victim(Message, frozen=True):
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    node: str
+    namespace: Text
+    name: Text
+    uid: Text
+    node: Text
     priority: int
     grace_period_seconds: int
-    rule: str
+    rule: Text
     pdb_violating: bool = False
     assumed: bool = False
 
@@ -104,8 +113,8 @@ class Victim(Message, frozen=True):
 class Dependency(Message, frozen=True):
     """An object that a refusal depends on: when it changes, trying again may help."""
 
-    kind: str
-    name: str
+    kind: Text
+    name: Text
     namespace: str = ""
 
 
@@ -117,8 +126,8 @@ class Refusal(Message, frozen=True):
     changes the answer.
     """
 
-    reason: str
-    message: str
+    reason: Text
+    message: Text
     node_reasons: dict[str, int] = {}
     retry_at: datetime | None = None
     depends_on: tuple[Dependency, ...] = ()
@@ -137,7 +146,7 @@ class NodeSelection(Message, frozen=True):
 class Profile(Message, frozen=True):
     """The scheduler profile's filter plugins, in order, and what arguments they were given (raw JSON)."""
 
-    name: str
+    name: Text
     filters: tuple[str, ...] = ()
     filter_args: dict[str, msgspec.Raw] = {}
 
@@ -150,9 +159,9 @@ class PlanRequest(Message, frozen=True):
     v1.Pod as the scheduler sees it.
     """
 
-    api_version: str
-    request_id: str
-    cluster_uid: str
+    api_version: Text
+    request_id: Text
+    cluster_uid: Text
     mode: Mode
     timeout_milliseconds: int
     max_candidates: int
@@ -167,8 +176,8 @@ class PlanRequest(Message, frozen=True):
 class Removable(Message, frozen=True):
     """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone."""
 
-    uid: str
-    rule: str
+    uid: Text
+    rule: Text
     victim: bool = False
     pdb_violating: bool = False
 
@@ -180,7 +189,7 @@ class Candidate(Message, frozen=True):
     back: PDB-violating first, then the more important first. `awaited` are already leaving.
     """
 
-    node: str
+    node: Text
     removable: tuple[Removable, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     pdb_violations: int = 0
@@ -194,9 +203,9 @@ class PlanReply(Message, frozen=True):
     in the way; `unmodelled_total` counts them before the list was cut.
     """
 
-    api_version: str
-    request_id: str
-    planner: str
+    api_version: Text
+    request_id: Text
+    planner: Text
     status: PlanStatus
     snapshot_revision: int = 0
     policy_revision: str = ""
@@ -218,7 +227,7 @@ class Fence(Message, frozen=True):
     """
 
     kind: Literal["lease", "kv"]
-    name: str
+    name: Text
     epoch: int
     namespace: str = ""
 
@@ -231,11 +240,11 @@ class EvictionOrder(Message, frozen=True):
     nominated to the same node. `preemptor` and `node` are absent from a quota order.
     """
 
-    order_id: str
+    order_id: Token
     kind: OrderKind
-    cluster_uid: str
+    cluster_uid: Text
     fence: Fence
-    writer: str
+    writer: Text
     created_at: datetime
     not_after: datetime
     preemptor: Preemptor | None = None
@@ -257,9 +266,9 @@ class VictimOutcome(Message, frozen=True):
     `notAttempted`: an earlier failure stopped the order before it.
     """
 
-    namespace: str
-    name: str
-    uid: str
+    namespace: Text
+    name: Text
+    uid: Text
     result: VictimResult
     reason: str = ""
     message: str = ""
@@ -283,12 +292,12 @@ class Outcome(Message, frozen=True):
     `cancelled`: the preemptor or its node no longer needs it.
     """
 
-    order_id: str
+    order_id: Token
     kind: OrderKind
-    cluster_uid: str
+    cluster_uid: Text
     epoch: int
     result: OutcomeResult
-    evictor: str
+    evictor: Text
     started_at: datetime
     finished_at: datetime
     preemptor_uid: str = ""
@@ -308,7 +317,7 @@ class RankedCandidate(Message, frozen=True):
     `decided_by` names the first rule on which it beats the next one.
     """
 
-    node: str
+    node: Text
     victims: tuple[Victim, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     pdb_violations: int = 0
@@ -321,11 +330,11 @@ class RankedCandidate(Message, frozen=True):
 class DecisionRecord(Message, frozen=True):
     """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers."""
 
-    decision_id: str
-    request_id: str
+    decision_id: Token
+    request_id: Text
     kind: OrderKind
-    cluster_uid: str
-    planner: str
+    cluster_uid: Text
+    planner: Text
     at: datetime
     mode: Mode
     status: PlanStatus
@@ -350,6 +359,6 @@ class ControlState(Message, frozen=True):
 
     revision: int
     mode: Mode
-    cluster_uid: str
+    cluster_uid: Text
     policy_revision: str = ""
     namespace_modes: dict[str, Mode] = {}

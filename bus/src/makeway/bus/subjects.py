@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NewType
 
 OrderId = NewType("OrderId", str)
@@ -9,23 +10,32 @@ PodUid = NewType("PodUid", str)
 
 DEFAULT_PREFIX = "makeway"
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def token(value: str) -> str:
+    """Check that an id can stand as one token of a subject, and return it.
+
+    Raises:
+        ValueError: it is empty, too long, or has a dot, a wildcard, a blank or a control character.
+    """
+    if not _TOKEN.fullmatch(value):
+        raise ValueError(f"{value!r} cannot be part of a subject: use letters, digits, '-' and '_'")
+    return value
+
 
 class Subjects:
     """Every subject and stream name under one prefix. Two clusters on one NATS use two prefixes."""
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
-        if (
-            not prefix
-            or any(c in prefix for c in " \t\r\n*>")
-            or prefix.startswith(".")
-            or prefix.endswith(".")
-        ):
+        if not all(_TOKEN.fullmatch(part) for part in prefix.split(".")):
             raise ValueError(
                 f"subject prefix {prefix!r}: use letters, digits, '-', '_' and inner '.', as in makeway"
             )
         self.prefix = prefix
         self.plan = f"{prefix}.v1.plan"
         self.control = f"{prefix}.v1.control"
+        self.probe = f"{prefix}.v1.probe"
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
@@ -33,19 +43,20 @@ class Subjects:
         self.orders_stream = f"{stem}_ORDERS"
         self.outcomes_stream = f"{stem}_OUTCOMES"
         self.decisions_stream = f"{stem}_DECISIONS"
+        self.epochs_bucket = f"{stem}_EPOCHS"
 
     def pod_order(self, preemptor_uid: str) -> str:
         """The subject that holds a preemptor's orders: one live one at a time."""
-        return f"{self.prefix}.v1.orders.pod.{preemptor_uid}"
+        return f"{self.prefix}.v1.orders.pod.{token(preemptor_uid)}"
 
     def quota_order(self, queue_hash: str) -> str:
         """The subject that holds a queue's quota orders; `queue_hash` is a hash of the queue's path."""
-        return f"{self.prefix}.v1.orders.quota.{queue_hash}"
+        return f"{self.prefix}.v1.orders.quota.{token(queue_hash)}"
 
     def outcome(self, order_id: str) -> str:
         """The subject that holds an order's one outcome."""
-        return f"{self.prefix}.v1.outcomes.{order_id}"
+        return f"{self.prefix}.v1.outcomes.{token(order_id)}"
 
     def decision(self, preemptor_uid: str) -> str:
         """The subject of decision records about one preemptor."""
-        return f"{self.prefix}.v1.decisions.pod.{preemptor_uid}"
+        return f"{self.prefix}.v1.decisions.pod.{token(preemptor_uid)}"

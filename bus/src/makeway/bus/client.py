@@ -1,0 +1,273 @@
+"""The bus as services use it: one object that publishes, takes orders, follows streams and serves plans."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Generic, NoReturn, TypeVar
+
+import nats.errors
+import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from makeway.bus import codec, metrics, streams
+from makeway.bus.connection import Connection, Timings
+from makeway.bus.epochs import Epochs
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.follow import Follower, Start, StreamMessage, follow
+from makeway.bus.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.orders import OrdersConsumer
+from makeway.bus.publishing import AlreadyExists, Published, publish
+from makeway.bus.subjects import DEFAULT_PREFIX, Subjects
+
+PLANNER_QUEUE: Final = "planner"
+_MAX_WAITING_REQUESTS: Final = 256
+
+PlanHandler = Callable[[bytes], Awaitable[bytes]]
+
+_M = TypeVar("_M", EvictionOrder, Outcome)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Last(Generic[_M]):
+    """The last message of a subject: what it says, its sequence in the stream, when it was stored."""
+
+    message: _M
+    sequence: int
+    time: datetime
+
+
+class PlanService:
+    """A subscription to plan requests; `unsubscribe` lets another planner answer."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    async def unsubscribe(self) -> None:
+        """Answer no more. Requests that are waiting here are left to their time-outs."""
+        try:
+            await self._subscription.unsubscribe()
+        except (nats.errors.Error, OSError) as error:
+            # Without a connection the server has no subscription to take back.
+            _log.debug("unsubscribe_failed", error=str(error))
+
+
+class Bus:
+    """A connection to the bus under one subject prefix."""
+
+    def __init__(self, connection: Connection, *, name: str, subjects: Subjects) -> None:
+        self.connection = connection
+        self.jetstream = JetStream(connection.client)
+        self.subjects = subjects
+        self.epochs = Epochs(self.jetstream, subjects)
+        self.source = f"makeway/{name}"
+
+    @classmethod
+    async def connect(
+        cls,
+        servers: str | Sequence[str],
+        *,
+        name: str,
+        prefix: str = DEFAULT_PREFIX,
+        creds: Path | str | None = None,
+        timings: Timings | None = None,
+    ) -> Bus:
+        """Connect to NATS.
+
+        Args:
+            servers: one URL, several with commas, or a list.
+            name: `<component>/<identity>`, the source of all that is published here.
+            prefix: of every subject.
+            creds: a `.creds` file.
+            timings: other than the usual ones.
+
+        Raises:
+            ValueError: the prefix cannot be one.
+            BusUnavailable: no server answered in time, or none let us in.
+        """
+        subjects = Subjects(prefix)
+        urls = servers.split(",") if isinstance(servers, str) else servers
+        connection = await Connection.open(
+            [url.strip() for url in urls],
+            name=f"makeway/{name}",
+            probe_subject=subjects.probe,
+            creds=Path(creds) if creds else None,
+            timings=timings,
+        )
+        return cls(connection, name=name, subjects=subjects)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.connection.close()
+
+    def healthy(self) -> str:
+        """What is wrong with the connection, as a readiness check; empty where nothing is."""
+        return self.connection.unhealthy()
+
+    async def until_lost(self) -> NoReturn:
+        """Run as a part of the process: raises `ConnectionLost` when only a restart can help."""
+        await self.connection.until_lost()
+
+    async def ensure_streams(self, replicas: int = 1) -> None:
+        """Create or reconcile the streams; raises `StreamConflict` or `BusUnavailable`."""
+        await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+
+    # ------------------------------------------------------------------------------------ plans
+
+    async def serve_plan(self, handler: PlanHandler) -> PlanService:
+        """Answer plan requests with `handler`, one at a time, shared with the other planners.
+
+        An error of the handler leaves that request without an answer, which the asker's time-out
+        covers; it is logged and counted, and the next request is served.
+        """
+
+        async def answer(message: Msg) -> None:
+            try:
+                reply = await handler(message.data)
+                await self.connection.client.publish(message.reply, reply)
+            except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
+                metrics.HANDLER_ERRORS.inc()
+                _log.error("plan_request_failed", error=str(error), exc_info=error)
+
+        with translated("subscribe to plan requests"):
+            subscription = await self.connection.client.subscribe(
+                self.subjects.plan,
+                queue=PLANNER_QUEUE,
+                cb=answer,
+                pending_msgs_limit=_MAX_WAITING_REQUESTS,
+            )
+        # Without a round trip the next line of the caller may come before the server knows.
+        await self.connection.round_trip()
+        return PlanService(subscription)
+
+    async def request_plan(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the planner, as the plugin does.
+
+        Raises:
+            BusUnavailable: no planner is there (at once), or none answered in time.
+        """
+        with translated("ask the planner"):
+            answer = await self.connection.client.request(
+                self.subjects.plan, request, timeout=timeout_seconds
+            )
+        return answer.data
+
+    # ------------------------------------------------------------------------------- publishing
+
+    async def publish_order(
+        self, order: EvictionOrder, expected_last_sequence: int
+    ) -> Published | AlreadyExists:
+        """Commit a pod order, where the preemptor's last order is the one that the writer has read.
+
+        `expected_last_sequence`: of that order, 0 for none. Raises as `makeway.bus.publishing.publish`.
+        """
+        if order.preemptor is None:
+            raise ValueError("an order without a preemptor has no subject of its own here")
+        return await publish(
+            self.jetstream,
+            "order",
+            stream=self.subjects.orders_stream,
+            subject=self.subjects.pod_order(order.preemptor.uid),
+            message_id=order.order_id,
+            data=codec.wrap(order, self.source),
+            expected_last_sequence=expected_last_sequence,
+        )
+
+    async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
+        """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
+
+        Raises as `makeway.bus.publishing.publish`.
+        """
+        return await publish(
+            self.jetstream,
+            "outcome",
+            stream=self.subjects.outcomes_stream,
+            subject=self.subjects.outcome(outcome.order_id),
+            message_id=codec.envelope_id(outcome),
+            data=codec.wrap(outcome, self.source),
+            expected_last_sequence=0,
+        )
+
+    async def publish_decision(self, record: DecisionRecord) -> Published:
+        """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
+        about = record.preemptor.uid if record.preemptor else record.decision_id
+        answer = await publish(
+            self.jetstream,
+            "decision",
+            stream=self.subjects.decisions_stream,
+            subject=self.subjects.decision(about),
+            message_id=record.decision_id,
+            data=codec.wrap(record, self.source),
+            expected_last_sequence=None,
+        )
+        if isinstance(answer, AlreadyExists):
+            raise BusUnavailable("a record was refused for a sequence nobody expected")
+        return answer
+
+    # ---------------------------------------------------------------------------------- reading
+
+    async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | None:
+        """The last order for a preemptor, live or not.
+
+        Raises:
+            Malformed: it is not understood.
+            BusUnavailable: it could not be read.
+        """
+        return await self._last(
+            self.subjects.orders_stream, self.subjects.pod_order(preemptor_uid), codec.unwrap_order
+        )
+
+    async def outcome(self, order_id: str) -> Last[Outcome] | None:
+        """The outcome of an order, None while it is live; raises as `last_order`."""
+        return await self._last(
+            self.subjects.outcomes_stream, self.subjects.outcome(order_id), codec.unwrap_outcome
+        )
+
+    async def _last(self, stream: str, subject: str, decode: Callable[[bytes], _M]) -> Last[_M] | None:
+        try:
+            stored = await self.jetstream.last_message(stream, subject)
+        except JetStreamError as error:
+            raise BusUnavailable(str(error)) from error
+        return Last(decode(stored.data), stored.sequence, stored.time) if stored else None
+
+    async def orders_consumer(self) -> OrdersConsumer:
+        """Join the evictors' shared consumer.
+
+        Raises:
+            StreamConflict: a consumer of the name exists that cannot be used.
+            BusUnavailable: NATS does not answer, or there is no such stream yet.
+        """
+        consumer = OrdersConsumer(self.connection, self.jetstream, self.subjects)
+        try:
+            await consumer.open()
+        except JetStreamError as error:
+            raise BusUnavailable(str(error)) from error
+        return consumer
+
+    def follow(
+        self,
+        stream: str,
+        *,
+        start: Start,
+        subjects: Sequence[str] = (),
+        caught_up: asyncio.Event | None = None,
+        stop_at_end: bool = False,
+    ) -> AsyncIterator[StreamMessage]:
+        """Read a stream in order, each message once, across reconnections; see `makeway.bus.follow.follow`.
+
+        Args:
+            stream: its name, as in `bus.subjects.orders_stream`.
+            start: where to begin.
+            subjects: only these, wildcards allowed; all where empty.
+            caught_up: set when what was there at the beginning has been read and worked on.
+            stop_at_end: end the iteration there.
+        """
+        follower = Follower(self.connection, self.jetstream, stream, subjects, start)
+        return follow(follower, caught_up=caught_up, stop_at_end=stop_at_end)

@@ -1,0 +1,233 @@
+"""Bytes to messages and back. Pure; every byte that enters or leaves makeway's Python parts passes here.
+
+Decoding is bounded in size and depth, ignores fields it does not know, and refuses another major
+version with a reason instead of guessing. The Go side of the same rules is `plugin/wire/codec.go`;
+the golden files in `bus/testdata` hold the two together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from makeway.bus.envelope import Envelope
+from makeway.bus.errors import Malformed
+from makeway.bus.messages import (
+    API_VERSION,
+    TYPE_CONTROL,
+    TYPE_DECISION,
+    TYPE_ORDER,
+    TYPE_OUTCOME,
+    ControlState,
+    DecisionRecord,
+    EvictionOrder,
+    Message,
+    Outcome,
+    PlanReply,
+    PlanRequest,
+)
+
+MAX_BYTES: Final = 1 << 20
+"""A NATS server refuses larger messages by default."""
+
+MAX_DEPTH: Final = 100
+"""A v1.Pod with its managed fields nests about 20 deep; a decoder recurses once a level."""
+
+JSON: Final = "application/json"
+SPEC_VERSION: Final = "1.0"
+
+StreamMessage = EvictionOrder | Outcome | DecisionRecord | ControlState
+"""What travels in an envelope."""
+
+_M = TypeVar("_M", bound=Message)
+
+_TYPES: Final[dict[str, type[StreamMessage]]] = {
+    TYPE_ORDER: EvictionOrder,
+    TYPE_OUTCOME: Outcome,
+    TYPE_DECISION: DecisionRecord,
+    TYPE_CONTROL: ControlState,
+}
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    """The version alone: another version's other fields mean nothing here."""
+
+    api_version: str = ""
+
+
+_version_decoder: Final = msgspec.json.Decoder(_Version)
+_request_decoder: Final = msgspec.json.Decoder(PlanRequest)
+_reply_decoder: Final = msgspec.json.Decoder(PlanReply)
+_envelope_decoder: Final = msgspec.json.Decoder(Envelope)
+_data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _TYPES.items()}
+
+
+def encode(message: Message | Envelope) -> bytes:
+    """Write a message: compact, fields in the order of their declaration, keys of maps sorted."""
+    return _encoder.encode(message)
+
+
+def decode_plan_request(data: bytes) -> PlanRequest:
+    """Read the plugin's question.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return _decode_versioned(data, _request_decoder)
+
+
+def decode_plan_reply(data: bytes) -> PlanReply:
+    """Read a planner's answer.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return _decode_versioned(data, _reply_decoder)
+
+
+def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> bytes:
+    """Put a message into an envelope and encode it.
+
+    Args:
+        message: an order, outcome, decision record or control state.
+        source: `makeway/<component>/<identity>`, see `source`.
+        at: the event's time where the message itself has none (control state).
+    """
+    id_, subject, own_time = _headline(message)
+    time = own_time or at
+    if time is None:
+        raise ValueError("a control state has no time of its own: give `at`")
+    return encode(
+        Envelope(
+            specversion=SPEC_VERSION,
+            id=id_,
+            source=source,
+            type=event_type(message),
+            time=time,
+            datacontenttype=JSON,
+            subject=subject,
+            data=msgspec.Raw(encode(message)),
+        )
+    )
+
+
+def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
+    """Read an envelope and the message in it, whichever of the four it is.
+
+    Raises:
+        Malformed: either was not understood; unknown types and versions too.
+    """
+    envelope = _decode(data, _envelope_decoder)
+    if not envelope.specversion.startswith("1."):
+        raise Malformed(
+            "unknown-version", f"CloudEvents {envelope.specversion!r}, this side speaks {SPEC_VERSION}"
+        )
+    decoder = _data_decoders.get(envelope.type)
+    if decoder is None:
+        spoken = {_stem(known): known for known in _TYPES}.get(_stem(envelope.type))
+        if spoken:
+            raise Malformed("unknown-version", f"{envelope.type!r}, this side speaks {spoken}")
+        raise Malformed("unknown-type", f"{envelope.type!r}")
+    if envelope.datacontenttype != JSON:
+        raise Malformed("invalid", f"datacontenttype {envelope.datacontenttype!r}, want {JSON}")
+    return envelope, _decode(bytes(envelope.data), decoder)
+
+
+def unwrap_order(data: bytes) -> EvictionOrder:
+    """Read an envelope that must hold an order; raises `Malformed`."""
+    return _only(data, EvictionOrder)
+
+
+def unwrap_outcome(data: bytes) -> Outcome:
+    """Read an envelope that must hold an outcome; raises `Malformed`."""
+    return _only(data, Outcome)
+
+
+def unwrap_decision(data: bytes) -> DecisionRecord:
+    """Read an envelope that must hold a decision record; raises `Malformed`."""
+    return _only(data, DecisionRecord)
+
+
+def source(component: str, identity: str) -> str:
+    """Name a writer in an envelope, such as `makeway/evictor/node-1_4711_ab12`."""
+    return f"makeway/{component}/{identity}"
+
+
+def event_type(message: StreamMessage) -> str:
+    """The CloudEvents type that a message travels under."""
+    return next(name for name, type_ in _TYPES.items() if type_ is type(message))
+
+
+def envelope_id(message: StreamMessage) -> str:
+    """The id of the message's envelope, and of its `Nats-Msg-Id` header."""
+    return _headline(message)[0]
+
+
+def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
+    """The envelope's id, subject and time, taken from the message."""
+    match message:
+        case EvictionOrder():
+            subject = message.preemptor.uid if message.preemptor else ""
+            return message.order_id, subject, message.created_at
+        case Outcome():
+            return f"out-{message.order_id}", message.preemptor_uid, message.finished_at
+        case DecisionRecord():
+            subject = message.preemptor.uid if message.preemptor else ""
+            return message.decision_id, subject, message.at
+        case ControlState():
+            return f"ctl-{message.cluster_uid}-{message.revision}", "", None
+
+
+def _stem(event_type: str) -> str:
+    """An event type without its version: `dev.makeway.order` of `dev.makeway.order.v1`."""
+    return event_type.rpartition(".v")[0]
+
+
+def _only(data: bytes, wanted: type[_M]) -> _M:
+    envelope, message = unwrap(data)
+    if not isinstance(message, wanted):
+        raise Malformed("unknown-type", f"{envelope.type!r} where {wanted.__name__} is expected")
+    return message
+
+
+def _decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_M]) -> _M:
+    version = _decode(data, _version_decoder).api_version
+    if version and version != API_VERSION:
+        raise Malformed("unknown-version", f"apiVersion {version!r}, this side speaks {API_VERSION}")
+    return _decode(data, decoder, checked=True)
+
+
+_T = TypeVar("_T")
+
+
+def _decode(data: bytes, decoder: msgspec.json.Decoder[_T], *, checked: bool = False) -> _T:
+    if not checked:
+        _check_bounds(data)
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise Malformed("invalid", str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed("not-json", str(error)) from error
+
+
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _check_bounds(data: bytes) -> None:
+    """Look at size and depth before a decoder does; O(bytes), and the depth only where it may be high."""
+    if len(data) > MAX_BYTES:
+        raise Malformed("too-large", f"{len(data)} bytes, at most {MAX_BYTES}")
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    brackets = _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS)
+    if max(itertools.accumulate(_STEP[b] for b in brackets), default=0) > MAX_DEPTH:
+        raise Malformed("too-deep", f"nested more than {MAX_DEPTH} deep")

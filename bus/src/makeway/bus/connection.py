@@ -1,0 +1,251 @@
+"""One connection to NATS, with the settings that keep it honest, and a probe that notices when it is not.
+
+What is guarded against, each measured or read in nats-py 2.16:
+
+* Publishes are never buffered while the connection is down (`pending_size=-1` makes them raise at
+  once): an order sent minutes late is worse than one that failed.
+* It reconnects for ever (the default gives up after 60 attempts) and notices a half-open
+  connection after 15 s (the default takes 240).
+* An unexpected exception in the client's read loop leaves `is_connected` true for ever. The probe
+  goes through that loop: a request on a subject nobody serves, which the server answers at once
+  with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
+  is itself an exception in the read loop. Two misses in a row end the process.
+* An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises.
+* A denied publish shows only as a time-out and a call of the error callback, hence the metric and
+  the part it has in readiness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+
+from makeway.bus import metrics
+from makeway.bus.errors import BusUnavailable, ConnectionLost
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """How long the connection waits for what. All in seconds.
+
+    connect: the first connection; then the process reports what it could not reach and ends.
+    reconnect_wait: between two attempts on the same server; short, since a nats-server is back
+        within a second of its restart and an order waits for it.
+    ping_interval: two unanswered pings make a half-open connection a broken one.
+    probe_interval, probe_timeout: see the module; two misses in a row are the end.
+    reconnect_limit: after so long without a connection the process ends and starts afresh, in case
+        it is the client that is stuck and not the server that is down.
+    permission_memory: how long a denied publish or subscription keeps the process unready.
+    """
+
+    connect: float = 30.0
+    reconnect_wait: float = 0.25
+    ping_interval: int = 5
+    probe_interval: float = 5.0
+    probe_timeout: float = 2.5
+    reconnect_limit: float = 300.0
+    permission_memory: float = 60.0
+
+
+_MISSES_ALLOWED = 2
+
+
+class Connection:
+    """A NATS client, how it is, and who wants to know when it is back."""
+
+    def __init__(self, client: Client, probe_subject: str, timings: Timings) -> None:
+        self.client = client
+        self._probe_subject = probe_subject
+        self._timings = timings
+        self._down_since: float | None = None
+        self._denied = ""
+        self._denied_at = 0.0
+        self._misses = 0
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._listeners: set[Callable[[], None]] = set()
+        self._probe: asyncio.Task[None] | None = None
+        self._last_error = ""
+
+    @classmethod
+    async def open(
+        cls,
+        servers: Sequence[str],
+        *,
+        name: str,
+        probe_subject: str,
+        creds: Path | None = None,
+        timings: Timings | None = None,
+    ) -> Connection:
+        """Connect, or say why not within `Timings.connect`.
+
+        Raises:
+            BusUnavailable: no server answered, or none let us in.
+        """
+        times = timings or Timings()
+        connection = cls(Client(), probe_subject, times)
+        try:
+            async with asyncio.timeout(times.connect):
+                await connection.client.connect(
+                    servers=list(servers),
+                    name=name,
+                    user_credentials=str(creds) if creds else None,
+                    pending_size=-1,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=times.reconnect_wait,  # type: ignore[arg-type] # any number of seconds
+                    connect_timeout=2,
+                    ping_interval=times.ping_interval,
+                    max_outstanding_pings=2,
+                    error_cb=connection._on_error,
+                    disconnected_cb=connection._on_disconnected,
+                    reconnected_cb=connection._on_reconnected,
+                    closed_cb=connection._on_closed,
+                )
+        except TimeoutError:
+            await connection.client.close()
+            why = connection._last_error or "no answer"
+            raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {why}") from None
+        except (nats.errors.Error, OSError, ValueError) as error:
+            raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {error}") from error
+        metrics.CONNECTED.set(1)
+        connection._probe = asyncio.create_task(connection._probe_for_ever(), name="nats-probe")
+        return connection
+
+    async def close(self) -> None:
+        """Stop the probe and close. Nothing is waited for: what matters was acknowledged before."""
+        if self._probe:
+            self._probe.cancel()
+        metrics.CONNECTED.set(0)
+        await self.client.close()
+
+    def unhealthy(self) -> str:
+        """What is wrong with the connection now, for readiness; empty where nothing is."""
+        if self._lost.done():
+            return self._lost.result()
+        if self._down_since is not None:
+            seconds = time.monotonic() - self._down_since
+            return f"no connection for {seconds:.0f} s: {self._last_error or 'closed'}"
+        if self._denied and time.monotonic() - self._denied_at < self._timings.permission_memory:
+            return self._denied
+        if self._misses:
+            return "the last probe was not answered"
+        return ""
+
+    async def round_trip(self) -> None:
+        """Go to the server and back: it has by then worked on everything that was sent before.
+
+        Raises:
+            BusUnavailable: it did not answer within `Timings.probe_timeout`.
+        """
+        try:
+            await self.client.request(self._probe_subject, timeout=self._timings.probe_timeout)
+        except nats.errors.NoRespondersError:
+            return
+        except (nats.errors.Error, OSError) as error:
+            raise BusUnavailable(f"no round trip to NATS: {error}") from error
+
+    async def until_lost(self) -> NoReturn:
+        """Wait until the connection is beyond repair. Made a part of the process, it ends it.
+
+        Raises:
+            ConnectionLost: always, in the end.
+        """
+        raise ConnectionLost(await asyncio.shield(self._lost))
+
+    def add_listener(self, on_reconnected: Callable[[], None]) -> None:
+        """Call this after each reconnection; it must not raise."""
+        self._listeners.add(on_reconnected)
+
+    def remove_listener(self, on_reconnected: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._listeners.discard(on_reconnected)
+
+    # ------------------------------------------------------------------ callbacks of the client
+
+    async def _on_error(self, error: Exception) -> None:
+        kind = _kind(error)
+        self._last_error = str(error) or type(error).__name__
+        metrics.ERRORS.labels(kind).inc()
+        if kind == "permission":
+            self._denied, self._denied_at = self._last_error, time.monotonic()
+        _log.log(
+            10 if kind == "connection" else 30,
+            "nats_error",
+            kind=kind,
+            error=self._last_error,
+            error_type=type(error).__name__,
+        )
+
+    async def _on_disconnected(self) -> None:
+        metrics.CONNECTED.set(0)
+        if self._down_since is None:
+            self._down_since = time.monotonic()
+        _log.warning("nats_disconnected", error=self._last_error)
+
+    async def _on_reconnected(self) -> None:
+        self._down_since = None
+        self._misses = 0
+        metrics.CONNECTED.set(1)
+        metrics.RECONNECTS.inc()
+        _log.info("nats_reconnected")
+        for listener in tuple(self._listeners):
+            listener()
+
+    async def _on_closed(self) -> None:
+        self._give_up(f"the NATS client closed itself: {self._last_error or 'no reason given'}")
+
+    # ------------------------------------------------------------------------------- the probe
+
+    async def _probe_for_ever(self) -> None:
+        while not self._lost.done():
+            await asyncio.sleep(self._timings.probe_interval)
+            if self._down_since is not None:
+                self._misses = 0
+                if time.monotonic() - self._down_since > self._timings.reconnect_limit:
+                    self._give_up(f"no connection to NATS for {self._timings.reconnect_limit:.0f} s")
+                continue
+            await self._probe_once()
+            if self._misses >= _MISSES_ALLOWED:
+                self._give_up(f"{self._misses} probes in a row were not answered on a standing connection")
+
+    async def _probe_once(self) -> None:
+        started = time.perf_counter()
+        try:
+            await self.round_trip()
+        except BusUnavailable:
+            if self._down_since is None:
+                self._misses += 1
+                metrics.PROBE_MISSES.inc()
+                _log.warning("nats_probe_missed", misses=self._misses)
+            return
+        self._misses = 0
+        metrics.PROBE_SECONDS.observe(time.perf_counter() - started)
+
+    def _give_up(self, why: str) -> None:
+        if not self._lost.done():
+            _log.error("nats_connection_lost", reason=why)
+            self._lost.set_result(why)
+
+
+def _kind(error: Exception) -> str:
+    if "permissions violation" in str(error).lower():
+        return "permission"
+    if isinstance(error, nats.errors.SlowConsumerError):
+        return "slow-consumer"
+    if isinstance(error, OSError | nats.errors.StaleConnectionError | nats.errors.UnexpectedEOF | EOFError):
+        return "connection"
+    return "other"
+
+
+def _hosts(servers: Sequence[str]) -> str:
+    """The servers without user and password."""
+    return ", ".join(server.rpartition("@")[2].removeprefix("nats://") for server in servers)

@@ -1,0 +1,36 @@
+"""Ids of orders, decisions and requests: ordered by time, unguessable, fit for a subject's token."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from typing import Final
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME_DIGITS: Final = 10
+_RANDOM_DIGITS: Final = 16
+
+
+def order_id(now: datetime) -> str:
+    """A new order's id: `ord-` and 26 characters."""
+    return f"ord-{_sortable(now)}"
+
+
+def decision_id(now: datetime) -> str:
+    """A new decision record's id: `dec-` and 26 characters."""
+    return f"dec-{_sortable(now)}"
+
+
+def request_id(now: datetime) -> str:
+    """A new plan request's id: `req-` and 26 characters."""
+    return f"req-{_sortable(now)}"
+
+
+def _sortable(now: datetime) -> str:
+    """48 bits of milliseconds and 80 random bits in Crockford's base 32, as a ULID but in lower case."""
+    milliseconds = int(now.timestamp() * 1000)
+    return _digits(milliseconds, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS)
+
+
+def _digits(number: int, count: int) -> str:
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))

@@ -1,0 +1,52 @@
+"""Metrics of the bus client, in prometheus-client's default registry, whichever service uses it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+CONNECTED: Final = Gauge("makeway_bus_connected", "1 while the connection to NATS stands, else 0.")
+RECONNECTS: Final = Counter("makeway_bus_reconnects_total", "Connections to NATS that were made anew.")
+ERRORS: Final = Counter(
+    "makeway_bus_errors_total",
+    "Errors the NATS client reported, by kind: permission (a publish or subscription was denied), "
+    "slow-consumer (messages were dropped here), connection, other.",
+    ["kind"],
+)
+PROBE_SECONDS: Final = Histogram(
+    "makeway_bus_probe_duration_seconds",
+    "Round trips to the NATS server and back through this client's own read loop.",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+)
+PROBE_MISSES: Final = Counter(
+    "makeway_bus_probe_misses_total", "Round trips that were not answered in time on a standing connection."
+)
+PUBLISHES: Final = Counter(
+    "makeway_bus_publishes_total",
+    "Messages published into streams, by kind (order, outcome, decision) and result: published, "
+    "already_exists (another message is the subject's last), unavailable (not known to be stored), "
+    "refused (by the stream, for good).",
+    ["kind", "result"],
+)
+PUBLISH_SECONDS: Final = Histogram(
+    "makeway_bus_publish_duration_seconds",
+    "From the first attempt to the end of a publish, repeats included, by kind (order, outcome, decision).",
+    ["kind"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+REBUILDS: Final = Counter(
+    "makeway_bus_consumer_rebuilds_total",
+    "Consumers that were set up anew, by use (orders, follow) and reason: heartbeat (none came), "
+    "reconnected, gone (deleted, or its leader moved), gap (messages were missed), unavailable.",
+    ["use", "reason"],
+)
+MALFORMED: Final = Counter(
+    "makeway_bus_malformed_total",
+    "Messages that were not understood, by kind (request, order, outcome, decision, envelope) and reason: "
+    "too-large, too-deep, not-json, invalid, unknown-version, unknown-type.",
+    ["kind", "reason"],
+)
+HANDLER_ERRORS: Final = Counter(
+    "makeway_bus_handler_errors_total", "Plan requests that were left without an answer by an error."
+)

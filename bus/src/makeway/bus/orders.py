@@ -1,0 +1,177 @@
+"""Taking orders: the evictors' durable consumer, one delivery at a time, whatever happens to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from makeway.bus import metrics
+from makeway.bus.connection import Connection
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.pull import Pull, PullBroken, Pulled
+from makeway.bus.streams import ACK_WAIT_SECONDS, ensure_consumer, evictor_config
+from makeway.bus.subjects import Subjects
+
+_ACK_TIMEOUT_SECONDS: Final = 2.0
+_ACK_ATTEMPTS: Final = 3
+_REBUILD_PAUSE_SECONDS: Final = 0.25
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An order in this process's hands for `ACK_WAIT_SECONDS`, longer with `in_progress`.
+
+    data: the envelope's bytes, not decoded. Look at `deliveries` first: bytes that end the process
+        that decodes them come again and again.
+    sequence: in the stream.
+    deliveries: how often the order was given out, this time included.
+    published_at: when the stream stored it.
+    """
+
+    data: bytes
+    subject: str
+    sequence: int
+    deliveries: int
+    published_at: datetime
+    _message: Msg
+    _client: Client
+
+    async def ack_sync(self) -> None:
+        """Say that the order is done with, and wait until the server knows.
+
+        Raises:
+            BusUnavailable: it does not; the order will come again.
+        """
+        for attempt in range(1, _ACK_ATTEMPTS + 1):
+            try:
+                with translated("acknowledge"):
+                    await self._message.ack_sync(timeout=_ACK_TIMEOUT_SECONDS)
+            except BusUnavailable:
+                if attempt == _ACK_ATTEMPTS:
+                    raise
+            else:
+                return
+
+    async def in_progress(self) -> None:
+        """Keep the order for another `ACK_WAIT_SECONDS`; without an answer, so repeat it well before.
+
+        Raises:
+            BusUnavailable: not connected.
+        """
+        with translated("extend"):
+            await self._message.in_progress()
+
+    async def nak(self, delay_seconds: float = 0.0) -> None:
+        """Give the order back, to be delivered again not before the delay; raises `BusUnavailable`."""
+        with translated("give back"):
+            await self._message.nak(delay=delay_seconds or None)
+
+    async def term(self, reason: str) -> None:
+        """Never deliver this again, to anyone; for what cannot be understood. Raises `BusUnavailable`."""
+        with translated("terminate"):
+            # nats-py's own term takes no reason and waits for no answer.
+            await self._client.request(
+                self._message.reply, f"+TERM {reason}".encode(), timeout=_ACK_TIMEOUT_SECONDS
+            )
+
+
+class OrdersConsumer:
+    """A share in the evictors' durable consumer. Any number of processes may hold one."""
+
+    def __init__(self, connection: Connection, jetstream: JetStream, subjects: Subjects) -> None:
+        self._connection = connection
+        self._jetstream = jetstream
+        self._stream = subjects.orders_stream
+        self._config = evictor_config(subjects)
+        self._pull: Pull | None = None
+        self._lock = asyncio.Lock()
+        self._trouble = ""
+
+    def unhealthy(self) -> str:
+        """Why no orders are taken at the moment, for readiness; empty where they are."""
+        return self._trouble
+
+    async def open(self) -> None:
+        """Create or reconcile the consumer and listen.
+
+        Raises:
+            StreamConflict, JetStreamError, BusUnavailable: it cannot be had.
+        """
+        await ensure_consumer(self._jetstream, self._stream, self._config)
+        pull = Pull(self._connection, self._stream, self._config["name"])
+        await pull.open()
+        self._pull = pull
+        self._trouble = ""
+
+    async def close(self) -> None:
+        """Listen no more, and give back at once what had arrived and was not taken."""
+        if self._pull is None:
+            return
+        pull, self._pull = self._pull, None
+        for left in await pull.close():
+            try:
+                await self._delivery(left).nak()
+            except BusUnavailable:
+                return
+
+    async def next(self, timeout_seconds: float) -> Delivery | None:
+        """The next order, or None when the time is over. May be called by several tasks.
+
+        Raises nothing for what passes: a lost connection, a server that restarts, a consumer someone
+        deleted. The consumer is then set up anew, as often as it takes.
+
+        Raises:
+            StreamConflict: someone has put a consumer in its place that cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_seconds
+        try:
+            async with asyncio.timeout_at(until):
+                await self._lock.acquire()
+        except TimeoutError:
+            return None
+        try:
+            while (left := until - loop.time()) > 0:
+                try:
+                    if self._pull is None:
+                        await self.open()
+                        continue
+                    pulled = await self._pull.next(left)
+                except PullBroken as broken:
+                    await self._drop(broken.reason, str(broken))
+                except (BusUnavailable, JetStreamError) as error:
+                    await self._drop("unavailable", str(error))
+                    await asyncio.sleep(min(_REBUILD_PAUSE_SECONDS, max(until - loop.time(), 0)))
+                else:
+                    if pulled and loop.time() - pulled.received_at < ACK_WAIT_SECONDS / 2:
+                        return self._delivery(pulled)
+            return None
+        finally:
+            self._lock.release()
+
+    async def _drop(self, reason: str, detail: str) -> None:
+        metrics.REBUILDS.labels("orders", reason).inc()
+        if not self._trouble:
+            _log.warning("consumer_rebuilt", stream=self._stream, reason=reason, detail=detail)
+        self._trouble = detail
+        await self.close()
+
+    def _delivery(self, pulled: Pulled) -> Delivery:
+        return Delivery(
+            data=pulled.message.data,
+            subject=pulled.message.subject,
+            sequence=pulled.stream_sequence,
+            deliveries=pulled.deliveries,
+            published_at=pulled.time,
+            _message=pulled.message,
+            _client=self._connection.client,
+        )

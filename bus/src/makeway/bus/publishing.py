@@ -1,0 +1,136 @@
+"""Publishing into streams: compare-and-set, repeated while ambiguous, read back before anyone is told.
+
+An attempt that was not answered may have been stored, or may yet be. So it is repeated with the
+same id and the same expected sequence, which the stream stores at most once: within the duplicate
+window by the id, after it by the sequence. Where the stream then says that a message of this id is
+stored already, or another came first, that message is read: it may be our own, or, as all
+evictors give an order's outcome the same id, another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from makeway.bus import metrics
+from makeway.bus.errors import BusError, BusUnavailable
+from makeway.bus.jetstream import (
+    EXPECTED_LAST_SUBJECT_SEQUENCE,
+    MSG_ID,
+    JetStream,
+    JetStreamError,
+    Stored,
+)
+
+_ATTEMPTS: Final = 4
+_ATTEMPT_SECONDS: Final = 2.0
+_PAUSE_SECONDS: Final = 0.25
+
+Kind = Literal["order", "outcome", "decision"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The message is stored, by this publish or an earlier attempt at it."""
+
+    sequence: int
+
+
+@dataclass(frozen=True)
+class AlreadyExists:
+    """Another message is the subject's last; `existing` is it, or None where it is gone again already."""
+
+    existing: Stored | None
+
+
+class Refused(BusError):  # noqa: N818 - a state, like the bus's other errors
+    """The stream will not take this message, now or later: too large, or the stream is misconfigured."""
+
+
+async def publish(
+    jetstream: JetStream,
+    kind: Kind,
+    *,
+    stream: str,
+    subject: str,
+    message_id: str,
+    data: bytes,
+    expected_last_sequence: int | None,
+) -> Published | AlreadyExists:
+    """Store one message, in at most `_ATTEMPTS` bounded attempts (about 10 s).
+
+    Args:
+        jetstream: where to.
+        kind: label of the metrics.
+        stream: that holds the subject, for reading back.
+        subject: that is published to.
+        message_id: the envelope's id; the same message always has the same.
+        data: the envelope.
+        expected_last_sequence: of the subject's last message, 0 for none; None to append without asking.
+
+    Raises:
+        BusUnavailable: it is unknown whether it is stored.
+        Refused: it is not, and never will be.
+    """
+    started = time.perf_counter()
+    result = "unavailable"
+    try:
+        answer = await _publish(
+            jetstream,
+            stream=stream,
+            subject=subject,
+            message_id=message_id,
+            data=data,
+            expected=expected_last_sequence,
+        )
+        result = "published" if isinstance(answer, Published) else "already_exists"
+    except Refused:
+        result = "refused"
+        raise
+    else:
+        return answer
+    finally:
+        metrics.PUBLISHES.labels(kind, result).inc()
+        metrics.PUBLISH_SECONDS.labels(kind).observe(time.perf_counter() - started)
+
+
+async def _publish(
+    jetstream: JetStream, *, stream: str, subject: str, message_id: str, data: bytes, expected: int | None
+) -> Published | AlreadyExists:
+    headers = {MSG_ID: message_id}
+    if expected is not None:
+        headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            ack = await jetstream.publish(subject, data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS)
+        except JetStreamError as error:
+            if error.wrong_last_sequence:
+                return await _who_was_first(jetstream, stream, subject, data)
+            if not error.temporary:
+                raise Refused(str(error)) from error
+            if attempt == _ATTEMPTS:
+                raise BusUnavailable(str(error)) from error
+        except BusUnavailable:
+            if attempt == _ATTEMPTS:
+                raise
+        else:
+            if ack.duplicate:
+                return await _who_was_first(jetstream, stream, subject, data)
+            return Published(ack.sequence)
+        await asyncio.sleep(_PAUSE_SECONDS * attempt)
+    raise AssertionError("every attempt returns or raises")
+
+
+async def _who_was_first(
+    jetstream: JetStream, stream: str, subject: str, data: bytes
+) -> Published | AlreadyExists:
+    """Tell an earlier attempt of ours from another writer: by the bytes, as ids are not the writer's own."""
+    try:
+        existing = await jetstream.last_message(stream, subject)
+    except JetStreamError as error:
+        raise BusUnavailable(f"read back {subject}: {error}") from error
+    if existing and existing.data == data:
+        return Published(existing.sequence)
+    return AlreadyExists(existing)

@@ -1,0 +1,205 @@
+"""Pulling messages from a consumer, and noticing when it has stopped giving.
+
+A pull asks the server for messages within a time, and for a heartbeat in between. Silence longer
+than two heartbeats, a consumer that is gone, or a new connection means that the pull the server had
+is worth nothing: `PullBroken` says so, and the owner sets its consumer up anew. (nats-py's own pull
+may not resume after a restart of the server, nats.py#504.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from makeway.bus.connection import Connection
+from makeway.bus.errors import BusError
+from makeway.bus.jetstream import API, translated
+
+_SECOND: Final = 1_000_000_000
+_HEARTBEAT_SECONDS: Final = 2.0
+_EXPIRES_SECONDS: Final = 10.0
+
+BrokenReason = Literal["heartbeat", "reconnected", "gone", "gap", "unavailable"]
+
+_PULL_OVER: Final = frozenset({"404", "408"})
+_GONE: Final = (
+    "consumer deleted",
+    "leadership change",
+    "server shutdown",
+    "consumer is push based",
+    "no responders",
+)
+
+
+class PullBroken(BusError):  # noqa: N818 - a state, like the bus's other errors
+    """The consumer has to be set up anew; `reason` is a bounded metric label."""
+
+    def __init__(self, reason: BrokenReason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason: BrokenReason = reason
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """One message and what the consumer says of it.
+
+    deliveries: how often it was given out, this time included.
+    pending: how many the consumer still has after it.
+    received_at: on the event loop's clock, when it arrived in this process.
+    """
+
+    message: Msg
+    stream_sequence: int
+    consumer_sequence: int
+    deliveries: int
+    pending: int
+    time: datetime
+    received_at: float
+
+
+class Pull:
+    """Messages of one consumer, one after the other. One caller at a time.
+
+    `batch` messages are asked for at once. With 1, nothing is held here that another replica could
+    have worked on.
+    """
+
+    def __init__(self, connection: Connection, stream: str, consumer: str, *, batch: int = 1) -> None:
+        self._connection = connection
+        self._next_subject = f"{API}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._batch = batch
+        self._inbox = connection.client.new_inbox()
+        self._queue: asyncio.Queue[tuple[float, Msg | None]] = asyncio.Queue()
+        self._subscription: Subscription | None = None
+        self._pulls = 0
+        self._wanted = 0
+        self._silent_at = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    async def open(self) -> None:
+        """Listen for answers. Nothing is asked for before `next`."""
+        with translated("subscribe to a pull's inbox"):
+            self._subscription = await self._connection.client.subscribe(
+                f"{self._inbox}.*", cb=self._on_message
+            )
+        self._connection.add_listener(self._on_reconnected)
+
+    async def close(self) -> list[Pulled]:
+        """Listen no more; returns what had arrived and was not taken, so that it can be given back."""
+        self._connection.remove_listener(self._on_reconnected)
+        if self._subscription:
+            try:
+                await self._subscription.unsubscribe()
+            except (nats.errors.Error, OSError):
+                # Not connected: there is no subscription on the server to take back.
+                self._subscription = None
+        left = []
+        while not self._queue.empty():
+            received_at, message = self._queue.get_nowait()
+            if message is not None and not _status(message):
+                left.append(_pulled(message, received_at))
+        return left
+
+    async def next(self, timeout_seconds: float) -> Pulled | None:
+        """The next message, or None when the time is over.
+
+        A pull may outlast the call; what it brings then is what the next call returns.
+
+        Raises:
+            PullBroken: set the consumer up anew.
+            BusUnavailable: the pull could not be sent.
+        """
+        until = self._loop.time() + timeout_seconds
+        while True:
+            if self._queue.empty():
+                now = self._loop.time()
+                if now >= until:
+                    return None
+                if not self._wanted:
+                    await self._ask(min(_EXPIRES_SECONDS, max(until - now, 2 * _HEARTBEAT_SECONDS)))
+                elif now >= self._silent_at:
+                    raise PullBroken("heartbeat", f"nothing heard for {2 * _HEARTBEAT_SECONDS:.0f} s")
+            taken = await self._take(min(until, self._silent_at))
+            if taken is None:
+                continue
+            received_at, message = taken
+            if message is None:
+                raise PullBroken("reconnected", "the server may not have the pull any more")
+            if status := _status(message):
+                self._on_status(message, status)
+                continue
+            self._wanted = max(self._wanted - 1, 0)
+            self._heard()
+            return _pulled(message, received_at)
+
+    async def _ask(self, expires_seconds: float) -> None:
+        self._pulls += 1
+        request = {
+            "batch": self._batch,
+            "expires": int(expires_seconds * _SECOND),
+            "idle_heartbeat": int(_HEARTBEAT_SECONDS * _SECOND),
+        }
+        with translated("pull"):
+            await self._connection.client.publish(
+                self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{self._pulls}"
+            )
+        self._wanted = self._batch
+        self._heard()
+
+    async def _take(self, until: float) -> tuple[float, Msg | None] | None:
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._queue.get()
+        except TimeoutError:
+            return None
+
+    def _on_status(self, message: Msg, status: str) -> None:
+        if message.subject != f"{self._inbox}.{self._pulls}":
+            return
+        description = (message.headers or {}).get("Description", "").strip()
+        if status == "100":
+            self._heard()
+        elif status in _PULL_OVER:
+            self._wanted = 0
+        elif status == "503":
+            raise PullBroken("gone", "the consumer does not answer")
+        elif description.lower().startswith(_GONE):
+            raise PullBroken("gone", description)
+        else:
+            self._wanted = 0
+
+    def _heard(self) -> None:
+        self._silent_at = self._loop.time() + 2 * _HEARTBEAT_SECONDS
+
+    async def _on_message(self, message: Msg) -> None:
+        self._queue.put_nowait((self._loop.time(), message))
+
+    def _on_reconnected(self) -> None:
+        self._queue.put_nowait((self._loop.time(), None))
+
+
+def _status(message: Msg) -> str:
+    """The status of an inline status message, or empty for one with content."""
+    if message.data or not message.headers:
+        return ""
+    return message.headers.get("Status", "")
+
+
+def _pulled(message: Msg, received_at: float) -> Pulled:
+    facts = message.metadata
+    return Pulled(
+        message=message,
+        stream_sequence=facts.sequence.stream,
+        consumer_sequence=facts.sequence.consumer,
+        deliveries=facts.num_delivered,
+        pending=facts.num_pending,
+        time=facts.timestamp.astimezone(UTC),
+        received_at=received_at,
+    )

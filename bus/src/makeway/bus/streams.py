@@ -1,0 +1,219 @@
+"""The streams and their limits, the evictors' consumer, and how both are kept to what is written here.
+
+The configurations are pure data. `ensure_streams` creates what is missing and brings back what has
+drifted, but only in the fields named here: an operator's placement, compression or description
+stays. What JetStream cannot change in place (retention, storage) is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from makeway.bus.codec import MAX_BYTES
+from makeway.bus.errors import StreamConflict
+from makeway.bus.jetstream import JetStream, JetStreamError
+from makeway.bus.subjects import Subjects
+
+_SECOND: Final = 1_000_000_000
+_DAY: Final = 24 * 3600 * _SECOND
+_MIB: Final = 1 << 20
+
+ACK_WAIT_SECONDS: Final = 30
+"""An order is given to another evictor when the one that has it is silent for so long."""
+
+EVICTOR_CONSUMER: Final = "evictor"
+
+_FIXED: Final = ("retention", "storage")
+_STREAM_NOT_FOUND: Final = 10059
+_NAME_IN_USE: Final = 10058
+_CONSUMER_REFUSED: Final = 10012
+
+_log = structlog.get_logger()
+
+
+def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]]:
+    """Every stream of one prefix, as the fields that makeway owns.
+
+    Limits retention, since a work queue with a delivery limit has lost messages on three replicas
+    (nats-server#7817) and since audit reads what evictors have acknowledged. `discard: old`: a full
+    stream forgets the oldest rather than refuse the newest, as an outcome that cannot be written
+    would hold its preemptor back for nothing.
+    """
+    common: dict[str, Any] = {
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "num_replicas": replicas,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "max_msg_size": MAX_BYTES,
+        "allow_direct": True,
+        # Publishers repeat an ambiguous publish within seconds; an order is void after one minute.
+        "duplicate_window": 120 * _SECOND,
+    }
+    return [
+        {
+            **common,
+            "name": subjects.orders_stream,
+            "subjects": [subjects.orders],
+            # Looked back on by audit. An order is about 1 KiB and 250 bytes a victim: room for some
+            # 300,000 orders, one every two seconds for the whole week.
+            "max_age": 7 * _DAY,
+            "max_bytes": 512 * _MIB,
+            # One is live; the ones before it have their outcomes and are kept for the eye.
+            "max_msgs_per_subject": 8,
+        },
+        {
+            **common,
+            "name": subjects.outcomes_stream,
+            "subjects": [subjects.outcomes],
+            # As long as the orders they end.
+            "max_age": 7 * _DAY,
+            "max_bytes": 512 * _MIB,
+            # One outcome an order; writers expect sequence 0.
+            "max_msgs_per_subject": 1,
+        },
+        {
+            **common,
+            "name": subjects.decisions_stream,
+            "subjects": [subjects.decisions],
+            # Every plan and refusal, so the bulk of the bytes: a few KiB each.
+            "max_age": 3 * _DAY,
+            "max_bytes": 512 * _MIB,
+            # A pod that is refused every minute for three days must not push out all others.
+            "max_msgs_per_subject": 100,
+        },
+    ]
+
+
+def epochs_config(subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
+    """The bucket that holds fencing epochs where no Lease does; laid out as NATS key-value buckets are."""
+    return {
+        "name": f"KV_{subjects.epochs_bucket}",
+        "subjects": [f"$KV.{subjects.epochs_bucket}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": replicas,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        # A number in decimal, one for each scheduler that runs without election; it must never age.
+        "max_age": 0,
+        "max_bytes": 1 * _MIB,
+        "max_msg_size": 1024,
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "duplicate_window": 120 * _SECOND,
+    }
+
+
+def evictor_config(subjects: Subjects) -> dict[str, Any]:
+    """The evictors' shared durable consumer on the orders.
+
+    No delivery limit: an order is only left alone by its outcome, and poison is put aside by the
+    evictor itself, which reads the delivery count before it decodes.
+    """
+    return {
+        "durable_name": EVICTOR_CONSUMER,
+        "name": EVICTOR_CONSUMER,
+        "filter_subject": subjects.orders,
+        "deliver_policy": "all",
+        "ack_policy": "explicit",
+        "ack_wait": ACK_WAIT_SECONDS * _SECOND,
+        "max_deliver": -1,
+        # Orders in the hands of all evictors together.
+        "max_ack_pending": 1000,
+        "replay_policy": "instant",
+    }
+
+
+def drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields of `wanted` that `found` has otherwise, as (found, wanted). Absent is JetStream's zero."""
+    different = {}
+    for key, want in wanted.items():
+        have = found.get(key)
+        if have is None and not want:
+            continue
+        if have != want:
+            different[key] = (have, want)
+    return different
+
+
+async def ensure_streams(jetstream: JetStream, subjects: Subjects, replicas: int = 1) -> None:
+    """Create or bring back every stream. Safe to call from several processes at once.
+
+    Raises:
+        StreamConflict: a stream of the name cannot be made what it must be.
+        BusUnavailable: NATS does not answer.
+    """
+    for config in stream_configs(subjects, replicas):
+        await ensure_stream(jetstream, config)
+
+
+async def ensure_stream(jetstream: JetStream, config: Mapping[str, Any]) -> None:
+    """Create or bring back one stream; raises as `ensure_streams`."""
+    name = config["name"]
+    try:
+        found = await _found(jetstream, name) or await _created(jetstream, config)
+        if different := drift(config, found):
+            _refuse_the_fixed(name, different)
+            await jetstream.api(f"STREAM.UPDATE.{name}", {**found, **config})
+            _log.info("stream_reconciled", stream=name, fields=sorted(different))
+    except JetStreamError as error:
+        raise StreamConflict(f"stream {name}: {error.description}") from error
+
+
+async def _found(jetstream: JetStream, name: str) -> dict[str, Any] | None:
+    try:
+        return dict((await jetstream.api(f"STREAM.INFO.{name}"))["config"])
+    except JetStreamError as error:
+        if error.err_code == _STREAM_NOT_FOUND:
+            return None
+        raise
+
+
+async def _created(jetstream: JetStream, config: Mapping[str, Any]) -> dict[str, Any]:
+    name = config["name"]
+    try:
+        created = dict((await jetstream.api(f"STREAM.CREATE.{name}", config))["config"])
+    except JetStreamError as error:
+        if error.err_code != _NAME_IN_USE:
+            raise
+        # Another process was first, with other settings: now it is drift.
+        return await _found(jetstream, name) or {}
+    _log.info("stream_created", stream=name)
+    return created
+
+
+def _refuse_the_fixed(name: str, different: Mapping[str, tuple[Any, Any]]) -> None:
+    for key in _FIXED:
+        if key in different:
+            have, want = different[key]
+            raise StreamConflict(
+                f"stream {name} has {key} {have!r} where makeway needs {want!r}, which JetStream cannot "
+                f"change: use another subject prefix, or delete the stream while no order is in flight"
+            )
+
+
+async def ensure_consumer(jetstream: JetStream, stream: str, config: Mapping[str, Any]) -> None:
+    """Create a consumer, or bring it back to `config`.
+
+    Raises:
+        StreamConflict: one of the name exists that cannot be changed into this.
+        JetStreamError: with `not_found`, where the stream does not exist; or the server is overloaded.
+        BusUnavailable: NATS does not answer.
+    """
+    name, filter_ = config["name"], config["filter_subject"]
+    try:
+        await jetstream.api(
+            f"CONSUMER.CREATE.{stream}.{name}.{filter_}", {"stream_name": stream, "config": config}
+        )
+    except JetStreamError as error:
+        if error.not_found or (error.temporary and error.err_code != _CONSUMER_REFUSED):
+            raise
+        raise StreamConflict(f"consumer {name} of stream {stream}: {error.description}") from error

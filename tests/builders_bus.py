@@ -1,0 +1,93 @@
+"""Builders of bus messages for tests: what a test does not name is filled in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from makeway.bus import ids
+from makeway.bus.messages import (
+    DecisionRecord,
+    EvictionOrder,
+    Fence,
+    Outcome,
+    Preemptor,
+    Victim,
+    VictimOutcome,
+)
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+
+
+def make_preemptor(uid: str = "uid-preemptor", **changes: Any) -> Preemptor:
+    preemptor = Preemptor(
+        namespace="shop", name="urgent", uid=uid, priority=1000, scheduler_name="default-scheduler"
+    )
+    return msgspec.structs.replace(preemptor, **changes)
+
+
+def make_victim(name: str = "victim", **changes: Any) -> Victim:
+    victim = Victim(
+        namespace="batch",
+        name=name,
+        uid=f"uid-{name}",
+        node="node-1",
+        priority=0,
+        grace_period_seconds=30,
+        rule="lower-priority",
+    )
+    return msgspec.structs.replace(victim, **changes)
+
+
+def make_order(preemptor_uid: str = "uid-preemptor", **changes: Any) -> EvictionOrder:
+    order = EvictionOrder(
+        order_id=ids.order_id(NOW),
+        kind="pod",
+        cluster_uid="cluster-1",
+        fence=Fence(kind="lease", namespace="kube-system", name="makeway-scheduler", epoch=3),
+        writer="scheduler-1",
+        created_at=NOW,
+        not_after=NOW + timedelta(seconds=60),
+        preemptor=make_preemptor(preemptor_uid),
+        node="node-1",
+        victims=(make_victim(),),
+    )
+    return msgspec.structs.replace(order, **changes)
+
+
+def make_outcome(order: EvictionOrder, **changes: Any) -> Outcome:
+    outcome = Outcome(
+        order_id=order.order_id,
+        kind=order.kind,
+        cluster_uid=order.cluster_uid,
+        epoch=order.fence.epoch,
+        result="succeeded",
+        evictor="evictor-1",
+        started_at=NOW,
+        finished_at=NOW + timedelta(milliseconds=40),
+        preemptor_uid=order.preemptor.uid if order.preemptor else "",
+        node=order.node,
+        victims=tuple(
+            VictimOutcome(namespace=v.namespace, name=v.name, uid=v.uid, result="deleted", attempts=1)
+            for v in order.victims
+        ),
+    )
+    return msgspec.structs.replace(outcome, **changes)
+
+
+def make_decision(**changes: Any) -> DecisionRecord:
+    record = DecisionRecord(
+        decision_id=ids.decision_id(NOW),
+        request_id=ids.request_id(NOW),
+        kind="pod",
+        cluster_uid="cluster-1",
+        planner="planner-1",
+        at=NOW,
+        mode="enforce",
+        status="candidates",
+        snapshot_revision=17,
+        preemptor=make_preemptor(),
+    )
+    return msgspec.structs.replace(record, **changes)

@@ -1,0 +1,152 @@
+"""The evictors' consumer against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from builders_bus import make_order
+from fixtures_nats import ConnectBus, NatsServer
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusUnavailable, StreamConflict
+
+pytestmark = pytest.mark.nats
+
+
+async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus) -> None:
+    order = make_order("uid-1")
+    consumer = await bus.orders_consumer()
+    await bus.publish_order(order, 0)
+
+    delivery = await consumer.next(5)
+
+    assert delivery is not None
+    assert codec.unwrap_order(delivery.data) == order
+    assert (delivery.subject, delivery.sequence, delivery.deliveries) == ("makeway.v1.orders.pod.uid-1", 1, 1)
+    await delivery.ack_sync()
+    assert await consumer.next(0.3) is None
+    await consumer.close()
+
+
+async def test_orders_that_were_there_before_the_first_evictor_are_delivered(bus: Bus) -> None:
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    delivery = await (await bus.orders_consumer()).next(5)
+
+    assert delivery is not None
+
+
+async def test_an_order_given_back_comes_again_and_is_counted(bus: Bus) -> None:
+    consumer = await bus.orders_consumer()
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    first = await consumer.next(5)
+    assert first is not None
+    await first.nak(delay_seconds=0.1)
+    second = await consumer.next(5)
+
+    assert second is not None
+    assert second.deliveries == 2
+
+
+async def test_a_terminated_order_never_comes_again(bus: Bus) -> None:
+    consumer = await bus.orders_consumer()
+    await bus.publish_order(make_order("uid-1"), 0)
+    delivery = await consumer.next(5)
+    assert delivery is not None
+
+    await delivery.term("not an order")
+
+    info = await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor")
+    assert info["num_ack_pending"] == 0
+    assert await consumer.next(0.3) is None
+
+
+async def test_two_evictors_share_the_orders(bus: Bus, connect_bus: ConnectBus) -> None:
+    other = await connect_bus("test/two")
+    consumers = [await bus.orders_consumer(), await other.orders_consumer()]
+    for n in range(6):
+        await bus.publish_order(make_order(f"uid-{n}"), 0)
+
+    taken = [await consumers[n % 2].next(5) for n in range(6)]
+
+    assert sorted(d.sequence for d in taken if d) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_orders_go_on_after_a_restart_of_the_server(bus: Bus, nats_server: NatsServer) -> None:
+    consumer = await bus.orders_consumer()
+    assert await consumer.next(0.2) is None
+
+    waiting = asyncio.create_task(consumer.next(20))
+    await asyncio.sleep(0.1)
+    nats_server.restart()
+    await asyncio.sleep(0.1)
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    delivery = await waiting
+    assert delivery is not None
+    await delivery.ack_sync()
+
+
+async def test_a_consumer_that_somebody_deletes_is_made_again(bus: Bus) -> None:
+    consumer = await bus.orders_consumer()
+    waiting = asyncio.create_task(consumer.next(10))
+    await asyncio.sleep(0.1)
+
+    await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    assert await waiting is not None
+
+
+async def test_a_consumer_configured_otherwise_is_brought_back(bus: Bus) -> None:
+    await bus.orders_consumer()
+    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    await bus.jetstream.api(
+        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
+        {"stream_name": "MAKEWAY_ORDERS", "config": {**config, "ack_wait": 1_000_000_000}},
+    )
+
+    await bus.orders_consumer()
+
+    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    assert config["ack_wait"] == 30_000_000_000
+
+
+async def test_a_consumer_that_cannot_be_changed_is_refused_with_a_reason(bus: Bus) -> None:
+    await bus.jetstream.api(
+        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
+        {
+            "stream_name": "MAKEWAY_ORDERS",
+            "config": {
+                "durable_name": "evictor",
+                "name": "evictor",
+                "filter_subject": "makeway.v1.orders.>",
+                "deliver_policy": "new",
+                "ack_policy": "explicit",
+            },
+        },
+    )
+
+    with pytest.raises(StreamConflict, match="consumer evictor of stream MAKEWAY_ORDERS"):
+        await bus.orders_consumer()
+
+
+async def test_without_a_stream_there_is_no_consumer_and_the_error_says_so(connect_bus: ConnectBus) -> None:
+    bus = await connect_bus()
+
+    with pytest.raises(BusUnavailable, match="stream not found"):
+        await bus.orders_consumer()
+
+
+async def test_what_was_fetched_and_not_taken_is_given_back_on_close(bus: Bus) -> None:
+    first, second = await bus.orders_consumer(), await bus.orders_consumer()
+    assert await first.next(0.1) is None  # its pull is still with the server
+    await bus.publish_order(make_order("uid-1"), 0)
+    await asyncio.sleep(0.2)
+
+    await first.close()
+
+    assert await second.next(5) is not None

@@ -1,0 +1,141 @@
+"""Compare-and-set publishing against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from builders_bus import make_decision, make_order, make_outcome
+from fixtures_nats import ConnectBus, NatsServer
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.jetstream import MSG_ID
+from makeway.bus.publishing import AlreadyExists, Published, Refused
+
+pytestmark = pytest.mark.nats
+
+
+async def test_of_two_writers_of_one_preemptor_only_one_gets_its_order_in(
+    bus: Bus, connect_bus: ConnectBus
+) -> None:
+    other = await connect_bus("test/two")
+    orders = [make_order("uid-1"), make_order("uid-1")]
+
+    answers = await asyncio.gather(bus.publish_order(orders[0], 0), other.publish_order(orders[1], 0))
+
+    assert sorted(type(a).__name__ for a in answers) == ["AlreadyExists", "Published"]
+    winner = orders[0] if isinstance(answers[0], Published) else orders[1]
+    lost = next(a for a in answers if isinstance(a, AlreadyExists))
+    assert lost.existing is not None
+    assert codec.unwrap_order(lost.existing.data) == winner
+
+
+async def test_the_next_order_of_a_preemptor_names_the_one_before_it(bus: Bus) -> None:
+    first = await bus.publish_order(make_order("uid-1"), 0)
+    assert isinstance(first, Published)
+
+    blind = await bus.publish_order(make_order("uid-1"), 0)
+    second = await bus.publish_order(make_order("uid-1"), first.sequence)
+
+    assert isinstance(blind, AlreadyExists)
+    assert isinstance(second, Published)
+
+
+async def test_orders_of_different_preemptors_do_not_stand_in_each_others_way(bus: Bus) -> None:
+    answers = [await bus.publish_order(make_order(f"uid-{n}"), 0) for n in range(3)]
+
+    assert [type(a) for a in answers] == [Published] * 3
+
+
+async def test_an_order_has_one_outcome_and_the_second_writer_reads_the_first(bus: Bus) -> None:
+    order = make_order()
+    first = make_outcome(order)
+    second = make_outcome(order, result="failed", evictor="evictor-2")
+
+    assert isinstance(await bus.publish_outcome(first), Published)
+    answer = await bus.publish_outcome(second)
+
+    last = await bus.outcome(order.order_id)
+    assert last is not None
+    assert last.message == first
+    assert isinstance(answer, AlreadyExists)
+    assert answer.existing is not None
+    assert codec.unwrap_outcome(answer.existing.data) == first
+
+
+async def test_the_same_publish_repeated_is_stored_once_and_says_where(bus: Bus) -> None:
+    order = make_order("uid-1")
+
+    first = await bus.publish_order(order, 0)
+    again = await bus.publish_order(order, 0)
+
+    assert first == again
+    info = await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS")
+    assert info["state"]["messages"] == 1
+
+
+async def test_a_publish_whose_answer_was_lost_is_recognised_by_reading_back(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    order = make_order("uid-1")
+    # Stored under the same id, but so long ago that the stream's memory of ids is over.
+    await bus.jetstream.api(
+        "STREAM.UPDATE.MAKEWAY_ORDERS",
+        {
+            **(await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS"))["config"],
+            "duplicate_window": 100_000_000,
+        },
+    )
+    stored = await bus.jetstream.publish(
+        bus.subjects.pod_order("uid-1"),
+        codec.wrap(order, bus.source),
+        headers={MSG_ID: order.order_id},
+        timeout_seconds=2,
+    )
+    await asyncio.sleep(0.5)
+
+    assert await bus.publish_order(order, 0) == Published(stored.sequence)
+
+
+async def test_a_publish_during_a_restart_of_the_server_succeeds_once(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    order = make_order("uid-1")
+    nats_server.kill()
+    publishing = asyncio.create_task(bus.publish_order(order, 0))
+    await asyncio.sleep(0.3)
+    nats_server.start()
+
+    assert isinstance(await publishing, Published)
+    info = await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS")
+    assert info["state"]["messages"] == 1
+
+
+async def test_nothing_published_while_the_server_is_away_arrives_later(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    nats_server.kill()
+    with pytest.raises(BusUnavailable):
+        await bus.publish_order(make_order("uid-1"), 0)
+    back = asyncio.Event()
+    bus.connection.add_listener(back.set)
+    nats_server.start()
+    await asyncio.wait_for(back.wait(), 10)
+    await asyncio.sleep(0.5)
+
+    assert await bus.last_order("uid-1") is None
+
+
+async def test_a_message_that_the_stream_cannot_take_is_refused_for_good(bus: Bus) -> None:
+    config = (await bus.jetstream.api("STREAM.INFO.MAKEWAY_DECISIONS"))["config"]
+    await bus.jetstream.api("STREAM.UPDATE.MAKEWAY_DECISIONS", {**config, "max_msg_size": 100})
+
+    with pytest.raises(Refused):
+        await bus.publish_decision(make_decision())
+
+
+async def test_reading_gives_nothing_where_nothing_was_written(bus: Bus) -> None:
+    assert await bus.last_order("uid-nobody") is None
+    assert await bus.outcome("ord-none") is None
