@@ -70,9 +70,9 @@ def _bad_name(order: EvictionOrder) -> str | None:
     """The first name that could not be one, and so could lead a URL elsewhere."""
     pods = (order.preemptor, *order.victims, *order.nominations_to_clear)
     names = [part for pod in pods if pod is not None for part in (pod.namespace, pod.name)]
-    names += [order.node, order.fence.name]
+    names.append(order.node)
     if order.fence.kind == "lease":
-        names.append(order.fence.namespace)
+        names += [order.fence.namespace, order.fence.name]
     return next((name for name in names if not _NAME.fullmatch(name)), None)
 
 

@@ -14,13 +14,17 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeVar
 
+import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
+from makeway.evictor.metrics import Metrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
+
+_log = structlog.get_logger()
 
 T = TypeVar("T")
 
-Reason = Literal["throttled", "server-error", "unavailable", "conflict", "unauthorized"]
+Reason = Literal["throttled", "server-error", "unavailable", "conflict", "unauthorized", "bus"]
 """Why something is tried again: the label of the retry metric."""
 
 BASE_DELAY_SECONDS = 0.1
@@ -100,20 +104,29 @@ def delay_seconds(attempt: int, error: BaseException | None, longest: float, jit
     return ceiling * (0.5 + jitter / 2)
 
 
+def reporter(metrics: Metrics, operation: str) -> Callable[[TemporaryError, int], None]:
+    """An `on_retry` that counts and logs under this operation's name."""
+
+    def report(error: TemporaryError, attempt: int) -> None:
+        metrics.retries.labels(operation=operation, reason=error.reason).inc()
+        _log.warning("retrying", operation=operation, attempt=attempt, reason=error.reason, error=str(error))
+
+    return report
+
+
 async def retrying(
     act: Callable[[], Awaitable[T]],
     *,
     clock: Clock,
     deadline: datetime | None,
-    on_retry: Callable[[TemporaryError | PermanentError, int], None],
-    retry_on: tuple[type[Exception], ...] = (TemporaryError,),
+    on_retry: Callable[[TemporaryError, int], None],
     longest_delay_seconds: float = MAX_DELAY_SECONDS,
 ) -> T:
-    """Call `act` until it works or raises something that is not in `retry_on`.
+    """Call `act` until it works or raises anything but a `TemporaryError`.
 
     Gives up, raising the last error, where the next attempt would begin at or after `deadline`
     (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
-    attempt's number. Cancellation is never swallowed: only the named errors are caught.
+    attempt's number. Cancellation is never swallowed: only that one error is caught.
     """
 
     def wait(state: RetryCallState) -> float:
@@ -127,7 +140,7 @@ async def retrying(
 
     def before_sleep(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, TemporaryError | PermanentError):
+        if isinstance(error, TemporaryError):
             on_retry(error, state.attempt_number)
 
     # One object a call: tenacity keeps the attempts of a call in the object.
@@ -135,7 +148,7 @@ async def retrying(
         sleep=clock.sleep,
         stop=stop,
         wait=wait,
-        retry=retry_if_exception_type(retry_on),
+        retry=retry_if_exception_type(TemporaryError),
         before_sleep=before_sleep,
         reraise=True,
     )

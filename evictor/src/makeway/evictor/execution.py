@@ -1,0 +1,308 @@
+"""Carrying out one order: read, judge, then delete its victims one careful step at a time.
+
+The order of things: wait for the orders this one counts on; read everything it names; judge; evict
+all victims but the last side by side; read the preemptor, the node and the fence again; evict the
+last. Each delete comes right after a read of its victim, the mark's answer counting as one. The
+first thing that goes wrong for good stops everything that has not begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NoReturn, TypeVar
+
+import structlog
+
+from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
+from makeway.core.objects import Node, Pod
+from makeway.evictor import decide, patches
+from makeway.evictor.cluster import Cluster, Deleted
+from makeway.evictor.events import Events
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.records import Records
+from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.verdicts import (
+    Delete,
+    Expired,
+    Failed,
+    Gone,
+    Proceed,
+    Refused,
+    Spared,
+    Stop,
+    Terminating,
+    VictimVerdict,
+)
+
+AWAIT_POLL_SECONDS = 0.1
+"""Between two looks at an awaited order's outcome. Orders take tens of milliseconds."""
+
+AWAIT_POLL_LIMIT_SECONDS = 2.0
+"""The longest such wait, for orders that take long."""
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass
+class Progress:
+    """What is known of one victim so far."""
+
+    victim: Victim
+    verdict: Deleted | Gone | Terminating | Spared | None = None
+    error: TemporaryError | PermanentError | None = None
+    attempts: int = 0
+    delete_sent: bool = False
+    deleted_at: datetime | None = None
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether the victim has not been seen deleted, leaving or gone: a rollback has to look at it."""
+        return self.verdict is None or isinstance(self.verdict, Spared)
+
+
+class _Halt(Exception):  # noqa: N818 - control flow, not an error
+    """Begin nothing more: the execution has stopped."""
+
+
+@dataclass
+class _StoppableClock:
+    """A clock whose sleeps end early when the execution stops, so that no retry outlives it."""
+
+    clock: Clock
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        tasks = {asyncio.ensure_future(self.clock.sleep(seconds)), asyncio.ensure_future(self.stopped.wait())}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+class Execution:
+    """One order under way. `run` once; then `stop` (None: room was made) and `progress` tell the end."""
+
+    def __init__(
+        self,
+        order: EvictionOrder,
+        *,
+        cluster: Cluster,
+        records: Records,
+        clock: Clock,
+        metrics: Metrics,
+        events: Events,
+    ) -> None:
+        self.order = order
+        self.stop: Stop | None = None
+        self.progress = {v.uid: Progress(v) for v in order.victims}
+        self.preemptor_priority = 0
+        self._cluster = cluster
+        self._records = records
+        self._clock = _StoppableClock(clock)
+        self._metrics = metrics
+        self._events = events
+        self._message = patches.mark_message(order)
+
+    async def run(self) -> None:
+        """Carry the order out as far as it can be. Raises nothing but cancellation."""
+        try:
+            await self._wait_for_awaited()
+            pending = await self._judge_all()
+            if pending:
+                self._events.making_room(self.order)
+            async with asyncio.TaskGroup() as side_by_side:
+                for progress, verdict in pending[:-1]:
+                    side_by_side.create_task(self._evict(progress, verdict))
+            for progress, verdict in pending[-1:]:
+                await self._evict(progress, verdict if len(pending) == 1 else None)
+        except _Halt:
+            pass
+
+    # ------------------------------------------------------------------------- before the first delete
+
+    async def _wait_for_awaited(self) -> None:
+        """Go on when every order that this one counts on has ended well."""
+        ids = tuple(dict.fromkeys(a.order_id for a in self.order.awaited))
+        poll = AWAIT_POLL_SECONDS
+        while ids:
+            results = await self._until_deadline(lambda: self._results(ids))
+            state = decide.awaited_state(results)
+            if state is None:
+                return
+            if isinstance(state, Failed):
+                self._halt(state)
+            self._check_time(f"still waiting for {', '.join(state.order_ids)}")
+            await self._clock.sleep(poll)
+            poll = min(AWAIT_POLL_LIMIT_SECONDS, poll * 1.5)
+
+    async def _results(self, ids: Sequence[str]) -> dict[str, OutcomeResult | None]:
+        outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
+        return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
+
+    async def _judge_all(self) -> list[tuple[Progress, Delete]]:
+        """Read and judge everything; the victims to delete, in the order's order."""
+
+        async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
+            wanted, pods = await asyncio.gather(
+                self._still_wanted(),
+                asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
+            )
+            return wanted, pods
+
+        wanted, pods = await self._until_deadline(read)
+        if not isinstance(wanted, Proceed):
+            self._halt(wanted)
+        self.preemptor_priority = wanted.preemptor_priority
+        verdicts = {
+            p.victim.uid: decide.judge(self.order, p.victim, pod, wanted.preemptor_priority)
+            for p, pod in zip(self.progress.values(), pods, strict=True)
+        }
+        pending = []
+        for uid, verdict in verdicts.items():
+            if isinstance(verdict, Delete):
+                pending.append((self.progress[uid], verdict))
+            else:
+                self.progress[uid].verdict = verdict
+        if (refused := decide.first_spared(verdicts)) is not None:
+            self._halt(refused)
+        return pending
+
+    async def _read(self, victim: Victim) -> Pod | None:
+        return await self._cluster.get_pod(victim.namespace, victim.name)
+
+    async def _still_wanted(self) -> Proceed | Stop:
+        """The order against fence, preemptor and node as they are now."""
+        preemptor = self.order.preemptor
+        assert preemptor is not None  # noqa: S101 - `admit` refused the order otherwise
+        fence = self.order.fence
+        reads = await asyncio.gather(
+            self._cluster.lease_epoch(fence.namespace, fence.name)
+            if fence.kind == "lease"
+            else self._records.epoch(fence.name),
+            self._cluster.get_pod(preemptor.namespace, preemptor.name),
+            self._cluster.get_node(self.order.node),
+        )
+        epoch: int | None = reads[0]
+        pod: Pod | None = reads[1]
+        node: Node | None = reads[2]
+        return decide.still_wanted(self.order, epoch=epoch, preemptor=pod, node=node, now=self._clock.now())
+
+    # ---------------------------------------------------------------------------------- the victims
+
+    async def _evict(self, progress: Progress, judged: Delete | None) -> None:
+        """Evict one victim, trying again what is temporary; a failure stops the whole execution.
+
+        `judged` is the verdict of a read made just now; without one, everything is read again first.
+        """
+        fresh: list[Delete] = [judged] if judged is not None else []
+
+        async def attempt() -> Deleted | Gone | Terminating | Spared:
+            self._may_begin()
+            progress.attempts += 1
+            verdict = fresh.pop() if fresh else await self._look_again(progress.victim)
+            return await self._mark_and_delete(progress, verdict)
+
+        try:
+            progress.verdict = await retrying(
+                attempt,
+                clock=self._clock,
+                deadline=self.order.not_after,
+                on_retry=reporter(self._metrics, "evict"),
+            )
+        except PermanentError as error:
+            progress.error = error
+            self._stop(Failed("delete-refused", f"{_name(progress.victim)}: {error}"))
+        except TemporaryError as error:
+            progress.error = error
+            self._stop(Failed("deadline", f"{_name(progress.victim)}: until notAfter: {error}"))
+        except _Halt:
+            pass
+        if isinstance(progress.verdict, Spared):
+            self._stop(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
+        if progress.verdict is None:
+            return
+        _log.info(
+            "victim_handled",
+            victim=_name(progress.victim),
+            victim_uid=progress.victim.uid,
+            result=type(progress.verdict).__name__.lower(),
+            attempt=progress.attempts,
+        )
+
+    async def _look_again(self, victim: Victim) -> VictimVerdict:
+        """Re-check everything right before a later delete: the world has had time to change."""
+        wanted, pod = await asyncio.gather(self._still_wanted(), self._read(victim))
+        if not isinstance(wanted, Proceed):
+            self._halt(wanted)
+        self.preemptor_priority = wanted.preemptor_priority
+        return decide.judge(self.order, victim, pod, wanted.preemptor_priority)
+
+    async def _mark_and_delete(
+        self, progress: Progress, verdict: VictimVerdict
+    ) -> Deleted | Gone | Terminating | Spared:
+        victim = progress.victim
+        if isinstance(verdict, Delete) and verdict.mark:
+            self._may_begin()
+            marked = await self._cluster.mark(victim, self._message, self._clock.now())
+            verdict = decide.judge(self.order, victim, marked, self.preemptor_priority)
+        if not isinstance(verdict, Delete):
+            return verdict
+        self._may_begin()
+        progress.delete_sent = True
+        deleted = await self._cluster.delete(victim)
+        if deleted is None:
+            return Gone("not-found")
+        progress.deleted_at = self._clock.now()
+        self._events.preempted(self.order, victim)
+        return deleted
+
+    # ------------------------------------------------------------------------------------ stopping
+
+    def _may_begin(self) -> None:
+        """Called right before every effect, with no await in between."""
+        if self.stop is not None:
+            raise _Halt
+        self._check_time()
+
+    def _check_time(self, doing: str = "") -> None:
+        if (late := decide.expired(self.order, self._clock.now())) is not None:
+            self._halt(Expired(f"{doing}: {late.message}") if doing else late)
+
+    def _stop(self, stop: Stop) -> None:
+        """Let nothing more begin; the first reason stays."""
+        if self.stop is None:
+            self.stop = stop
+            self._clock.stopped.set()
+
+    def _halt(self, stop: Stop) -> NoReturn:
+        self._stop(stop)
+        raise _Halt
+
+    # ------------------------------------------------------------------------------------- retrying
+
+    async def _until_deadline(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read until `not_after`; what is refused, or takes longer, stops the execution."""
+        try:
+            return await retrying(
+                read,
+                clock=self._clock,
+                deadline=self.order.not_after,
+                on_retry=reporter(self._metrics, "read"),
+            )
+        except PermanentError as error:
+            self._halt(Failed("read-refused", str(error)))
+        except TemporaryError as error:
+            self._halt(Expired(f"the API server or the bus gave no answer until notAfter: {error}"))
+
+
+def _name(victim: Victim) -> str:
+    return f"{victim.namespace}/{victim.name}"

@@ -1,0 +1,133 @@
+"""Taking orders: several at once but not too many, kept while they are worked on, ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn, Protocol
+
+import structlog
+
+from makeway.bus.errors import BusUnavailable
+
+KEEP_SECONDS = 10.0
+"""Between two in-progress acknowledgements; a third of the consumer's AckWait of 30 s."""
+
+NEXT_TIMEOUT_SECONDS = 30.0
+"""How long one wait for an order lasts; nothing depends on it."""
+
+DRAIN_SECONDS = 10.0
+"""How long orders under way may take to end when the process is told to stop. Those that do not are
+given back at once. Kubernetes waits 30 s before it kills."""
+
+_log = structlog.get_logger()
+
+
+class Delivery(Protocol):
+    """An order in this process's hands; see `makeway.bus.orders.Delivery`."""
+
+    @property
+    def data(self) -> bytes:
+        """The envelope, not decoded."""
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was given out, this time included."""
+
+    async def ack_sync(self) -> None:
+        """Done with."""
+
+    async def in_progress(self) -> None:
+        """Not done yet."""
+
+    async def nak(self, delay_seconds: float = 0.0) -> None:
+        """Give it back."""
+
+    async def term(self, reason: str) -> None:
+        """Never deliver it again."""
+
+
+class Orders(Protocol):
+    """Where orders come from; see `makeway.bus.orders.OrdersConsumer`."""
+
+    async def next(self, timeout_seconds: float) -> Delivery | None:
+        """The next order, or None when the time is over."""
+
+
+async def take_for_ever(
+    orders: Orders, handle: Callable[[Delivery], Awaitable[None]], concurrency: int
+) -> NoReturn:
+    """Hand each order to `handle`, at most `concurrency` at once.
+
+    When cancelled, orders under way may end for `DRAIN_SECONDS`; then they are cancelled, which
+    `handle` answers by giving its order back. An error that leaves `handle` is raised here: it is a
+    defect, and the process starts afresh.
+    """
+    free = asyncio.Semaphore(concurrency)
+    under_way: set[asyncio.Task[None]] = set()
+    broken: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+
+    async def run(delivery: Delivery) -> None:
+        await handle(delivery)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        under_way.discard(task)
+        free.release()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not broken.done():
+            broken.set_exception(error)
+
+    async def take() -> NoReturn:
+        while True:
+            await free.acquire()
+            delivery = None
+            try:
+                delivery = await orders.next(NEXT_TIMEOUT_SECONDS)
+            finally:
+                if delivery is None:
+                    free.release()
+            if delivery is not None:
+                task = asyncio.create_task(run(delivery))
+                under_way.add(task)
+                task.add_done_callback(ended)
+
+    taking = asyncio.create_task(take())
+    try:
+        await asyncio.wait({taking, broken}, return_when=asyncio.FIRST_COMPLETED)
+        await (broken if broken.done() else taking)
+    finally:
+        taking.cancel()
+        await _drain(under_way)
+        if not broken.cancel() and not broken.cancelled():
+            broken.exception()  # seen: without this the loop would report it as lost
+    raise AssertionError("both end by raising only")
+
+
+async def _drain(under_way: set[asyncio.Task[None]]) -> None:
+    if not under_way:
+        return
+    _log.info("draining", orders=len(under_way))
+    _, late = await asyncio.wait(under_way, timeout=DRAIN_SECONDS)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def kept(delivery: Delivery) -> AsyncIterator[None]:
+    """Tell the server every `KEEP_SECONDS` that the order is being worked on."""
+
+    async def keep() -> NoReturn:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            try:
+                await delivery.in_progress()
+            except BusUnavailable as error:
+                _log.warning("order_not_extended", error=str(error))
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()

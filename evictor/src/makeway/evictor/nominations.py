@@ -1,0 +1,53 @@
+"""Clearing `status.nominatedNodeName`, of exactly the pods that an order lists.
+
+A pod of lower priority that waits for the same node would keep the preemptor out or be kept waiting
+for nothing. kube-scheduler clears those nominations too, best effort; so is it here: an order whose
+victims have gone has succeeded, whatever becomes of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import structlog
+
+from makeway.bus.messages import EvictionOrder, PodRef
+from makeway.evictor import decide
+from makeway.evictor.cluster import Cluster
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
+
+PATIENCE = timedelta(seconds=3)
+"""How long an order's outcome waits for the clearing: it holds the preemptor back."""
+
+_log = structlog.get_logger()
+
+
+async def clear_listed(
+    order: EvictionOrder, preemptor_priority: int, *, cluster: Cluster, clock: Clock, metrics: Metrics
+) -> tuple[str, ...]:
+    """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
+    deadline = min(order.not_after, clock.now() + PATIENCE)
+
+    async def clear(ref: PodRef) -> bool:
+        async def attempt() -> bool:
+            pod = await cluster.get_pod(ref.namespace, ref.name)
+            if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
+                return False
+            if decide.expired(order, clock.now()) is not None:
+                return False
+            await cluster.clear_nomination(pod)
+            return True
+
+        try:
+            return await retrying(
+                attempt, clock=clock, deadline=deadline, on_retry=reporter(metrics, "clear")
+            )
+        except (TemporaryError, PermanentError) as error:
+            _log.warning("nomination_not_cleared", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
+            return False
+
+    refs = order.nominations_to_clear
+    cleared = await asyncio.gather(*(clear(ref) for ref in refs))
+    return tuple(ref.uid for ref, done in zip(refs, cleared, strict=True) if done)

@@ -1,0 +1,78 @@
+"""The evictor's edge to the bus: what other orders came to, and this one's outcome.
+
+What NATS does not answer is a `TemporaryError`, so that it is retried by the same rules as the API
+server's failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.publishing import AlreadyExists, Refused
+from makeway.evictor.retry import PermanentError, TemporaryError
+
+T = TypeVar("T")
+
+
+class Records(Protocol):
+    """What the service needs of the streams besides the orders it is handed."""
+
+    async def outcome(self, order_id: str) -> Outcome | None:
+        """The order's outcome, where it has ended."""
+
+    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
+        """The preemptor's latest order."""
+
+    async def epoch(self, name: str) -> int | None:
+        """The counter that fences a writer without a Lease."""
+
+    async def publish(self, outcome: Outcome) -> Outcome:
+        """Write an order's one outcome; the one that stands, which may be another evictor's."""
+
+
+class BusRecords:
+    """`Records` over the bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def outcome(self, order_id: str) -> Outcome | None:
+        """The order's outcome; one of a version this process does not know is a `PermanentError`."""
+        last = await _translated(self._bus.outcome(order_id))
+        return last.message if last is not None else None
+
+    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
+        """The preemptor's latest order; errors as `outcome`."""
+        last = await _translated(self._bus.last_order(preemptor_uid))
+        return last.message if last is not None else None
+
+    async def epoch(self, name: str) -> int:
+        """The counter, 0 before its first increment; a name that is no key is a `PermanentError`."""
+        return await _translated(self._bus.epochs.current(name))
+
+    async def publish(self, outcome: Outcome) -> Outcome:
+        """Write the outcome, or return the one that was there first."""
+        return await _translated(self._publish(outcome))
+
+    async def _publish(self, outcome: Outcome) -> Outcome:
+        answer = await self._bus.publish_outcome(outcome)
+        if isinstance(answer, AlreadyExists) and answer.existing is not None:
+            return codec.unwrap_outcome(answer.existing.data)
+        return outcome
+
+
+async def _translated(call: Awaitable[T]) -> T:
+    """Sort the bus's errors: what was not understood or taken never will be, everything else may pass."""
+    try:
+        return await call
+    except (Malformed, ValueError) as error:
+        raise PermanentError("not-understood", str(error)) from error
+    except Refused as error:
+        raise PermanentError("refused", str(error)) from error
+    except BusError as error:
+        raise TemporaryError("bus", str(error)) from error

@@ -1,0 +1,105 @@
+"""From what an execution and a rollback saw to the order's one outcome. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimOutcome, VictimResult
+from makeway.evictor.cluster import Deleted
+from makeway.evictor.execution import Progress
+from makeway.evictor.rollback import Undone
+from makeway.evictor.verdicts import Cancelled, Expired, Failed, Gone, Refused, Spared, Stop, Terminating
+
+
+def summarise(
+    order: EvictionOrder,
+    stop: Stop | None,
+    progress: Iterable[Progress],
+    *,
+    undone: Undone | None,
+    nominations_cleared: tuple[str, ...],
+    evictor: str,
+    deliveries: int,
+    started_at: datetime,
+    finished_at: datetime,
+) -> Outcome:
+    """The outcome of an order that stopped for `stop`, or succeeded where that is None."""
+    leaving = undone.leaving if undone is not None else {}
+    victims = tuple(_victim(p, leaving) for p in progress)
+    result, reason, message = _result(stop, any(v.result == "deleted" for v in victims))
+    if undone is not None and undone.refused:
+        message += f"; not rolled back: {', '.join(undone.refused)}"
+    return Outcome(
+        order_id=order.order_id,
+        kind=order.kind,
+        cluster_uid=order.cluster_uid,
+        epoch=order.fence.epoch,
+        result=result,
+        evictor=evictor,
+        started_at=started_at,
+        finished_at=finished_at,
+        preemptor_uid=order.preemptor.uid if order.preemptor is not None else "",
+        node=order.node,
+        queue=order.queue,
+        reason=reason,
+        message=message,
+        deliveries=deliveries,
+        victims=victims,
+        nominations_cleared=nominations_cleared,
+        rollback=undone.as_message() if undone is not None else None,
+    )
+
+
+def _result(stop: Stop | None, deleted_some: bool) -> tuple[OutcomeResult, str, str]:
+    match stop:
+        case None:
+            return "succeeded", "", ""
+        case Expired(message=message):
+            # "expired" promises that nothing was begun.
+            return ("failed", "deadline", message) if deleted_some else ("expired", "expired", message)
+        case Refused(reason=reason, message=message):
+            return "refused", reason, message
+        case Cancelled(reason=reason, message=message):
+            return "cancelled", reason, message
+        case Failed(reason=reason, message=message):
+            return "failed", reason, message
+
+
+def _victim(progress: Progress, leaving: Mapping[str, Gone | Terminating]) -> VictimOutcome:
+    result, reason, message = _victim_result(progress, leaving)
+    verdict = progress.verdict or leaving.get(progress.victim.uid)
+    grace = verdict.grace_period_seconds if isinstance(verdict, Deleted | Terminating) else 0
+    return VictimOutcome(
+        namespace=progress.victim.namespace,
+        name=progress.victim.name,
+        uid=progress.victim.uid,
+        result=result,
+        reason=reason,
+        message=message,
+        attempts=progress.attempts,
+        grace_period_seconds=grace,
+        deleted_at=progress.deleted_at,
+    )
+
+
+def _victim_result(
+    progress: Progress, leaving: Mapping[str, Gone | Terminating]
+) -> tuple[VictimResult, str, str]:
+    verdict = progress.verdict
+    if verdict is None:
+        # Seen by the rollback: a delete whose answer was lost may have been carried out after all.
+        verdict = leaving.get(progress.victim.uid)
+    match verdict:
+        case Deleted():
+            return "deleted", "", ""
+        case Terminating():
+            return "terminating", "answer-lost" if progress.delete_sent else "", ""
+        case Gone(reason=reason):
+            return "gone", reason, ""
+        case Spared(reason=reason, message=message):
+            return "spared", reason, message
+        case None if progress.error is not None:
+            return "failed", progress.error.reason, str(progress.error)
+        case None:
+            return "notAttempted", "", ""

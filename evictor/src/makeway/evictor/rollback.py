@@ -1,0 +1,177 @@
+"""Undoing what an order that makes no room has left in the API: its nomination, and its marks.
+
+It goes on until it is done, by whatever evictor is alive: the outcome is written after it, so an
+order whose evictor died is delivered again. A refusal for good (an admission policy, missing
+rights) is tried again too, since somebody may repair it, but not for ever: after `PATIENCE` the
+outcome is written without it, so that no preemptor and no evictor waits for a policy to change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from makeway.bus.messages import EvictionOrder, Rollback, Victim
+from makeway.core.objects import Pod
+from makeway.evictor import decide, patches
+from makeway.evictor.cluster import Cluster
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.records import Records
+from makeway.evictor.retry import (
+    ROLLBACK_MAX_DELAY_SECONDS,
+    Clock,
+    PermanentError,
+    reporter,
+    retrying,
+)
+from makeway.evictor.verdicts import Gone, Terminating
+
+PATIENCE = timedelta(seconds=30)
+"""How long permanent refusals of a rollback are tried again."""
+
+REFUSED_PAUSE_SECONDS = 5.0
+"""Between two attempts that were refused for good."""
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass
+class Undone:
+    """What a rollback did and saw.
+
+    `leaving`: victims that turned out to be gone or terminating. `refused`: what could not be undone.
+    """
+
+    nomination_reverted: bool = False
+    conditions_cleared: list[str] = field(default_factory=list)
+    leaving: dict[str, Gone | Terminating] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+    def as_message(self) -> Rollback:
+        """The outcome's part."""
+        return Rollback(
+            nomination_reverted=self.nomination_reverted,
+            conditions_cleared=tuple(sorted(self.conditions_cleared)),
+        )
+
+
+class RollingBack:
+    """One order's rollback. `run` once; cancelled, it can be begun again by another evictor."""
+
+    def __init__(
+        self, order: EvictionOrder, *, cluster: Cluster, records: Records, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._order = order
+        self._cluster = cluster
+        self._records = records
+        self._clock = clock
+        self._metrics = metrics
+        self._undone = Undone()
+        self._patience = clock.now() + PATIENCE
+
+    async def run(self, undecided: Iterable[Victim]) -> Undone:
+        """Undo what stands of the order, and learn what became of the `undecided` victims.
+
+        What a later order of the same preemptor relies on is left alone: its nomination, and the
+        marks of victims that it names too.
+        """
+        begun = self._clock.now()
+        named_again = await self._durably("last order", self._superseded_with)
+        work = [
+            self._durably(f"mark of {v.namespace}/{v.name}", partial(self._unmark, v, named_again or ()))
+            for v in undecided
+        ]
+        if named_again is None:
+            work.append(self._durably("nomination", self._revert_nomination))
+        await asyncio.gather(*work)
+        self._report((self._clock.now() - begun).total_seconds())
+        return self._undone
+
+    async def _superseded_with(self) -> frozenset[str] | None:
+        """The victims of the preemptor's later order; None where this one is its last."""
+        if self._order.preemptor is None:
+            return None
+        try:
+            last = await self._records.last_order(self._order.preemptor.uid)
+        except PermanentError:
+            # This order was understood, so one that is not understood is another.
+            return frozenset()
+        if last is None or last.order_id == self._order.order_id:
+            return None
+        return frozenset(v.uid for v in last.victims)
+
+    async def _revert_nomination(self) -> None:
+        """Take the preemptor's nomination back, if it is still this order's."""
+        preemptor = self._order.preemptor
+        if preemptor is None:
+            return
+        pod = await self._cluster.get_pod(preemptor.namespace, preemptor.name)
+        if pod is not None and decide.nomination_is_ours(self._order, pod):
+            await self._cluster.clear_nomination(pod)
+            self._undone.nomination_reverted = True
+
+    async def _unmark(self, victim: Victim, named_again: Collection[str]) -> None:
+        """Take the mark off a victim that stays, if it is this order's."""
+        pod = await self._cluster.get_pod(victim.namespace, victim.name)
+        leaving = _leaving(victim, pod)
+        if leaving is not None or pod is None:
+            self._undone.leaving[victim.uid] = leaving or Gone("not-found")
+        elif victim.uid not in named_again and decide.marked_by_scheduler(
+            pod, patches.mark_message(self._order)
+        ):
+            await self._cluster.clear_mark(pod)
+            self._undone.conditions_cleared.append(victim.uid)
+
+    async def _durably(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:
+        """Do it until it is done; None where it was still refused for good when the patience ended."""
+        while True:
+            try:
+                return await retrying(
+                    act,
+                    clock=self._clock,
+                    deadline=None,
+                    on_retry=reporter(self._metrics, "rollback"),
+                    longest_delay_seconds=ROLLBACK_MAX_DELAY_SECONDS,
+                )
+            except PermanentError as error:
+                _log.error("rollback_refused", operation=what, reason=error.reason, error=str(error))
+                if self._clock.now() >= self._patience:
+                    self._undone.refused.append(what)
+                    return None
+                self._metrics.retries.labels(operation="rollback", reason="refused").inc()
+                await self._clock.sleep(REFUSED_PAUSE_SECONDS)
+
+    def _report(self, seconds: float) -> None:
+        undone = self._undone
+        labels = {"operation": "rollback", "result": "refused" if undone.refused else "succeeded"}
+        self._metrics.executions.labels(**labels).inc()
+        self._metrics.execution_seconds.labels(**labels).observe(seconds)
+        self._metrics.rollbacks.labels(object="nomination").inc(int(undone.nomination_reverted))
+        self._metrics.rollbacks.labels(object="mark").inc(len(undone.conditions_cleared))
+        _log.info(
+            "rolled_back",
+            nomination_reverted=undone.nomination_reverted,
+            conditions_cleared=len(undone.conditions_cleared),
+            refused=undone.refused,
+        )
+
+
+def _leaving(victim: Victim, pod: Pod | None) -> Gone | Terminating | None:
+    """Whether nothing of the victim stays, so that there is nothing to undo."""
+    if pod is None:
+        return Gone("not-found")
+    if pod.metadata.uid != victim.uid:
+        return Gone("other-uid")
+    if pod.status.phase in decide.ENDED_PHASES:
+        return Gone("ended")
+    if pod.metadata.deletion_timestamp is not None:
+        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
+    return None

@@ -1,0 +1,224 @@
+"""The evictor service: take an order, judge it, carry it out or roll it back, write its outcome.
+
+Any number of replicas share one durable consumer. Delivery is at least once: an evictor that dies
+leaves its order unacknowledged, the next one reads the cluster anew, finds victims deleted,
+leaving or there, and goes on or rolls back from that; nothing else is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.errors import BusUnavailable, Malformed
+from makeway.bus.messages import EvictionOrder, Mode, Outcome
+from makeway.evictor import decide
+from makeway.evictor.cluster import Cluster
+from makeway.evictor.events import Events
+from makeway.evictor.execution import Execution
+from makeway.evictor.intake import Delivery, kept
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.nominations import clear_listed
+from makeway.evictor.records import Records
+from makeway.evictor.report import summarise
+from makeway.evictor.retry import Clock, PermanentError, reporter, retrying
+from makeway.evictor.rollback import RollingBack, Undone
+from makeway.evictor.verdicts import Refused, Stop
+from makeway.runtime.logs import bound
+
+PARK_AFTER_DELIVERIES = 50
+"""An order given out so often ends the processes that touch it; it is put aside undecoded."""
+
+UNTOUCHED_REASONS = ("other-cluster", "kind-unsupported", "incomplete-order", "invalid-name")
+"""Refusals of orders that this cluster has nothing of, so that there is nothing to roll back."""
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How this evictor works.
+
+    cluster_uid: of the cluster it is connected to; orders for another are refused.
+    identity: of this process, in outcomes and Events.
+    mode: "off" and "observe" refuse every order without an effect.
+    """
+
+    cluster_uid: str
+    identity: str
+    mode: Mode = "enforce"
+
+
+class Evictor:
+    """One evictor process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        cluster: Cluster,
+        records: Records,
+        clock: Clock,
+        metrics: Metrics,
+        events: Events,
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._records = records
+        self._clock = clock
+        self._metrics = metrics
+        self._events = events
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Deal with one delivery to its end. What the bus does not let end comes again."""
+        if delivery.deliveries > PARK_AFTER_DELIVERIES:
+            await self._park(delivery, "too-many-deliveries", f"{delivery.deliveries} deliveries")
+            return
+        try:
+            order = codec.unwrap_order(delivery.data)
+        except Malformed as error:
+            await self._park(delivery, error.reason, error.detail)
+            return
+        preemptor = order.preemptor
+        with (
+            bound(
+                order_id=order.order_id,
+                decision_id=order.decision_id,
+                node=order.node,
+                pod=f"{preemptor.namespace}/{preemptor.name}" if preemptor is not None else "",
+                pod_uid=preemptor.uid if preemptor is not None else "",
+            ),
+            self._metrics.in_flight.track_inprogress(),
+        ):
+            try:
+                async with kept(delivery):
+                    await self._settle(order, delivery.deliveries)
+                    await delivery.ack_sync()
+            except BusUnavailable as error:
+                _log.warning("order_not_acknowledged", error=str(error))
+            except PermanentError as error:
+                await self._park(delivery, "outcome-refused", str(error))
+            except asyncio.CancelledError:
+                with contextlib.suppress(BusUnavailable):
+                    await delivery.nak()
+                raise
+
+    async def _park(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Put a message aside that cannot be dealt with, so that it stands in nobody's way."""
+        self._metrics.parked.labels(reason=reason).inc()
+        _log.error("order_parked", reason=reason, error=detail, deliveries=delivery.deliveries)
+        try:
+            await delivery.term(f"{reason}: {detail[:200]}")
+        except BusUnavailable as error:
+            _log.warning("order_not_acknowledged", error=str(error))
+
+    # ---------------------------------------------------------------------------------- one order
+
+    async def _settle(self, order: EvictionOrder, deliveries: int) -> None:
+        """See to it that the order has its outcome."""
+        ended = await self._persist("read", lambda: self._records.outcome(order.order_id))
+        if deliveries > 1:
+            self._metrics.redelivered.labels(state="live" if ended is None else "ended").inc()
+        if ended is not None:
+            _log.info("order_already_ended", result=ended.result, deliveries=deliveries)
+            return
+        _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
+        outcome = await self._carry_out(order, deliveries)
+        standing = await self._persist("publish", lambda: self._records.publish(outcome))
+        self._report(order, outcome, standing)
+
+    async def _carry_out(self, order: EvictionOrder, deliveries: int) -> Outcome:
+        """Make the room, or undo what was begun; the outcome is not written yet."""
+        started_at = self._clock.now()
+        execution = Execution(
+            order,
+            cluster=self._cluster,
+            records=self._records,
+            clock=self._clock,
+            metrics=self._metrics,
+            events=self._events,
+        )
+        execution.stop = decide.admit(
+            order, cluster_uid=self._settings.cluster_uid, mode=self._settings.mode, now=started_at
+        )
+        if execution.stop is None:
+            await execution.run()
+        undone: Undone | None = None
+        nominations: tuple[str, ...] = ()
+        if execution.stop is None:
+            nominations = await clear_listed(
+                order,
+                execution.preemptor_priority,
+                cluster=self._cluster,
+                clock=self._clock,
+                metrics=self._metrics,
+            )
+        elif _leaves_traces(execution.stop):
+            undone = await RollingBack(
+                order,
+                cluster=self._cluster,
+                records=self._records,
+                clock=self._clock,
+                metrics=self._metrics,
+            ).run(p.victim for p in execution.progress.values() if p.may_stay)
+        return summarise(
+            order,
+            execution.stop,
+            execution.progress.values(),
+            undone=undone,
+            nominations_cleared=nominations,
+            evictor=self._settings.identity,
+            deliveries=deliveries,
+            started_at=started_at,
+            finished_at=self._clock.now(),
+        )
+
+    async def _persist(self, operation: str, act: Callable[[], Awaitable[T]]) -> T:
+        """Go on until the bus answers: the order is kept meanwhile, and comes again if this process ends."""
+        return await retrying(
+            act, clock=self._clock, deadline=None, on_retry=reporter(self._metrics, operation)
+        )
+
+    def _report(self, order: EvictionOrder, outcome: Outcome, standing: Outcome) -> None:
+        """Count and log an end; nothing is counted where another evictor was first."""
+        if standing.evictor != outcome.evictor:
+            _log.info("order_ended_elsewhere", result=standing.result, evictor=standing.evictor)
+            return
+        self._metrics.orders.labels(result=outcome.result, reason=outcome.reason).inc()
+        for victim in outcome.victims:
+            self._metrics.victims.labels(result=victim.result).inc()
+        labels = {"operation": "evict", "result": outcome.result}
+        seconds = (outcome.finished_at - outcome.started_at).total_seconds()
+        self._metrics.executions.labels(**labels).inc()
+        self._metrics.execution_seconds.labels(**labels).observe(seconds)
+        deletes = [v.deleted_at for v in outcome.victims if v.deleted_at is not None]
+        if outcome.result == "succeeded" and deletes:
+            self._metrics.order_to_last_delete_seconds.observe(_since(order.created_at, max(deletes)))
+        self._events.ended(order, outcome)
+        _log.info(
+            "order_ended",
+            result=outcome.result,
+            reason=outcome.reason,
+            message=outcome.message,
+            deleted=len(deletes),
+            victims=len(outcome.victims),
+            seconds=seconds,
+        )
+
+
+def _leaves_traces(stop: Stop) -> bool:
+    return not (isinstance(stop, Refused) and stop.reason in UNTOUCHED_REASONS)
+
+
+def _since(earlier: datetime, later: datetime) -> float:
+    """Seconds between two machines' clocks, never negative."""
+    return max(0.0, (later - earlier).total_seconds())
