@@ -1,0 +1,145 @@
+"""The demo's objects, as plain manifests: four nodes' worth of a small company's cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMESPACE = "demo"
+BATCH_PRIORITY = 100
+SCAVENGER_PRIORITY = 10
+URGENT_PRIORITY = 100_000
+
+Manifest = dict[str, Any]
+
+_PLURALS = {
+    "Deployment": "deployments",
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "Pod": "pods",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "PriorityClass": "priorityclasses",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+
+def collection_path(manifest: Manifest) -> str:
+    """The URL path under which an object of the demo is created."""
+    version = manifest["apiVersion"]
+    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace = manifest["metadata"].get("namespace")
+    return f"{prefix}{f'/namespaces/{namespace}' if namespace else ''}/{_PLURALS[manifest['kind']]}"
+
+
+def node(name: str) -> Manifest:
+    """A node of 4 CPUs and 8 GiB, which KWOK plays."""
+    size = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": size, "capacity": size},
+    }
+
+
+def namespace() -> Manifest:
+    """The namespace all of it lives in."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def priority_class(name: str, value: int) -> Manifest:
+    """A PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def pod_spec(priority_class_name: str, cpu: str) -> Manifest:
+    """The spec of a pod with one container that asks for so much CPU."""
+    return {
+        "priorityClassName": priority_class_name,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.k8s.io/pause:3.10",
+                "resources": {"requests": {"cpu": cpu, "memory": "256Mi"}},
+            }
+        ],
+    }
+
+
+def deployment(name: str, replicas: int, priority_class_name: str) -> Manifest:
+    """A Deployment of pods with 2 CPUs each: two of them fill a node."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec(priority_class_name, "2")},
+        },
+    }
+
+
+def budget(app: str, min_available: int) -> Manifest:
+    """A PodDisruptionBudget over the pods of a Deployment."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": NAMESPACE},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+def urgent_pod(name: str) -> Manifest:
+    """A pod of 2 CPUs that cannot wait."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},
+        "spec": pod_spec("urgent", "2"),
+    }
+
+
+def never_delete(app: str) -> list[Manifest]:
+    """A ValidatingAdmissionPolicy, and its binding, that refuses every delete of an app's pods."""
+    name = f"never-delete-{app}"
+    return [
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["DELETE"],
+                            "resources": ["pods"],
+                        }
+                    ]
+                },
+                "validations": [
+                    {
+                        "expression": f"oldObject.metadata.?labels.?app.orValue('') != '{app}'",
+                        "message": f"pods of {app} hold the books open and may not be deleted",
+                        "reason": "Forbidden",
+                    }
+                ],
+            },
+        },
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    ]

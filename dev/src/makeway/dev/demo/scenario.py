@@ -1,0 +1,208 @@
+"""The demo's story, top to bottom: a cluster fills up, an urgent pod makes room, an eviction is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.dev.demo import manifests
+from makeway.dev.demo.narrator import Narrator
+from makeway.dev.demo.timeline import Timeline
+from makeway.runtime.kube import Api, ApiError
+
+BIND_BOUND_SECONDS = 2.0
+"""Within this an urgent pod is bound after its creation, where victims end at once."""
+
+_SETTLE_SECONDS = 60.0
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the story is played on: the administrator's connection, what is seen, and who tells it."""
+
+    api: Api
+    timeline: Timeline
+    narrator: Narrator
+
+    async def create(self, objects: Iterable[manifests.Manifest]) -> None:
+        """Create objects, in their order."""
+        for manifest in objects:
+            await self.create_one(manifest)
+
+    async def create_one(self, manifest: manifests.Manifest) -> tuple[str, float]:
+        """Create an object; its UID, and the time just before the request was sent."""
+        sent = time.monotonic()
+        body = json.dumps(manifest).encode()
+        created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
+        return str(created["metadata"]["uid"]), sent
+
+
+async def prepare(stage: Stage) -> None:
+    """Create what every part of the story needs."""
+    await stage.create([manifests.namespace()])
+    await stage.create(
+        manifests.priority_class(name, value)
+        for name, value in {
+            "scavenger": manifests.SCAVENGER_PRIORITY,
+            "batch": manifests.BATCH_PRIORITY,
+            "urgent": manifests.URGENT_PRIORITY,
+        }.items()
+    )
+
+
+async def fill(stage: Stage) -> None:
+    """Fill three nodes: `web` under a budget that allows no disruption, `crunch` without one."""
+    stage.narrator.chapter("A full cluster")
+    await stage.create(manifests.node(f"node-{letter}") for letter in "abc")
+    await stage.create(
+        [
+            manifests.budget("web", 3),
+            manifests.deployment("web", 3, "batch"),
+            manifests.deployment("crunch", 3, "batch"),
+        ]
+    )
+    await _running(stage, {"web": 3, "crunch": 3})
+    stage.narrator.cluster(stage.timeline.living())
+    stage.narrator.say("Budget web: 3 of 3 must stay. crunch has none. Every CPU is taken.")
+
+
+async def make_room(stage: Stage) -> None:
+    """One urgent pod: decision, nomination, order, delete, outcome, binding."""
+    timeline, narrator = stage.timeline, stage.narrator
+    narrator.chapter("An urgent pod makes room")
+    uid, sent = await stage.create_one(manifests.urgent_pod("payment"))
+    narrator.begin(sent, "pod payment created: 2 CPUs, priority 100000")
+    bound = await timeline.until(
+        "payment bound", lambda: timeline.first(lambda p: p.uid == uid and p.node != ""), _ANSWER_SECONDS
+    )
+    decision = await timeline.until(
+        "the decision about payment", lambda: timeline.decision(uid), _ANSWER_SECONDS
+    )
+    order, outcome = await _last_outcome(stage, uid)
+
+    narrator.decision(timeline.when(decision), decision)
+    nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node != "")
+    if nominated:
+        narrator.event(nominated.at, f"nominated to {nominated.nominated_node}")
+    narrator.order(timeline.when(order), order)
+    for victim in order.victims:
+        leaving = timeline.first(lambda p, v=victim.uid: p.uid == v and (p.leaving or p.deleted))  # type: ignore[misc]
+        narrator.event(leaving.at if leaving else None, f"{victim.name} leaves")
+    narrator.outcome(timeline.when(outcome), outcome)
+    narrator.event(bound.at, f"payment bound to {bound.node}")
+    narrator.timetable()
+
+    took = bound.at - sent
+    apps = {pod.app for pod in timeline.pods if pod.uid in {v.uid for v in order.victims}}
+    narrator.claim(
+        f"payment was bound {took:.2f} s after it was created (promised: {BIND_BOUND_SECONDS:g} s)",
+        took <= BIND_BOUND_SECONDS,
+    )
+    narrator.claim(
+        "it was bound where the decision said", bound.node == decision.nominated_node == order.node
+    )
+    narrator.claim(
+        "one victim, from crunch; the budget of web was kept",
+        len(order.victims) == 1 and apps == {"crunch"} and order.pdb_violations == 0,
+    )
+    narrator.claim("the order succeeded", outcome.result == "succeeded")
+
+
+async def refuse(stage: Stage) -> None:
+    """A delete that the API server refuses: rolled back, and the pod is placed elsewhere."""
+    timeline, narrator = stage.timeline, stage.narrator
+    narrator.chapter("An eviction that is refused")
+    await stage.create([manifests.node("node-d"), manifests.deployment("ledger", 1, "scavenger")])
+    await _running(stage, {"web": 3, "crunch": 3, "ledger": 1, "payment": 1})
+    await stage.create(manifests.never_delete("ledger"))
+    await _policy_in_force(stage)
+    narrator.cluster(timeline.living())
+    narrator.say("A new node has filled up. ledger has the lowest priority, so it would go first;")
+    narrator.say("but a ValidatingAdmissionPolicy refuses to delete its pods, which no planner can know.")
+
+    uid, sent = await stage.create_one(manifests.urgent_pod("fraud-check"))
+    narrator.begin(sent, "pod fraud-check created: 2 CPUs, priority 100000")
+    bound = await timeline.until(
+        "fraud-check bound", lambda: timeline.first(lambda p: p.uid == uid and p.node != ""), _ANSWER_SECONDS
+    )
+    await _last_outcome(stage, uid)
+    orders = timeline.orders(uid)
+    outcomes = [timeline.outcome(order.order_id) for order in orders]
+    first_order, first_outcome = orders[0], outcomes[0]
+    reverted = None
+    nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node == first_order.node)
+    if nominated:
+        narrator.event(nominated.at, f"nominated to {nominated.nominated_node}")
+        reverted = timeline.first(
+            lambda p: p.uid == uid and p.nominated_node != first_order.node, after=nominated.at
+        )
+    narrator.order(timeline.when(first_order), first_order)
+    narrator.outcome(timeline.when(first_outcome), first_outcome) if first_outcome else None
+    narrator.event(reverted.at if reverted else None, "nomination rolled back")
+    for order, outcome in zip(orders[1:], outcomes[1:], strict=True):
+        narrator.order(timeline.when(order), order)
+        narrator.outcome(timeline.when(outcome), outcome) if outcome else None
+    narrator.event(bound.at, f"fraud-check bound to {bound.node}")
+    narrator.timetable()
+
+    ledger = [pod for pod in timeline.living() if pod.app == "ledger"]
+    narrator.claim(
+        "the first order was for ledger, and failed because the API server refused the delete",
+        first_outcome is not None
+        and first_outcome.result == "failed"
+        and {v.uid for v in first_order.victims} == {pod.uid for pod in ledger},
+    )
+    narrator.claim("the nomination was rolled back", reverted is not None)
+    narrator.claim(
+        "ledger runs on, and is not marked as a disruption target",
+        len(ledger) == 1 and ledger[0].running and not ledger[0].disruption_target,
+    )
+    narrator.claim(
+        "fraud-check was placed by another order",
+        len(orders) > 1 and bound.node == orders[-1].node and orders[-1].victims != first_order.victims,
+    )
+
+
+async def _running(stage: Stage, wanted: dict[str, int]) -> None:
+    """Wait until every application has its pods running."""
+
+    def count() -> bool | None:
+        running = [pod.app for pod in stage.timeline.living() if pod.running]
+        return all(running.count(app) == replicas for app, replicas in wanted.items()) or None
+
+    what = ", ".join(f"{replicas} of {app}" for app, replicas in wanted.items())
+    await stage.timeline.until(f"running: {what}", count, _SETTLE_SECONDS)
+
+
+async def _last_outcome(stage: Stage, uid: str) -> tuple[EvictionOrder, Outcome]:
+    """Wait until a preemptor's last order has its outcome."""
+    timeline = stage.timeline
+
+    def ask() -> tuple[EvictionOrder, Outcome] | None:
+        orders = timeline.orders(uid)
+        outcome = timeline.outcome(orders[-1].order_id) if orders else None
+        return (orders[-1], outcome) if outcome else None
+
+    return await timeline.until("an outcome", ask, _ANSWER_SECONDS)
+
+
+async def _policy_in_force(stage: Stage) -> None:
+    """Wait until the API server refuses the delete; asked with dryRun, so that nothing is deleted."""
+    ledger = next(pod for pod in stage.timeline.living() if pod.app == "ledger")
+    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/pods/{ledger.name}"
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            await stage.api.request("DELETE", path, query={"dryRun": "All"})
+        except ApiError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                return
+            raise
+        await asyncio.sleep(0.1)
+    raise TimeoutError(f"the admission policy is not in force after {_SETTLE_SECONDS:g} s")

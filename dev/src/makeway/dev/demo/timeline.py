@@ -1,0 +1,172 @@
+"""What happened and when, as the API server's watch and the bus told it to this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from makeway.bus.client import Bus
+from makeway.bus.codec import unwrap
+from makeway.bus.follow import Start
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.dev.demo.manifests import NAMESPACE
+from makeway.runtime.kube import Api
+
+T = TypeVar("T")
+
+Record = DecisionRecord | EvictionOrder | Outcome
+
+
+@dataclass(frozen=True)
+class PodSeen:
+    """One watch event of a pod of the demo."""
+
+    at: float
+    deleted: bool
+    pod: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return str(self.pod["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return str(self.pod["metadata"]["uid"])
+
+    @property
+    def app(self) -> str:
+        """The application that the pod belongs to."""
+        return str(self.pod["metadata"].get("labels", {}).get("app", ""))
+
+    @property
+    def node(self) -> str:
+        """The node it is bound to, or nothing."""
+        return str(self.pod["spec"].get("nodeName") or "")
+
+    @property
+    def nominated_node(self) -> str:
+        """The node it is nominated to, or nothing."""
+        return str(self.pod["status"].get("nominatedNodeName") or "")
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its deletion has been accepted."""
+        return "deletionTimestamp" in self.pod["metadata"]
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs and is not leaving."""
+        return self.pod["status"].get("phase") == "Running" and not self.leaving
+
+    @property
+    def disruption_target(self) -> bool:
+        """Whether it is marked as about to be preempted."""
+        conditions = self.pod["status"].get("conditions", [])
+        return any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in conditions)
+
+
+@dataclass(frozen=True)
+class RecordSeen:
+    """One message of the bus."""
+
+    at: float
+    record: Record
+
+
+class Timeline:
+    """Everything seen so far. Times are of the monotonic clock, when this process learned of it."""
+
+    def __init__(self) -> None:
+        self.pods: list[PodSeen] = []
+        self.records: list[RecordSeen] = []
+        self._changed = asyncio.Event()
+
+    def living(self) -> list[PodSeen]:
+        """The last state of every pod that exists."""
+        last: dict[str, PodSeen] = {}
+        for seen in self.pods:
+            last[seen.uid] = seen
+        return [seen for seen in last.values() if not seen.deleted]
+
+    def decision(self, pod_uid: str, after: float = 0) -> DecisionRecord | None:
+        """The first decision about a pod after a time."""
+        for seen in self.records:
+            record = seen.record
+            if seen.at < after or not isinstance(record, DecisionRecord) or record.preemptor is None:
+                continue
+            if record.preemptor.uid == pod_uid:
+                return record
+        return None
+
+    def orders(self, pod_uid: str) -> list[EvictionOrder]:
+        """A preemptor's orders, oldest first."""
+        orders = [s.record for s in self.records if isinstance(s.record, EvictionOrder)]
+        return [order for order in orders if order.preemptor is not None and order.preemptor.uid == pod_uid]
+
+    def outcome(self, order_id: str) -> Outcome | None:
+        """An order's outcome."""
+        for seen in self.records:
+            if isinstance(seen.record, Outcome) and seen.record.order_id == order_id:
+                return seen.record
+        return None
+
+    def first(self, matches: Callable[[PodSeen], bool], after: float = 0) -> PodSeen | None:
+        """The first pod event after a time that matches."""
+        return next((seen for seen in self.pods if seen.at >= after and matches(seen)), None)
+
+    def when(self, record: Record | None) -> float | None:
+        """When a message was seen."""
+        return next((seen.at for seen in self.records if seen.record is record), None)
+
+    async def until(self, what: str, ask: Callable[[], T | None], timeout_seconds: float) -> T:
+        """Wait until `ask` gives something.
+
+        Raises:
+            TimeoutError: it did not in time; the text says what was waited for.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not (answer := ask()):
+            self._changed.clear()
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError(f"{what}: not seen within {timeout_seconds:g} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), remaining)
+        return answer
+
+    def add(self, seen: PodSeen | RecordSeen) -> None:
+        """Take one more thing that happened."""
+        if isinstance(seen, PodSeen):
+            self.pods.append(seen)
+        else:
+            self.records.append(seen)
+        self._changed.set()
+
+    async def watch_pods(self, api: Api) -> None:
+        """Follow the demo's pods, for ever."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        query = {"watch": "true", "allowWatchBookmarks": "true"}
+        async for line in api.stream(path, query=query, idle_timeout_seconds=300):
+            event = json.loads(line)
+            if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                self.add(PodSeen(time.monotonic(), event["type"] == "DELETED", event["object"]))
+
+    async def watch_bus(self, bus: Bus) -> None:
+        """Follow decisions, orders and outcomes, for ever."""
+        subjects = bus.subjects
+        async with asyncio.TaskGroup() as group:
+            for stream in (subjects.decisions_stream, subjects.orders_stream, subjects.outcomes_stream):
+                group.create_task(self._watch_stream(bus, stream))
+
+    async def _watch_stream(self, bus: Bus, stream: str) -> None:
+        async for message in bus.follow(stream, start=Start.beginning()):
+            _, record = unwrap(message.data)
+            if isinstance(record, DecisionRecord | EvictionOrder | Outcome):
+                self.add(RecordSeen(time.monotonic(), record))
