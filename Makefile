@@ -48,7 +48,7 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 	$(BIN)/ruff format --check --quiet . || { echo "error: run 'make format'" >&2; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timings
+	$(BIN)/lint-imports
 	@unformatted=$$(gofmt -l plugin); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	cd plugin && go vet $(GO_PACKAGES)
 	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
