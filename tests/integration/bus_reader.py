@@ -1,0 +1,56 @@
+"""What was said on the bus, read back from its streams."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import nats
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.subjects import Subjects
+
+
+class BusReader:
+    """Reads whole streams; every call starts at their beginning."""
+
+    def __init__(self, jetstream: JetStreamContext, prefix: str) -> None:
+        self._jetstream = jetstream
+        self._subjects = Subjects(prefix)
+
+    async def orders(self, preemptor_uid: str = "") -> list[EvictionOrder]:
+        """All orders for pods, or those for one preemptor, oldest first."""
+        subject = self._subjects.pod_order(preemptor_uid) if preemptor_uid else self._subjects.orders
+        return [unwrap_order(data) async for data in self._read(self._subjects.orders_stream, subject)]
+
+    async def outcomes(self, order_id: str = "") -> list[Outcome]:
+        """All outcomes, or that of one order, oldest first."""
+        subject = self._subjects.outcome(order_id) if order_id else self._subjects.outcomes
+        return [unwrap_outcome(data) async for data in self._read(self._subjects.outcomes_stream, subject)]
+
+    async def decisions(self, preemptor_uid: str = "") -> list[DecisionRecord]:
+        """All decision records, or those about one preemptor, oldest first."""
+        subject = self._subjects.decision(preemptor_uid) if preemptor_uid else self._subjects.decisions
+        return [unwrap_decision(data) async for data in self._read(self._subjects.decisions_stream, subject)]
+
+    async def _read(self, stream: str, subject: str) -> AsyncIterator[bytes]:
+        """Every message of the stream on the subject; nothing where the stream is not there yet."""
+        sequence = 1
+        while True:
+            try:
+                message = await self._jetstream.get_msg(stream, seq=sequence, subject=subject, next=True)
+            except NotFoundError:
+                return
+            yield message.data or b""
+            sequence = (message.seq or 0) + 1
+
+
+@asynccontextmanager
+async def read_bus(url: str, prefix: str = "makeway") -> AsyncIterator[BusReader]:
+    """Connect a reader."""
+    connection = await nats.connect(url, connect_timeout=5, max_reconnect_attempts=-1)
+    try:
+        yield BusReader(connection.jetstream(timeout=5), prefix)
+    finally:
+        await connection.close()

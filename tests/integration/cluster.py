@@ -1,0 +1,98 @@
+"""A running control plane as tests use it: its parts stopped, killed, frozen and started from async code."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from integration.audit import AuditLog
+from integration.builders import PRIORITY_CLASSES
+from integration.bus_reader import BusReader, read_bus
+from makeway.dev.cluster import Cluster
+from makeway.dev.info import ClusterInfo
+from makeway.dev.processes import Process
+from makeway.runtime.kube import Api
+
+
+class RunningCluster:
+    """One control plane. Components are those of `makeway.dev.options.COMPONENTS`."""
+
+    def __init__(self, owned: Cluster) -> None:
+        self.owned = owned
+        self.info: ClusterInfo = owned.info
+        for name, value in PRIORITY_CLASSES.items():
+            owned.api.apply(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                }
+            )
+
+    def process(self, component: str) -> Process:
+        """The component's process: its pid, restarts, log."""
+        return self.owned.process(component)
+
+    async def stop(self, component: str) -> None:
+        """End it in an orderly way."""
+        await asyncio.to_thread(self.process(component).stop)
+
+    async def kill(self, component: str) -> None:
+        """End it by SIGKILL; it stays away until `start`."""
+        await asyncio.to_thread(self.process(component).kill)
+
+    async def start(self, component: str) -> None:
+        """Start it on the same ports and wait until it is ready."""
+        process = self.process(component)
+        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(process.wait_ready)
+
+    async def pause(self, component: str) -> None:
+        """Freeze it: its connections stay, nothing is answered."""
+        self.process(component).pause()
+
+    async def resume(self, component: str) -> None:
+        """Let it go on."""
+        self.process(component).resume()
+
+    @asynccontextmanager
+    async def without(self, component: str) -> AsyncIterator[None]:
+        """Stop it for the length of a block, and have it ready again after."""
+        await self.stop(component)
+        try:
+            yield
+        finally:
+            await self.start(component)
+
+    @asynccontextmanager
+    async def frozen(self, component: str) -> AsyncIterator[None]:
+        """Freeze it for the length of a block."""
+        await self.pause(component)
+        try:
+            yield
+        finally:
+            await self.resume(component)
+
+    @asynccontextmanager
+    async def connect(self, account: str = "") -> AsyncIterator[Api]:
+        """Connect to the API server as the administrator, or as `planner`, `evictor` or `scheduler`."""
+        path = self.info.kubeconfigs[account] if account else self.info.kubeconfig
+        api = await Api.connect(kubeconfig=str(path), user_agent="makeway-tests")
+        try:
+            yield api
+        finally:
+            await api.close()
+
+    @asynccontextmanager
+    async def bus(self) -> AsyncIterator[BusReader]:
+        """Read what was said on the bus."""
+        async with read_bus(self.info.nats_url, self.owned.options.subject_prefix) as reader:
+            yield reader
+
+    def audit(self) -> AuditLog:
+        """The audit log from now on."""
+        return AuditLog(self.info.audit_log)
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as the administrator."""
+        return await asyncio.to_thread(lambda: self.owned.kubectl(*arguments, stdin=stdin))

@@ -1,0 +1,129 @@
+"""Fixtures of the tests on a real control plane.
+
+* `cluster`: one for the whole run, with everything in it. A test that stops a part of it starts it again.
+* `space`: a namespace and nodes of the test's own in that cluster, removed afterwards.
+* `plain_cluster`, `plain_space`: the same with kube-scheduler alone.
+* `private_cluster`: makes further clusters, with other options, for one test.
+
+Binaries are built before the first test, so that no test's time-out covers it. A cluster's directory, with
+logs and audit log, is kept where a test failed, and its path is shown."""
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration.cluster import RunningCluster
+from integration.space import Space, open_space
+from makeway.dev import binaries
+from makeway.dev.build import ensure
+from makeway.dev.cluster import Cluster
+from makeway.dev.options import COMPONENTS, KWOK, NATS, SCHEDULER, ClusterOptions
+from makeway.dev.progress import ConsoleProgress
+
+_HERE = Path(__file__).parent
+_FAILED = pytest.StashKey[bool]()
+_DIRECTORIES = pytest.StashKey[list[Path]]()
+
+PrivateCluster = Callable[[ClusterOptions], Awaitable[RunningCluster]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test here, so that `-m 'not integration'` leaves it out."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.integration)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the binaries where a test here will run."""
+    session.config.stash[_DIRECTORIES] = []
+    if session.config.option.collectonly or not any(
+        item.path.is_relative_to(_HERE) for item in session.items
+    ):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        ensure(binaries.needed(COMPONENTS), ConsoleProgress())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Say where the logs are when a test fails."""
+    report: Any = yield
+    directories = item.config.stash.get(_DIRECTORIES, [])
+    if report.failed and item.path.is_relative_to(_HERE) and directories:
+        item.config.stash[_FAILED] = True
+        report.sections.append(("control planes", "\n".join(f"logs: {path}/logs" for path in directories)))
+    return report
+
+
+def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
+    config.stash[_DIRECTORIES].append(directory)
+    return RunningCluster(Cluster(directory, options).start())
+
+
+def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
+    cluster.owned.stop()
+    directory = cluster.owned.directory
+    for data in ("etcd", "nats"):
+        shutil.rmtree(directory / data, ignore_errors=True)
+    if not config.stash.get(_FAILED, False):
+        shutil.rmtree(directory)
+        config.stash[_DIRECTORIES].remove(directory)
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give the control plane that the tests share."""
+    running = _start(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def space(cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of the shared cluster to one test."""
+    async with open_space(cluster) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def plain_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler is kube-scheduler, without MakeWay."""
+    options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
+    running = _start(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def plain_space(plain_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of the plain cluster to one test."""
+    async with open_space(plain_cluster) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncIterator[PrivateCluster]:
+    """Give a function that starts a cluster of the test's own; it is stopped with the test."""
+    started: list[RunningCluster] = []
+    numbers = itertools.count(1)
+
+    async def start(options: ClusterOptions) -> RunningCluster:
+        directory = tmp_path / f"cluster-{next(numbers)}"
+        started.append(await asyncio.to_thread(_start, directory, options, pytestconfig))
+        return started[-1]
+
+    yield start
+    for running in reversed(started):
+        await asyncio.to_thread(_stop, running, pytestconfig)

@@ -1,0 +1,34 @@
+"""Wait for something to come true, with a message that says what was seen instead."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class NotYet(Exception):  # noqa: N818 - a state, not an error
+    """Raised by a probe to say what it saw instead."""
+
+
+async def until(
+    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = 15.0, every: float = 0.05
+) -> T:
+    """Ask again and again until the probe gives a true value, and give that.
+
+    Raises:
+        AssertionError: not within `seconds`; the text has `what` and what the probe saw last.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        seen: object = None
+        try:
+            if answer := await probe():
+                return answer
+            seen = answer
+        except NotYet as not_yet:
+            seen = not_yet
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:g} s; last seen: {seen}")
+        await asyncio.sleep(every)
