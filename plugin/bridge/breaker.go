@@ -1,0 +1,96 @@
+package bridge
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// How the breaker behaves. Three time-outs of the default 100 ms are what a dead planner costs at most;
+// a probe every 30 s at the latest is what one that comes back waits at most.
+const (
+	breakerThreshold = 3
+	breakerFirstOpen = time.Second
+	breakerLongest   = 30 * time.Second
+)
+
+// breakerState is what the breaker lets through. The numbers are those of the metric.
+type breakerState int
+
+const (
+	breakerClosed   breakerState = 0 // every request
+	breakerHalfOpen breakerState = 1 // one request, as a probe
+	breakerOpen     breakerState = 2 // none
+)
+
+// breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
+// a row nothing is asked for a while; then one request probes, and the while doubles where that fails.
+// Safe for concurrent use.
+type breaker struct {
+	clock clock.PassiveClock
+
+	mu       sync.Mutex
+	state    breakerState
+	failures int           // in a row, while closed
+	openFor  time.Duration // the length of the current or next while
+	until    time.Time     // when the next probe may go
+}
+
+func newBreaker(clock clock.PassiveClock) *breaker {
+	return &breaker{clock: clock, openFor: breakerFirstOpen}
+}
+
+// allow says whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
+func (b *breaker) allow() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch b.state {
+	case breakerClosed:
+		return true
+	case breakerHalfOpen:
+		// The probe is on its way, unless its caller was lost for longer than any request lasts.
+		if b.clock.Now().Before(b.until) {
+			return false
+		}
+	case breakerOpen:
+		if b.clock.Now().Before(b.until) {
+			return false
+		}
+	}
+	b.state = breakerHalfOpen
+	b.until = b.clock.Now().Add(maxPlanTimeout)
+	return true
+}
+
+// succeeded closes the breaker.
+func (b *breaker) succeeded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state, b.failures, b.openFor = breakerClosed, 0, breakerFirstOpen
+}
+
+// failed counts a failure and opens the breaker where it is the third in a row, or a probe's.
+func (b *breaker) failed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == breakerClosed {
+		if b.failures++; b.failures < breakerThreshold {
+			return
+		}
+	} else {
+		b.openFor = min(2*b.openFor, breakerLongest)
+	}
+	b.state = breakerOpen
+	b.until = b.clock.Now().Add(b.openFor)
+}
+
+// current is the state, for the metric, and when a request may be sent again.
+func (b *breaker) current() (breakerState, time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == breakerClosed {
+		return b.state, b.clock.Now()
+	}
+	return b.state, b.until
+}

@@ -1,0 +1,315 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of committing one order.
+const (
+	publishTimeout  = time.Second // one attempt
+	publishAttempts = 3
+	readBackDelay   = time.Second
+)
+
+// orderLivesError says that the stream holds an order for the same preemptor that another process wrote.
+type orderLivesError struct{ stored record }
+
+func (*orderLivesError) Error() string { return "the stream holds another order for this pod" }
+
+// pendingOrder is a nomination whose order is not in the stream yet.
+type pendingOrder struct {
+	id         string
+	requestID  string
+	decisionID string
+	pod        *v1.Pod
+	chosen     *verified
+}
+
+// entry is the order as the inflight state sees it.
+func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *entry {
+	e := &entry{
+		orderID:   o.id,
+		preemptor: refOf(o.pod),
+		node:      o.chosen.node,
+		awaited:   map[types.UID]string{},
+		remaining: map[types.UID]time.Time{},
+		createdAt: now,
+		opensAt:   now.Add(nominationWait + notAfter + gateSlack),
+	}
+	for _, v := range o.chosen.victims {
+		e.victims = append(e.victims, v.pod.UID)
+		e.remaining[v.pod.UID] = time.Time{}
+	}
+	for _, a := range o.chosen.awaited {
+		e.awaited[a.pod.UID] = a.orderID
+		e.remaining[a.pod.UID] = time.Time{}
+	}
+	return e
+}
+
+// startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
+// ends with the engine's context.
+func (e *engine) startCommit(order *pendingOrder) {
+	spawn(e.life, "commit", func(ctx context.Context) {
+		start := e.clock.Now()
+		err := e.commit(ctx, order)
+		executed(operationCommit, err, e.clock.Since(start))
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		logger := klog.FromContext(ctx)
+		if errors.Is(err, errPodGone) {
+			e.inflight.forget(order.pod.UID)
+			logger.Info("order_dropped", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "reason", err.Error())
+			return
+		}
+		logger.Error(err, "order_not_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "node", order.chosen.node)
+		w, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now())
+		if !ok {
+			return
+		}
+		var lives *orderLivesError
+		if errors.As(err, &lives) {
+			e.takeOrder(ctx, lives.stored)
+		}
+		e.wake(ctx, w)
+	})
+}
+
+// commit waits for the nomination to show, deals with victims in memory, and writes the order. An
+// error says that the order is certainly not in the stream, or that its time is over.
+func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
+	// An evictor that failed before the nomination is in the API could not roll it back.
+	waiting, cancel := context.WithTimeout(ctx, nominationWait)
+	err := e.placements.awaitNomination(waiting, order.pod.UID, order.chosen.node)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the nomination did not show in the API within %s", nominationWait)
+	}
+	if err != nil {
+		return err
+	}
+	// The pod is back in the queue. Activated now it is gated at once, so that from here on the queue
+	// asks this plugin's hint when a victim leaves the cache.
+	e.activate(ctx, order.pod)
+
+	message, err := e.buildOrder(ctx, order)
+	if err != nil {
+		return err
+	}
+	if len(message.Victims)+len(message.Awaited) == 0 {
+		// All were dealt with in memory: nothing is left for an evictor.
+		e.succeeded(message.OrderID, nil)
+		return nil
+	}
+	sequence, err := e.publish(ctx, message)
+	if err != nil {
+		return err
+	}
+	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
+	klog.FromContext(ctx).Info("order_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id,
+		"request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.node, "victims", len(message.Victims),
+		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
+	// The outcome may have been read before the order was known to be stored.
+	if outcome := e.inflight.outcome(order.id); outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+	return nil
+}
+
+// buildOrder makes the message. Victims that wait in Permit or are being bound are preempted in memory
+// and left out; where that says no, they are in the order as assumed.
+func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.EvictionOrder, error) {
+	clusterUID, err := e.clusterUID()
+	if err != nil {
+		return nil, err
+	}
+	fenceCtx, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	defer cancel()
+	fence, err := e.fence.get(fenceCtx, e.subjects.EpochsBucket)
+	if err != nil {
+		return nil, fmt.Errorf("fencing epoch: %w", err)
+	}
+	now := e.clock.Now()
+	priority := corev1helpers.PodPriority(order.pod)
+	message := &wire.EvictionOrder{
+		OrderID:    order.id,
+		Kind:       "pod",
+		ClusterUID: clusterUID,
+		Fence:      fence,
+		Writer:     wire.Source("scheduler", e.identity),
+		CreatedAt:  wire.At(now),
+		NotAfter:   wire.At(now.Add(e.args.NotAfter.Duration)),
+		Preemptor: &wire.Preemptor{
+			Namespace: order.pod.Namespace, Name: order.pod.Name, UID: string(order.pod.UID),
+			Priority: priority, SchedulerName: order.pod.Spec.SchedulerName,
+		},
+		Node:               order.chosen.node,
+		NodeUID:            string(order.chosen.nodeUID),
+		DecisionID:         order.decisionID,
+		NominationsToClear: e.nominationsToClear(order.pod, priority, order.chosen.node),
+	}
+	for _, v := range order.chosen.victims {
+		if v.violating {
+			message.PDBViolations++
+		}
+		if e.preemptInMemory(ctx, order, v.pod) {
+			continue
+		}
+		message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
+	}
+	for _, a := range order.chosen.awaited {
+		message.Awaited = append(message.Awaited, wire.Awaited{UID: string(a.pod.UID), OrderID: a.orderID})
+	}
+	return message, nil
+}
+
+// preemptInMemory stops a victim that has not been bound. Preempt, not Reject: a rejected pod would
+// count as unschedulable and wait for an event.
+func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victim *v1.Pod) bool {
+	where := ""
+	if waiting := e.handle.GetWaitingPod(victim.UID); waiting != nil {
+		if waiting.Preempt(Name, "preempted by a pod of higher priority") {
+			where = "Permit"
+		}
+	} else if binding := e.handle.GetPodInPreBind(victim.UID); binding != nil {
+		if binding.CancelPod("preempted by " + Name) {
+			where = "PreBind"
+		}
+	}
+	if where == "" {
+		return false
+	}
+	klog.FromContext(ctx).Info("victim_preempted_in_memory", "order_id", order.id, "pod", klog.KObj(order.pod), "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
+	e.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
+		"Preempted by pod %s on node %s (in kube-scheduler memory).", order.pod.UID, order.chosen.node)
+	return true
+}
+
+// nominationsToClear are the pods of lower priority nominated to the node. It locks the scheduling queue.
+func (e *engine) nominationsToClear(pod *v1.Pod, priority int32, node string) []wire.PodRef {
+	var refs []wire.PodRef
+	for _, info := range e.handle.NominatedPodsForNode(node) {
+		other := info.GetPod()
+		if other.UID == pod.UID {
+			continue
+		}
+		// The nominator may only have the pod's name; its priority is the informer's to say.
+		known := e.podOf(refOf(other))
+		if known.Spec.Priority != nil && corev1helpers.PodPriority(known) < priority {
+			refs = append(refs, refOf(known))
+		}
+	}
+	return refs
+}
+
+// publish stores the order, as the one live order of its preemptor. Where it cannot be known whether it
+// is stored, it is repeated with the same id and expected sequence, and then read back until that is
+// known or the order's time is over.
+func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64, error) {
+	data, err := wire.WrapOrder(order, order.Writer)
+	if err != nil {
+		return 0, err
+	}
+	subject := e.subjects.PodOrder(order.Preemptor.UID)
+	expected, err := e.expectedSequence(ctx, subject)
+	if err != nil {
+		return 0, err
+	}
+	ambiguous := false
+	for range publishAttempts {
+		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+		sequence, err := e.bus.Publish(attempt, subject, order.OrderID, expected, data)
+		cancel()
+		switch {
+		case err == nil:
+			return sequence, nil
+		case errors.Is(err, errNotSent) && !ambiguous:
+			return 0, fmt.Errorf("publish order: %w", err)
+		case errors.Is(err, errConflict):
+			// Another writer was first, or an earlier attempt of this one has arrived.
+			return e.readBack(ctx, order, subject)
+		}
+		ambiguous = true
+		klog.FromContext(ctx).Info("order_publish_ambiguous", "order_id", order.OrderID, "reason", err.Error())
+	}
+	return e.readBack(ctx, order, subject)
+}
+
+// expectedSequence is the sequence of the subject's last order, 0 where there is none. It refuses to
+// supersede an order that is alive.
+func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, error) {
+	call, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	defer cancel()
+	last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
+	if err != nil || !found {
+		return 0, err
+	}
+	previous := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(last.data, wire.TypeOrder, previous); err != nil {
+		// Nobody can carry out what nobody can read.
+		return last.sequence, nil
+	}
+	if !e.clock.Now().Before(previous.NotAfter.Add(gateSlack)) || e.inflight.outcome(previous.OrderID) != nil {
+		return last.sequence, nil
+	}
+	_, done, err := e.records.Last(call, e.subjects.OutcomesStream, e.subjects.Outcome(previous.OrderID))
+	if err != nil {
+		return 0, err
+	}
+	if !done {
+		return 0, &orderLivesError{stored: last}
+	}
+	return last.sequence, nil
+}
+
+// readBack finds out whether the order is stored. It asks until it gets an answer, or until the order's
+// time is over, when it does not matter any more.
+func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subject string) (uint64, error) {
+	for {
+		call, cancel := context.WithTimeout(ctx, natsCallTimeout)
+		last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
+		cancel()
+		if err == nil {
+			stored := &wire.EvictionOrder{}
+			if found {
+				if _, err := wire.Unwrap(last.data, wire.TypeOrder, stored); err == nil && stored.OrderID == order.OrderID {
+					return last.sequence, nil
+				}
+			}
+			if found {
+				return 0, &orderLivesError{stored: last}
+			}
+			return 0, errors.New("the order is not in the stream")
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if !e.clock.Now().Before(order.NotAfter.Add(gateSlack)) {
+			return 0, fmt.Errorf("it cannot be known whether the order was stored: %w", err)
+		}
+		sleep(ctx, readBackDelay)
+	}
+}
+
+func wireVictim(v victim, node string, assumed bool) wire.Victim {
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if v.pod.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *v.pod.Spec.TerminationGracePeriodSeconds
+	}
+	return wire.Victim{
+		Namespace: v.pod.Namespace, Name: v.pod.Name, UID: string(v.pod.UID), Node: node,
+		Priority: corev1helpers.PodPriority(v.pod), GracePeriodSeconds: grace,
+		Rule: v.rule, PDBViolating: v.violating, Assumed: assumed,
+	}
+}

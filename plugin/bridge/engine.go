@@ -1,0 +1,240 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// engine is what the profiles of one scheduler share: the connection to NATS, the breaker, the orders
+// in flight, the placements, the pods to be tried again. Its goroutines end with the context of New.
+type engine struct {
+	args     *MakeWayArgs
+	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
+	clock    clock.WithTicker
+	identity string
+	subjects wire.Subjects
+	bus      Bus
+	records  Records
+	fence    *fence
+
+	breaker    *breaker
+	inflight   *inflight
+	placements *placements
+	retry      *retries
+	avoid      *avoidance
+
+	pods       corelisters.PodLister
+	namespaces corelisters.NamespaceLister
+
+	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
+	life context.Context
+}
+
+// engines finds the engine of a scheduler by its informer factory, which all its profiles share.
+var engines = struct {
+	sync.Mutex
+	of map[informers.SharedInformerFactory]*engine
+}{of: map[informers.SharedInformerFactory]*engine{}}
+
+// engineFor gives the scheduler's engine, made and started where this is its first profile.
+func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
+	engines.Lock()
+	defer engines.Unlock()
+	factory := handle.SharedInformerFactory()
+	if existing := engines.of[factory]; existing != nil {
+		if field := existing.args.sharedDiffers(args); field != "" {
+			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
+				field, handle.ProfileName(), existing.handle.ProfileName())
+		}
+		return existing, nil
+	}
+	identity := newIdentity()
+	bus := connectNATS(ctx, args, identity)
+	e := newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
+	if err := e.start(ctx); err != nil {
+		return nil, err
+	}
+	engines.of[factory] = e
+	context.AfterFunc(ctx, func() {
+		engines.Lock()
+		defer engines.Unlock()
+		delete(engines.of, factory)
+	})
+	return e, nil
+}
+
+// newEngine puts the parts together. It starts nothing.
+func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus Bus, records Records, identity string) *engine {
+	core := handle.SharedInformerFactory().Core().V1()
+	return &engine{
+		args:       args,
+		handle:     handle,
+		clock:      clock,
+		identity:   identity,
+		subjects:   subjectsOf(args),
+		bus:        bus,
+		records:    records,
+		fence:      &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
+		breaker:    newBreaker(clock),
+		inflight:   newInflight(),
+		placements: newPlacements(),
+		retry:      newRetries(clock),
+		avoid:      newAvoidance(clock),
+		pods:       core.Pods().Lister(),
+		namespaces: core.Namespaces().Lister(),
+	}
+}
+
+// start registers informer handlers and starts the goroutines.
+func (e *engine) start(ctx context.Context) error {
+	e.life = ctx
+	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { e.podChanged(ctx, object) },
+		UpdateFunc: func(_, object any) { e.podChanged(ctx, object) },
+		DeleteFunc: func(object any) { e.podDeleted(ctx, object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if err := e.watchDependencies(ctx); err != nil {
+		return err
+	}
+	spawn(ctx, "follow", func(ctx context.Context) {
+		// Until the pods are known, an adopted order cannot be told from one whose pods are gone. The
+		// scheduler has also given its queue to the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return
+		}
+		spawn(ctx, "waker", e.runWaker)
+		spawn(ctx, "retry", e.runRetries)
+		e.follow(ctx)
+	})
+	return nil
+}
+
+// podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing
+// of the scheduler.
+func (e *engine) podChanged(ctx context.Context, object any) {
+	defer recovered(ctx, "informer", nil)
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return
+	}
+	e.placements.observe(pod)
+	if pod.Spec.NodeName != "" {
+		e.inflight.forget(pod.UID)
+		e.retry.forget(pod.UID)
+		e.avoid.forget(pod.UID)
+	}
+}
+
+func (e *engine) podDeleted(ctx context.Context, object any) {
+	defer recovered(ctx, "informer", nil)
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return
+	}
+	e.placements.removed(pod.UID)
+	e.inflight.deleted(pod.UID, e.clock.Now())
+	e.inflight.forget(pod.UID)
+	e.retry.forget(pod.UID)
+	e.avoid.forget(pod.UID)
+}
+
+// runWaker does what the state of the orders in flight asks for. It is the only goroutine that opens
+// gates, so each pod is woken once. Activate and the nominator lock the scheduling queue, which holds its
+// lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
+// goroutine to find.
+func (e *engine) runWaker(ctx context.Context) {
+	for {
+		wakes, next := e.inflight.due(e.clock.Now())
+		for _, w := range wakes {
+			e.wake(ctx, w)
+		}
+		inFlightGauge.Set(float64(e.inflight.count()))
+		state, _ := e.breaker.current()
+		breakerGauge.Set(float64(state))
+
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.inflight.changed:
+		case <-timer:
+		}
+	}
+}
+
+// wake lets a pod be tried again. The gate is open already. It must not be called under any lock.
+func (e *engine) wake(ctx context.Context, w wake) {
+	defer recovered(ctx, "waker", nil)
+	logger := klog.FromContext(ctx)
+	pod := e.podOf(w.pod)
+	if w.revert {
+		e.handle.DeleteNominatedPodIfExists(pod)
+		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
+	} else {
+		if w.waited > 0 {
+			orderToLastVictimGone.Observe(w.waited.Seconds())
+		}
+		logger.Info("preemptor_released", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
+	}
+	e.activate(ctx, pod)
+}
+
+// activate moves a pod to the active queue, past any back-off.
+func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
+	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+}
+
+// podOf is the pod as the informer has it, or its name and UID alone, which is all the queue needs.
+func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
+	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+		return pod
+	}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
+}
+
+// clusterUID is the UID of namespace kube-system, which names the cluster.
+func (e *engine) clusterUID() (string, error) {
+	namespace, err := e.namespaces.Get(metav1.NamespaceSystem)
+	if err != nil {
+		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
+	}
+	return string(namespace.UID), nil
+}
+
+// newIdentity names this process: hostname_pid_random.
+func newIdentity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), hex.EncodeToString(random[:]))
+}

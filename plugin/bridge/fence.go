@@ -1,0 +1,52 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// fence gives the epoch that this process's orders carry, so that an older leader's are refused. It is
+// read once, when the first order is committed: the process leads then, and a scheduler that loses its
+// Lease ends, so that the number stays right as long as the process lives.
+type fence struct {
+	args    *MakeWayArgs
+	profile string
+	client  clientset.Interface
+	records Records
+
+	mu   sync.Mutex
+	read *wire.Fence
+}
+
+// get reads the epoch, or gives the one read before. An error is not remembered.
+func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.read != nil {
+		return *f.read, nil
+	}
+	lease := f.args.Lease
+	if lease.Name == "" {
+		epoch, err := f.records.NextEpoch(ctx, bucket, f.profile)
+		if err != nil {
+			return wire.Fence{}, err
+		}
+		f.read = &wire.Fence{Kind: "kv", Name: f.profile, Epoch: epoch}
+		return *f.read, nil
+	}
+	object, err := f.client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
+	if err != nil {
+		return wire.Fence{}, fmt.Errorf("lease %s/%s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election): %w", lease.Namespace, lease.Name, err)
+	}
+	f.read = &wire.Fence{Kind: "lease", Name: lease.Name, Namespace: lease.Namespace}
+	if object.Spec.LeaseTransitions != nil {
+		f.read.Epoch = int64(*object.Spec.LeaseTransitions)
+	}
+	return *f.read, nil
+}

@@ -1,0 +1,450 @@
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Times of an order's life, as the plugin sees it.
+const (
+	// nominationWait is how long the commit waits for the nomination to show in the API.
+	nominationWait = 2 * time.Second
+	// gateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
+	// nothing after notAfter, so nothing is in flight any more.
+	gateSlack = 2 * time.Second
+	// leavingSlack is how long beyond its grace period a victim may take to leave before its
+	// preemptor is let go: its kubelet may be dead.
+	leavingSlack = 60 * time.Second
+	// settle is how long after the pod informer's delete event a victim counts as gone from the
+	// scheduler's cache, where the queueing hint did not say so exactly (see gate.go).
+	settle = 20 * time.Millisecond
+	// releasedMemory is how long a released preemptor's victims are remembered, so that a cycle that
+	// still sees one of them is recognised as having come too early.
+	releasedMemory = 5 * time.Second
+	// earlyRetries bounds how often such a cycle is repeated.
+	earlyRetries = 5
+	// earlyRetryDelay is the first delay of such a repetition; it doubles.
+	earlyRetryDelay = 50 * time.Millisecond
+	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
+	outcomeMemory = 4096
+)
+
+// phase is where a preemptor stands.
+//
+//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──► (forgotten)
+//	   │                    │                                │
+//	   └─ not stored        └─ any other outcome,            └─ an awaited order failed: revert
+//	      : revert             or notAfter + 2 s: revert        grace + 60 s: wake, no revert
+type phase int
+
+const (
+	planned   phase = iota // nominated; its order is not in the stream yet
+	committed              // its order is in the stream, without outcome
+	leaving                // the order succeeded; victims have not all left the scheduler's cache
+	released               // woken; remembered for a moment
+)
+
+// entry is one preemptor with an order. All fields are guarded by inflight.mu.
+type entry struct {
+	orderID   string
+	preemptor wire.PodRef
+	node      string
+	phase     phase
+	gated     bool // PreEnqueue holds the pod
+
+	victims []types.UID          // of this order
+	awaited map[types.UID]string // pods that other orders remove, with those orders' ids
+	// remaining are victims and awaited pods that have not left the scheduler's cache, with the time
+	// at which the pod informer reported them deleted (zero where it has not).
+	remaining map[types.UID]time.Time
+
+	createdAt  time.Time
+	opensAt    time.Time // whatever happens, the gate opens then
+	notBefore  time.Time // a wake that is put off until then
+	releasedAt time.Time
+	early      int  // how often a cycle came too early
+	doomed     bool // an order that this one counted on failed
+	own        bool // this process wrote the order
+}
+
+// wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
+// where revert is set.
+type wake struct {
+	pod     wire.PodRef
+	orderID string
+	node    string
+	revert  bool
+	reason  string
+	// waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
+	waited time.Duration
+	own    bool // this process wrote the order
+}
+
+// inflight knows which preemptors have an order in flight. PreEnqueue and queueing hints read it under
+// the scheduling queue's lock, so its own lock is never held while calling into the scheduler. It has
+// no goroutine and no clock: callers say what happened and when; due says what is to be done. changed
+// is sent to, without blocking, when due may have something new.
+type inflight struct {
+	changed chan struct{}
+
+	mu       sync.RWMutex
+	byPod    map[types.UID]*entry
+	byOrder  map[string]types.UID
+	outcomes map[string]*wire.Outcome // of orders not known (yet)
+	order    []string                 // the keys of outcomes, oldest first
+}
+
+func newInflight() *inflight {
+	return &inflight{
+		changed:  make(chan struct{}, 1),
+		byPod:    map[types.UID]*entry{},
+		byOrder:  map[string]types.UID{},
+		outcomes: map[string]*wire.Outcome{},
+	}
+}
+
+func (f *inflight) notify() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// begin marks a pod as preempting and closes its gate. It replaces what was remembered of an earlier
+// order.
+func (f *inflight) begin(e *entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.phase, e.gated, e.own = planned, true, true
+	f.put(e)
+	f.notify()
+}
+
+// commit notes that the order is in the stream. It is a no-op where the outcome came first.
+func (f *inflight) commit(orderID string, opensAt time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(orderID)
+	if e == nil || e.phase != planned {
+		return
+	}
+	e.phase, e.opensAt = committed, opensAt
+	f.notify()
+}
+
+// succeed notes that all victims of an order are deleted or leaving. until is when the last one should
+// be gone. left says of a pod that the pod informer does not know it (any more). It gives how long the
+// order took, where this process wrote it and the outcome is new.
+func (f *inflight) succeed(orderID string, now, until time.Time, left func(types.UID) bool) (took time.Duration, own bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(orderID)
+	if e == nil || e.phase == leaving || e.phase == released {
+		return 0, false
+	}
+	e.phase, e.opensAt = leaving, until
+	for uid, seen := range e.remaining {
+		if seen.IsZero() && left(uid) {
+			e.remaining[uid] = now
+		}
+	}
+	f.notify()
+	return now.Sub(e.createdAt), e.own
+}
+
+// fail forgets an order that came to nothing, dooms those that counted on its victims, and says whom
+// to wake. ok is false where the order is not known.
+func (f *inflight) fail(orderID, reason string, now time.Time) (w wake, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, other := range f.byPod {
+		for _, id := range other.awaited {
+			if id == orderID {
+				other.doomed = true
+			}
+		}
+	}
+	f.notify()
+	e := f.get(orderID)
+	if e == nil {
+		return wake{}, false
+	}
+	f.drop(e)
+	return wake{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
+}
+
+// adopt takes over a live order that this process did not write: a restarted or new leader reads it
+// from the stream. Its pod is refused a second order at once, but gated only after it has failed one
+// cycle (see refuse), because a gated pod is not entered into the nominator.
+func (f *inflight) adopt(e *entry, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.get(e.orderID) != nil || !now.Before(e.opensAt) {
+		return false
+	}
+	uid := types.UID(e.preemptor.UID)
+	if existing := f.byPod[uid]; existing != nil && existing.phase != released && existing.createdAt.After(e.createdAt) {
+		return false
+	}
+	e.phase, e.gated = committed, false
+	f.put(e)
+	f.notify()
+	return true
+}
+
+// remember keeps the outcome of an order that is not known, since the two streams are read
+// independently. Bounded: the oldest is forgotten.
+func (f *inflight) remember(outcome *wire.Outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.outcomes[outcome.OrderID]; !known {
+		f.order = append(f.order, outcome.OrderID)
+	}
+	f.outcomes[outcome.OrderID] = outcome
+	if len(f.order) > outcomeMemory {
+		delete(f.outcomes, f.order[0])
+		f.order = f.order[1:]
+	}
+}
+
+// outcome is the remembered outcome of an order, or nil.
+func (f *inflight) outcome(orderID string) *wire.Outcome {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.outcomes[orderID]
+}
+
+// has says whether an order is known.
+func (f *inflight) has(orderID string) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.get(orderID) != nil
+}
+
+// deleted notes that the pod informer reported a pod deleted. O(entries).
+func (f *inflight) deleted(uid types.UID, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.byPod {
+		if seen, waiting := e.remaining[uid]; waiting && seen.IsZero() {
+			e.remaining[uid] = now
+			f.notify()
+		}
+	}
+}
+
+// leftCache notes that a victim is known to have left the scheduler's cache. O(1).
+func (f *inflight) leftCache(preemptor, victim types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.byPod[preemptor]
+	if e == nil {
+		return
+	}
+	if _, waiting := e.remaining[victim]; waiting {
+		delete(e.remaining, victim)
+		f.notify()
+	}
+}
+
+// forget drops a preemptor that is bound or gone.
+func (f *inflight) forget(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.byPod[uid]; e != nil {
+		f.drop(e)
+		f.notify()
+	}
+}
+
+// gate says whether PreEnqueue has to hold a pod, and for which order on which node. O(1).
+func (f *inflight) gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.byPod[uid]
+	if e == nil || !e.gated || !now.Before(e.opensAt) {
+		return "", "", false
+	}
+	return e.orderID, e.node, true
+}
+
+// refuse says whether a pod that failed a cycle may not preempt now, because it has an order. From then
+// on the gate is closed. stillThere says of a pod that the cycle's snapshot has it on the node: a
+// released preemptor that met a victim there came too early and is held again for a moment.
+func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node string, uid types.UID) bool) (kind outcomeKind, orderID, node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.byPod[uid]
+	if e == nil {
+		return "", "", ""
+	}
+	switch e.phase {
+	case planned, committed:
+		e.gated = true
+		return endInFlight, e.orderID, e.node
+	case leaving:
+		if !now.Before(e.opensAt) {
+			return "", "", ""
+		}
+		e.gated = true
+		return endLeaving, e.orderID, e.node
+	}
+
+	met := slices.ContainsFunc(e.victims, func(v types.UID) bool { return stillThere(e.node, v) })
+	for v := range e.awaited {
+		met = met || stillThere(e.node, v)
+	}
+	if !met || e.early >= earlyRetries || !now.Before(e.opensAt) {
+		f.drop(e)
+		return "", "", ""
+	}
+	e.phase, e.gated = leaving, true
+	e.notBefore = now.Add(earlyRetryDelay << e.early)
+	e.early++
+	f.notify()
+	return endLeaving, e.orderID, e.node
+}
+
+// due says which pods to wake now, opens their gates, and gives the time at which to ask again (zero:
+// when something changes). O(entries × victims).
+func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	again := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	for _, e := range f.byPod {
+		w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node}
+		switch {
+		case e.phase == released:
+			if forgetAt := e.releasedAt.Add(releasedMemory); !now.Before(forgetAt) {
+				f.drop(e)
+			} else {
+				again(forgetAt)
+			}
+			continue
+		case e.phase != leaving && !now.Before(e.opensAt):
+			w.revert, w.reason = true, "the order had no outcome in time"
+			f.drop(e)
+		case e.phase != leaving:
+			again(e.opensAt)
+			continue
+		case e.doomed:
+			w.revert, w.reason = true, "an order it counted on failed"
+			f.drop(e)
+		case !now.Before(e.opensAt):
+			w.reason = "victims are still there after their grace period and 60 s"
+			f.drop(e)
+		default:
+			last := f.gone(e, now, again)
+			if last {
+				w.reason, w.waited = "the last victim has left", now.Sub(e.createdAt)
+				e.phase, e.gated, e.releasedAt = released, false, now
+				again(now.Add(releasedMemory))
+				break
+			}
+			again(e.opensAt)
+			continue
+		}
+		wakes = append(wakes, w)
+	}
+	slices.SortFunc(wakes, func(a, b wake) int { return strings.Compare(a.orderID, b.orderID) })
+	return wakes, next
+}
+
+// gone says whether everything that e waits for has left the scheduler's cache, and otherwise when to
+// look again.
+func (f *inflight) gone(e *entry, now time.Time, again func(time.Time)) bool {
+	for uid, seen := range e.remaining {
+		if seen.IsZero() {
+			continue
+		}
+		if at := seen.Add(settle); now.Before(at) {
+			again(at)
+			continue
+		}
+		delete(e.remaining, uid)
+	}
+	if len(e.remaining) > 0 {
+		return false
+	}
+	if now.Before(e.notBefore) {
+		again(e.notBefore)
+		return false
+	}
+	return true
+}
+
+// live are the orders that hold or free room, for a plan request: all but those whose victims are gone.
+func (f *inflight) live() []wire.LiveOrder {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	orders := make([]wire.LiveOrder, 0, len(f.byPod))
+	for uid, e := range f.byPod {
+		if e.phase == released {
+			continue
+		}
+		order := wire.LiveOrder{OrderID: e.orderID, PreemptorUID: string(uid), Node: e.node}
+		for _, victim := range e.victims {
+			order.Victims = append(order.Victims, string(victim))
+		}
+		slices.Sort(order.Victims)
+		orders = append(orders, order)
+	}
+	slices.SortFunc(orders, func(a, b wire.LiveOrder) int { return strings.Compare(a.OrderID, b.OrderID) })
+	return orders
+}
+
+// nominated are the places that preemptors with an order hold, whether or not the API shows it yet.
+func (f *inflight) nominated() []wire.Placement {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	places := make([]wire.Placement, 0, len(f.byPod))
+	for _, e := range f.byPod {
+		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})
+	}
+	return places
+}
+
+// count is how many preemptors have an order whose victims are not gone.
+func (f *inflight) count() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := 0
+	for _, e := range f.byPod {
+		if e.phase != released {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *inflight) get(orderID string) *entry {
+	uid, ok := f.byOrder[orderID]
+	if !ok {
+		return nil
+	}
+	return f.byPod[uid]
+}
+
+func (f *inflight) put(e *entry) {
+	uid := types.UID(e.preemptor.UID)
+	if old := f.byPod[uid]; old != nil {
+		f.drop(old)
+	}
+	f.byPod[uid] = e
+	f.byOrder[e.orderID] = uid
+}
+
+func (f *inflight) drop(e *entry) {
+	delete(f.byOrder, e.orderID)
+	delete(f.byPod, types.UID(e.preemptor.UID))
+}

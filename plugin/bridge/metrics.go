@@ -1,0 +1,106 @@
+package bridge
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "makeway_scheduler"
+
+// Labels of makeway_preemption_executions_total. The plugin's operations are "commit", from the
+// nomination to the order in the stream, and "order", from there to its outcome.
+const (
+	operationCommit = "commit"
+	operationOrder  = "order"
+	resultSuccess   = "success"
+	resultError     = "error"
+)
+
+// latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
+var latency = metrics.ExponentialBuckets(0.001, 2, 15)
+
+// The plugin's metrics, in the scheduler's own registry.
+var (
+	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, hopeless, in_flight, victims_leaving, never_preempts, pod_group, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+	}, []string{"result"})
+
+	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long PostFilter took.", Buckets: latency,
+	})
+
+	planRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "plan_request_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.",
+		Buckets: latency,
+	}, []string{"result"})
+
+	verificationDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "verification_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long verifying the candidates of one plan with the scheduler's filters took.", Buckets: latency,
+	})
+
+	orderToLastVictimGone = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "order_to_last_victim_gone_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "From an order's creation until its last victim had left the scheduler's cache.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 16),
+	})
+
+	victimsPerOrder = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "victims", StabilityLevel: metrics.ALPHA,
+		Help: "Victims of one nomination, awaited pods not counted.", Buckets: []float64{0, 1, 2, 4, 8, 16, 32, 64},
+	})
+
+	breakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "breaker_state", StabilityLevel: metrics.ALPHA,
+		Help: "The circuit breaker round the planner: 0 closed, 1 half-open, 2 open.",
+	})
+
+	inFlightGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "orders_in_flight", StabilityLevel: metrics.ALPHA,
+		Help: "Preemptors with an order whose victims have not all left.",
+	})
+
+	refusedGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "refused_pods", StabilityLevel: metrics.ALPHA,
+		Help: "Pods that are kept to be tried again when a time or an object they depend on comes.",
+	})
+
+	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
+		Help: "Panics recovered, by where: post_filter, pre_enqueue, queueing_hint, reserve, unreserve, informer, commit, waker, retry, follow.",
+	}, []string{"where"})
+
+	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "makeway_preemption_executions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (success, error).",
+	}, []string{"operation", "result"})
+
+	executionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "makeway_preemption_execution_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long asynchronous preemption work took, by operation (commit, order) and result (success, error).", Buckets: latency,
+	}, []string{"operation", "result"})
+)
+
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(
+		attemptsTotal, postFilterDuration, planRequestDuration, verificationDuration, orderToLastVictimGone,
+		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, panicsTotal, executionsTotal, executionDuration,
+	)
+})
+
+// executed records the end of a piece of asynchronous work. The result is known only then, so this is
+// called with it and never deferred with a value taken early.
+func executed(operation string, err error, took time.Duration) {
+	result := resultSuccess
+	if err != nil {
+		result = resultError
+	}
+	executionsTotal.WithLabelValues(operation, result).Inc()
+	executionDuration.WithLabelValues(operation, result).Observe(took.Seconds())
+}

@@ -1,0 +1,170 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+const (
+	// followSince is how far back the streams are read at the start: longer than any order lives.
+	followSince = maxNotAfter + time.Minute
+	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
+	// the nomination back, so that the next cycle does not start with it.
+	revertWait = 500 * time.Millisecond
+	// revertPoll is how often that is looked at.
+	revertPoll = 20 * time.Millisecond
+)
+
+// follow reads ORDERS and OUTCOMES until the context ends. Every replica does, so that the next leader
+// knows the live orders. The two are read independently and in any order.
+func (e *engine) follow(ctx context.Context) {
+	since := e.clock.Now().Add(-followSince)
+	var both sync.WaitGroup
+	both.Add(2)
+	spawn(ctx, "follow", func(ctx context.Context) {
+		defer both.Done()
+		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r record) { e.takeOutcome(ctx, r) })
+	})
+	spawn(ctx, "follow", func(ctx context.Context) {
+		defer both.Done()
+		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r record) { e.takeOrder(ctx, r) })
+	})
+	both.Wait()
+}
+
+// takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
+func (e *engine) takeOrder(ctx context.Context, r record) {
+	order := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(r.data, wire.TypeOrder, order); err != nil {
+		e.complain(ctx, "order_not_understood", r, err)
+		return
+	}
+	if order.Preemptor == nil || e.inflight.has(order.OrderID) {
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
+		return
+	}
+	now := e.clock.Now()
+	ref := wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
+	pod := e.podOf(ref)
+	if !e.placements.knows(types.UID(ref.UID)) || pod.Spec.NodeName != "" {
+		return
+	}
+	outcome := e.inflight.outcome(order.OrderID)
+	opensAt := order.NotAfter.Add(gateSlack)
+	if outcome != nil {
+		if outcome.Result != wire.ResultSucceeded {
+			return
+		}
+		opensAt = leavingUntil(outcome, outcome.FinishedAt.Time)
+	}
+	if !e.inflight.adopt(adopted(order, opensAt), now) {
+		return
+	}
+	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
+	if outcome == nil {
+		outcome = e.inflight.outcome(order.OrderID) // it may have come since
+	}
+	if outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+}
+
+// adopted is an order from the stream as the inflight state sees it.
+func adopted(order *wire.EvictionOrder, opensAt time.Time) *entry {
+	e := &entry{
+		orderID:   order.OrderID,
+		preemptor: wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID},
+		node:      order.Node,
+		awaited:   map[types.UID]string{},
+		remaining: map[types.UID]time.Time{},
+		createdAt: order.CreatedAt.Time,
+		opensAt:   opensAt,
+	}
+	for _, v := range order.Victims {
+		e.victims = append(e.victims, types.UID(v.UID))
+		e.remaining[types.UID(v.UID)] = time.Time{}
+	}
+	for _, a := range order.Awaited {
+		e.awaited[types.UID(a.UID)] = a.OrderID
+		e.remaining[types.UID(a.UID)] = time.Time{}
+	}
+	return e
+}
+
+// takeOutcome remembers an outcome and applies it.
+func (e *engine) takeOutcome(ctx context.Context, r record) {
+	outcome := &wire.Outcome{}
+	if _, err := wire.Unwrap(r.data, wire.TypeOutcome, outcome); err != nil {
+		e.complain(ctx, "outcome_not_understood", r, err)
+		return
+	}
+	e.inflight.remember(outcome)
+	e.applyOutcome(ctx, outcome)
+}
+
+// applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
+func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
+	if outcome.Result == wire.ResultSucceeded {
+		e.succeeded(outcome.OrderID, outcome)
+		return
+	}
+	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now())
+	if !ok {
+		return
+	}
+	if w.own {
+		executed(operationOrder, errors.New(outcome.Result), w.waited)
+	}
+	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	if outcome.Result == wire.ResultFailed || outcome.Result == wire.ResultRefused {
+		e.avoid.failed(types.UID(w.pod.UID), w.node)
+	}
+	spawn(ctx, "waker", func(ctx context.Context) {
+		e.awaitRevert(ctx, w)
+		e.wake(ctx, w)
+	})
+}
+
+// succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
+func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
+	now := e.clock.Now()
+	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), func(uid types.UID) bool { return !e.placements.knows(uid) })
+	if own && outcome != nil {
+		executed(operationOrder, nil, took)
+	}
+}
+
+// leavingUntil is when the last victim should be gone: its grace period and a minute after `from`.
+func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
+	var grace int64
+	if outcome != nil {
+		for _, v := range outcome.Victims {
+			grace = max(grace, v.GracePeriodSeconds)
+		}
+	}
+	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
+}
+
+// awaitRevert waits a moment for the informer to show the nomination taken back.
+func (e *engine) awaitRevert(ctx context.Context, w wake) {
+	for waited := time.Duration(0); waited < revertWait && ctx.Err() == nil; waited += revertPoll {
+		if e.podOf(w.pod).Status.NominatedNodeName != w.node {
+			return
+		}
+		sleep(ctx, revertPoll)
+	}
+}
+
+// complain logs a message that was not understood, once, with its place.
+func (e *engine) complain(ctx context.Context, event string, r record, err error) {
+	klog.FromContext(ctx).Error(err, event, "subject", r.subject, "sequence", r.sequence)
+}

@@ -1,0 +1,175 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// errPodGone says that a pod was deleted or bound while its nomination was waited for.
+var errPodGone = errors.New("the pod is gone or bound")
+
+// placements knows where unbound pods are placed: nominated in the API, as the pod informer shows it,
+// and assumed, as Reserve and Unreserve say. The planner needs both, since assumed pods are nowhere in
+// the API. Safe for concurrent use; every method is O(1) but the listing ones.
+type placements struct {
+	mu        sync.Mutex
+	known     map[types.UID]struct{} // every pod that the informer has
+	nominated map[types.UID]wire.Placement
+	assumed   map[types.UID]wire.Placement
+	waiters   map[types.UID][]chan error // each is sent one answer
+	waitNodes map[chan error]string      // what each waits for
+}
+
+func newPlacements() *placements {
+	return &placements{
+		known:     map[types.UID]struct{}{},
+		nominated: map[types.UID]wire.Placement{},
+		assumed:   map[types.UID]wire.Placement{},
+		waiters:   map[types.UID][]chan error{},
+		waitNodes: map[chan error]string{},
+	}
+}
+
+// observe takes in a pod as the informer shows it.
+func (p *placements) observe(pod *v1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known[pod.UID] = struct{}{}
+	if pod.Spec.NodeName != "" {
+		delete(p.nominated, pod.UID)
+		delete(p.assumed, pod.UID)
+		p.answer(pod.UID, "", errPodGone)
+		return
+	}
+	if pod.Status.NominatedNodeName == "" {
+		delete(p.nominated, pod.UID)
+		return
+	}
+	p.nominated[pod.UID] = placementOf(pod, pod.Status.NominatedNodeName)
+	p.answer(pod.UID, pod.Status.NominatedNodeName, nil)
+}
+
+// removed takes in that a pod was deleted.
+func (p *placements) removed(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, uid)
+	delete(p.nominated, uid)
+	delete(p.assumed, uid)
+	p.answer(uid, "", errPodGone)
+}
+
+// knows says whether the informer has a pod, by UID: a pod made anew under the same name is another.
+func (p *placements) knows(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.known[uid]
+	return ok
+}
+
+// assume notes that the scheduler has placed a pod that the API does not show as bound.
+func (p *placements) assume(pod *v1.Pod, node string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.assumed[pod.UID] = placementOf(pod, node)
+}
+
+// unassume notes that the scheduler has taken a placement back.
+func (p *placements) unassume(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.assumed, uid)
+}
+
+// isAssumed says whether a pod is placed in the scheduler's memory alone.
+func (p *placements) isAssumed(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.assumed[uid]
+	return ok
+}
+
+// awaitNomination waits until the informer shows the pod nominated to the node. It returns errPodGone
+// where the pod is deleted or bound first, and the context's error where that ends first.
+func (p *placements) awaitNomination(ctx context.Context, uid types.UID, node string) error {
+	answer := make(chan error, 1)
+	p.mu.Lock()
+	if p.nominated[uid].Node == node {
+		p.mu.Unlock()
+		return nil
+	}
+	p.waiters[uid] = append(p.waiters[uid], answer)
+	p.waitNodes[answer] = node
+	p.mu.Unlock()
+
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.unwait(uid, answer)
+		return ctx.Err()
+	}
+}
+
+// answer tells those who wait for a pod: all of them an error, or those who wait for the node.
+func (p *placements) answer(uid types.UID, node string, err error) {
+	for _, waiter := range slices.Clone(p.waiters[uid]) {
+		if err == nil && p.waitNodes[waiter] != node {
+			continue
+		}
+		waiter <- err
+		p.unwait(uid, waiter)
+	}
+}
+
+func (p *placements) unwait(uid types.UID, waiter chan error) {
+	delete(p.waitNodes, waiter)
+	rest := slices.DeleteFunc(p.waiters[uid], func(w chan error) bool { return w == waiter })
+	if len(rest) == 0 {
+		delete(p.waiters, uid)
+		return
+	}
+	p.waiters[uid] = rest
+}
+
+// lists are the nominated and the assumed pods, ordered by UID. `also` are nominations that the API may
+// not show yet; `except` is left out of both lists.
+func (p *placements) lists(also []wire.Placement, except types.UID) (nominated, assumed []wire.Placement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	merged := make(map[types.UID]wire.Placement, len(p.nominated)+len(also))
+	for uid, place := range p.nominated {
+		if _, placed := p.assumed[uid]; !placed {
+			merged[uid] = place
+		}
+	}
+	for _, place := range also {
+		merged[types.UID(place.UID)] = place
+	}
+	return sorted(merged, except), sorted(p.assumed, except)
+}
+
+func sorted(places map[types.UID]wire.Placement, except types.UID) []wire.Placement {
+	list := make([]wire.Placement, 0, len(places))
+	for uid, place := range places {
+		if uid != except {
+			list = append(list, place)
+		}
+	}
+	slices.SortFunc(list, func(a, b wire.Placement) int { return strings.Compare(a.UID, b.UID) })
+	return list
+}
+
+func placementOf(pod *v1.Pod, node string) wire.Placement {
+	return wire.Placement{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node}
+}

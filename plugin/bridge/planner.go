@@ -1,0 +1,70 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// errBreakerOpen says that the planner is not asked for a while.
+var errBreakerOpen = errors.New("the planner has not answered lately and is not asked for a while")
+
+// Labels of makeway_scheduler_plan_request_duration_seconds.
+const (
+	planAnswered     = "answered"
+	planNoResponders = "no_responders"
+	planTimeout      = "timeout"
+	planDisconnected = "disconnected"
+	planMalformed    = "malformed"
+)
+
+// ask sends one plan request and waits for its answer, at most the plan time-out. Failures count
+// towards the breaker; an answer of any kind closes it.
+func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
+	data, err := wire.Encode(request)
+	if err != nil {
+		return nil, err
+	}
+	if !pl.engine.breaker.allow() {
+		return nil, errBreakerOpen
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, pl.args.PlanTimeout.Duration)
+	defer cancel()
+	reply, result, err := pl.exchange(ctx, request.RequestID, data)
+	planRequestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	if err != nil {
+		pl.engine.breaker.failed()
+		pl.engine.inflight.notify() // the breaker's metric is set there
+		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
+		return nil, err
+	}
+	pl.engine.breaker.succeeded()
+	return reply, nil
+}
+
+// exchange is one request and its checked answer, with the metric's label.
+func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) (*wire.PlanReply, string, error) {
+	raw, err := pl.engine.bus.Request(ctx, pl.engine.subjects.Plan, data)
+	switch {
+	case errors.Is(err, errNoResponders):
+		return nil, planNoResponders, errors.New("no planner answers")
+	case errors.Is(err, errNotSent):
+		return nil, planDisconnected, err
+	case err != nil:
+		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", pl.args.PlanTimeout.Duration, err)
+	}
+	reply, err := wire.DecodePlanReply(raw)
+	if err != nil {
+		return nil, planMalformed, err
+	}
+	if reply.RequestID != requestID {
+		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
+	}
+	return reply, planAnswered, nil
+}

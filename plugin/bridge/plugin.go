@@ -1,0 +1,125 @@
+// Package bridge is the kube-scheduler plugin MakeWay: it asks the planner what would have to go for a
+// pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
+// eviction order to a stream, and holds the pod until its victims have left.
+//
+// Enable it at multiPoint, and at postFilter between DynamicResources and DefaultPreemption.
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Name is the plugin's name in the registry and in configurations.
+const Name = "MakeWay"
+
+// MakeWay is the plugin of one profile. What profiles share is in the engine.
+type MakeWay struct {
+	args   *MakeWayArgs
+	handle fwk.Handle
+	engine *engine
+
+	profileOnce  sync.Once
+	profileValue wire.Profile
+}
+
+var (
+	_ fwk.PostFilterPlugin  = &MakeWay{}
+	_ fwk.PreEnqueuePlugin  = &MakeWay{}
+	_ fwk.ReservePlugin     = &MakeWay{}
+	_ fwk.EnqueueExtensions = &MakeWay{}
+)
+
+// New makes the plugin of one profile. It does not wait for NATS. Everything that it starts ends with
+// the context.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	registerMetrics()
+	args, err := decodeArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
+	engine, err := engineFor(klog.NewContext(ctx, logger), args, handle)
+	if err != nil {
+		return nil, err
+	}
+	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
+		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
+	return &MakeWay{args: args, handle: handle, engine: engine}, nil
+}
+
+// Name implements Plugin.
+func (pl *MakeWay) Name() string { return Name }
+
+// EventsToRegister implements EnqueueExtensions.
+func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		// A gated pod hears of no event but those of the plugin that gates it. The deletion of a pod is
+		// how its victims leave; the hint takes a note of it.
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: pl.victimLeft},
+	}, nil
+}
+
+// victimLeft notes that a pod has left the scheduler's cache: the scheduler takes a pod out of its
+// cache first and then asks the hints, under the queue's lock. That is exact, but it is not always
+// heard: where another plugin's hint says Queue first, the rest are not asked. The pod informer's
+// delete event, and a short while for the scheduler's own handler to run, is the other way to know.
+// It always skips: the pod is activated once, when the last victim has left.
+func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
+	defer recovered(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
+	if victim, ok := oldObj.(*v1.Pod); ok {
+		pl.engine.inflight.leftCache(pod.UID, victim.UID)
+	}
+	return fwk.QueueSkip, nil
+}
+
+// PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
+func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
+	defer recovered(ctx, "pre_enqueue", func() { status = nil })
+	orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now())
+	if !closed {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
+}
+
+// Reserve notes that a pod is assumed, which no API object shows.
+func (pl *MakeWay) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
+	defer recovered(ctx, "reserve", func() { status = nil })
+	pl.engine.placements.assume(pod, nodeName)
+	return nil
+}
+
+// Unreserve notes that it is not. For a victim that was waiting or being bound this is how it leaves:
+// the scheduler takes it out of its cache right after.
+func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	defer recovered(ctx, "unreserve", nil)
+	pl.engine.placements.unassume(pod.UID)
+	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
+}
+
+// PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
+func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
+	start := time.Now()
+	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	defer func() {
+		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
+		postFilterDuration.Observe(time.Since(start).Seconds())
+		result, status = end.pair()
+	}()
+	defer recovered(ctx, "post_filter", func() {
+		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	})
+	end = pl.preempt(ctx, state, pod, statuses)
+	return nil, nil // end says it
+}

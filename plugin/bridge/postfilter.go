@@ -1,0 +1,208 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// verifyTimeout bounds verification in one cycle, on top of two plan requests. An extender has a
+// time-out of its own.
+const verifyTimeout = time.Second
+
+// preempt decides about one pod that does not fit. It asks the planner at most twice, verifies within
+// bounds, and writes nothing: the order is committed outside the cycle.
+func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
+	// The pod as of now: its nomination may be newer than the queue's copy.
+	current, err := pl.engine.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || current.UID != pod.UID {
+		return ending{kind: endError, message: "the pod is gone"}
+	}
+	pod = current
+	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
+	if end := pl.ineligible(pod, statuses, nodes); end != nil {
+		return *end
+	}
+
+	all, err := nodes.List()
+	if err != nil {
+		return ending{kind: endError, message: err.Error()}
+	}
+	potential, err := statuses.NodesForStatusCode(nodes, fwk.Unschedulable)
+	if err != nil {
+		return ending{kind: endError, message: err.Error()}
+	}
+	if len(potential) == 0 {
+		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", len(all))}
+	}
+	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
+	potential = without(potential, avoided)
+	if len(potential) == 0 {
+		pl.engine.retry.refuse(refOf(pod), avoidedUntil, nil)
+		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
+	}
+
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, all: all, potential: potential, retryAt: avoidedUntil}
+	return attempt.run(ctx)
+}
+
+// attempt is one pod's preemption in one cycle.
+type attempt struct {
+	*MakeWay
+	state     fwk.CycleState
+	pod       *v1.Pod
+	all       []fwk.NodeInfo
+	potential []fwk.NodeInfo
+	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
+}
+
+// run asks, verifies, asks once more without the nodes that failed, and nominates.
+func (a *attempt) run(ctx context.Context) ending {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
+	defer cancel()
+	var failed []string
+	for range 2 {
+		request, err := a.planRequest(a.pod, selectNodes(a.all, without(a.potential, set(failed))))
+		if err != nil {
+			return a.unreachable(err)
+		}
+		reply, err := a.ask(ctx, request)
+		if err != nil {
+			return a.unreachable(err)
+		}
+		switch {
+		case reply.Status == wire.StatusNotSynced:
+			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+			return ending{kind: endNotSynced, message: "the planner has not read the cluster yet"}
+		case a.args.Mode == wire.ModeObserve:
+			return ending{kind: endObserved, message: "mode observe"}
+		case len(reply.Candidates)+len(reply.Unmodelled) == 0:
+			return a.refused(reply, len(failed))
+		}
+
+		best, more, err := a.choose(ctx, reply)
+		if err != nil {
+			return ending{kind: endError, message: err.Error()}
+		}
+		if best != nil {
+			return a.nominate(ctx, best, reply, request.RequestID)
+		}
+		if failed = append(failed, more...); len(failed) >= len(a.potential) || ctx.Err() != nil {
+			break
+		}
+	}
+	return a.unverifiable(ctx, failed)
+}
+
+// choose verifies a plan's candidates and gives the best that stands, or the nodes that failed.
+func (a *attempt) choose(ctx context.Context, reply *wire.PlanReply) (best *verified, failed []string, err error) {
+	start := time.Now()
+	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
+	now := a.engine.clock.Now()
+	rankAll := func(candidates []*verified) { rank(candidates, now) }
+	extenders := interestedExtenders(a.handle, a.pod)
+	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod}
+	stand, failed := verifier.verify(ctx, reply, len(a.potential), len(extenders) > 0, rankAll)
+	if len(stand) > 0 && len(extenders) > 0 {
+		if stand, err = askExtenders(extenders, a.pod, stand, a.handle.SnapshotSharedLister().NodeInfos()); err != nil {
+			return nil, nil, err
+		}
+		rankAll(stand)
+	}
+	if len(stand) == 0 {
+		return nil, failed, nil
+	}
+	return stand[0], failed, nil
+}
+
+// nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
+// leaves the rest to a goroutine.
+func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.PlanReply, requestID string) ending {
+	now := a.engine.clock.Now()
+	order := &pendingOrder{
+		id:         wire.NewOrderID(now),
+		requestID:  requestID,
+		decisionID: reply.DecisionID,
+		pod:        a.pod,
+		chosen:     best,
+	}
+	a.engine.retry.forget(a.pod.UID)
+	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
+	victimsPerOrder.Observe(float64(len(best.victims)))
+	klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", best.node,
+		"order_id", order.id, "request_id", requestID, "decision_id", reply.DecisionID, "victims", len(best.victims), "awaited", len(best.awaited))
+	a.engine.startCommit(order)
+	return ending{kind: endNominated, node: best.node}
+}
+
+// unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
+// tells when the planner is back.
+func (a *attempt) unreachable(err error) ending {
+	_, probeAt := a.engine.breaker.current()
+	a.engine.retry.unreachable(refOf(a.pod), probeAt)
+	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
+}
+
+// refused ends an attempt that the planner has refused.
+func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
+	refusal := reply.Refusal
+	if refusal == nil {
+		refusal = &wire.Refusal{Message: "no node can be freed"}
+	}
+	retryAt := a.retryAt
+	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
+		retryAt = refusal.RetryAt.Time
+	}
+	a.engine.retry.refuse(refOf(a.pod), retryAt, refusal.DependsOn)
+	message := refusal.Message
+	if failed > 0 {
+		message += fmt.Sprintf(" (and %d nodes did not stand up to the scheduler's filters)", failed)
+	}
+	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
+		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
+	return ending{kind: endRefused, message: message}
+}
+
+// unverifiable ends an attempt whose candidates all failed. Where time ran out, or nodes were left
+// unseen, the pod is tried again.
+func (a *attempt) unverifiable(ctx context.Context, failed []string) ending {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || len(failed) < len(a.potential) {
+		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+	}
+	slices.Sort(failed)
+	return ending{kind: endUnverifiable, message: fmt.Sprintf("the scheduler's filters rejected the pod on each of the %d nodes of the plan even without the pods that may be removed: %s",
+		len(failed), shortened(failed, 5))}
+}
+
+// without leaves nodes out by name.
+func without(nodes []fwk.NodeInfo, names map[string]bool) []fwk.NodeInfo {
+	if len(names) == 0 {
+		return nodes
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n fwk.NodeInfo) bool { return names[n.Node().Name] })
+}
+
+func set(names []string) map[string]bool {
+	in := make(map[string]bool, len(names))
+	for _, name := range names {
+		in[name] = true
+	}
+	return in
+}
+
+// shortened lists the first few names.
+func shortened(names []string, few int) string {
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:few], ", ") + ", …"
+}

@@ -1,0 +1,203 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of trying refused pods again.
+const (
+	// maxRefused bounds how many are remembered. Those beyond it are left to the scheduler's own
+	// events and its flush of pods that have waited five minutes.
+	maxRefused = 10000
+	// retryInterval is how often one pod is activated at most.
+	retryInterval = 5 * time.Second
+	// retryBurst is how many pods are activated in one tick.
+	retryBurst = 50
+	// retryTick is how often the list is looked at.
+	retryTick = 500 * time.Millisecond
+	// unreachableFirst and unreachableLongest bound the wait after a plan that could not be had.
+	unreachableFirst   = time.Second
+	unreachableLongest = 30 * time.Second
+)
+
+// kindPDB is the one kind of object, so far, that a refusal depends on and the scheduler watches.
+const kindPDB = "PodDisruptionBudget"
+
+// refused is a pod that waits for a time or for an object.
+type refused struct {
+	pod       wire.PodRef
+	at        time.Time // zero: no time alone helps
+	dependsOn []wire.Dependency
+	due       bool // an object it depends on has changed
+	lastWoken time.Time
+	failures  int // how often in a row no plan could be had
+}
+
+// retries remembers refused pods by UID and says when to try which again. It calls nothing of the
+// scheduler. Safe for concurrent use.
+type retries struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	pods map[types.UID]*refused
+}
+
+func newRetries(clock clock.PassiveClock) *retries {
+	return &retries{clock: clock, pods: map[types.UID]*refused{}}
+}
+
+// refuse remembers a refused pod with what its refusal depends on. A refusal that depends on nothing is
+// forgotten: only the cluster's own events can help.
+func (r *retries) refuse(pod wire.PodRef, at time.Time, dependsOn []wire.Dependency) {
+	if at.IsZero() && len(dependsOn) == 0 {
+		r.forget(types.UID(pod.UID))
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.entry(pod); entry != nil {
+		entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, false, 0
+	}
+}
+
+// unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
+// when the planner may be asked again.
+func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entry(pod)
+	if entry == nil {
+		return
+	}
+	wait := min(unreachableFirst<<min(entry.failures, 10), unreachableLongest)
+	entry.failures++
+	entry.at, entry.dependsOn, entry.due = r.clock.Now().Add(wait), nil, false
+	if entry.at.Before(notBefore) {
+		entry.at = notBefore
+	}
+}
+
+func (r *retries) entry(pod wire.PodRef) *refused {
+	uid := types.UID(pod.UID)
+	entry := r.pods[uid]
+	if entry == nil {
+		if len(r.pods) >= maxRefused {
+			return nil
+		}
+		entry = &refused{}
+		r.pods[uid] = entry
+	}
+	entry.pod = pod
+	return entry
+}
+
+// forget drops a pod that is bound, gone, or nominated.
+func (r *retries) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, uid)
+}
+
+// changed marks the pods that depend on an object. O(pods).
+func (r *retries) changed(kind, namespace, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, entry := range r.pods {
+		for _, d := range entry.dependsOn {
+			if d.Kind == kind && d.Namespace == namespace && d.Name == name {
+				entry.due = true
+			}
+		}
+	}
+}
+
+// due takes the pods to activate now, at most retryBurst, each at most once an interval. A pod stays
+// remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
+func (r *retries) due() []wire.PodRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	var pods []wire.PodRef
+	for uid, entry := range r.pods {
+		timeCame := !entry.at.IsZero() && !now.Before(entry.at)
+		if !timeCame && !entry.due {
+			continue
+		}
+		if entry.failures == 0 && now.Sub(entry.lastWoken) < retryInterval {
+			continue
+		}
+		if timeCame {
+			entry.at = time.Time{}
+		}
+		entry.due, entry.lastWoken = false, now
+		if entry.failures == 0 && len(entry.dependsOn) == 0 {
+			delete(r.pods, uid)
+		}
+		if pods = append(pods, entry.pod); len(pods) == retryBurst {
+			break
+		}
+	}
+	return pods
+}
+
+func (r *retries) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods)
+}
+
+// watchDependencies marks refused pods when an object that they depend on changes. Only informers that
+// the scheduler has anyway are used.
+func (e *engine) watchDependencies(ctx context.Context) error {
+	changed := func(object any) {
+		defer recovered(ctx, "informer", nil)
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
+			e.retry.changed(kindPDB, budget.Namespace, budget.Name)
+		}
+	}
+	_, err := e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, object any) { changed(object) },
+		DeleteFunc: changed,
+	})
+	if err != nil {
+		return fmt.Errorf("watch PodDisruptionBudgets: %w", err)
+	}
+	return nil
+}
+
+// runRetries activates refused pods whose time, or object, has come.
+func (e *engine) runRetries(ctx context.Context) {
+	ticker := e.clock.NewTicker(retryTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		for _, ref := range e.retry.due() {
+			e.tryAgain(ctx, ref)
+		}
+		refusedGauge.Set(float64(e.retry.count()))
+	}
+}
+
+// tryAgain activates one refused pod.
+func (e *engine) tryAgain(ctx context.Context, ref wire.PodRef) {
+	defer recovered(ctx, "retry", nil)
+	e.activate(ctx, e.podOf(ref))
+}

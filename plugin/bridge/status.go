@@ -1,0 +1,67 @@
+package bridge
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// outcomeKind is how one PostFilter call ended. Its text is the metric's label.
+type outcomeKind string
+
+const (
+	// <non-nil result naming the node, Success>. The pod is nominated: a candidate was verified, the
+	// pod is marked as preempting, and the order is on its way. PostFilter plugins after this one do
+	// not run.
+	endNominated outcomeKind = "nominated"
+
+	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
+	// or no rule allows it: the planner refused, no candidate stood up to the scheduler's filters, or
+	// there is no node that removing pods could help. An old nomination is cleared. The chain stops,
+	// so that a DefaultPreemption listed after this plugin cannot evict what policy protects.
+	endRefused      outcomeKind = "refused"
+	endUnverifiable outcomeKind = "unverifiable"
+	endHopeless     outcomeKind = "hopeless"
+
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, or victims of its last
+	// one are still leaving. The nomination is kept; the chain stops, so that nobody evicts more.
+	endInFlight outcomeKind = "in_flight"
+	endLeaving  outcomeKind = "victims_leaving"
+
+	// <nil, Unschedulable>. This plugin has nothing to say: the pod may not preempt, belongs to a pod
+	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
+	// not read the cluster yet, an extender failed, or a panic was recovered. The nomination is kept; a
+	// DefaultPreemption listed after this plugin may act.
+	endNever       outcomeKind = "never_preempts"
+	endPodGroup    outcomeKind = "pod_group"
+	endOff         outcomeKind = "off"
+	endObserved    outcomeKind = "observed"
+	endUnreachable outcomeKind = "planner_unreachable"
+	endNotSynced   outcomeKind = "planner_not_synced"
+	endError       outcomeKind = "error"
+	endPanic       outcomeKind = "panic"
+)
+
+// ending is how one PostFilter call ended, with the words for the pod's condition.
+type ending struct {
+	kind    outcomeKind
+	node    string // with endNominated
+	message string
+}
+
+// pair is what PostFilter returns for the ending: the pairs documented above, and no other.
+func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
+	switch e.kind {
+	case endNominated:
+		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
+	case endRefused, endUnverifiable, endHopeless:
+		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
+	case endInFlight, endLeaving:
+		return nil, e.status(fwk.UnschedulableAndUnresolvable)
+	default:
+		return nil, e.status(fwk.Unschedulable)
+	}
+}
+
+func (e ending) status(code fwk.Code) *fwk.Status {
+	return fwk.NewStatus(code, "makeway: "+e.message)
+}

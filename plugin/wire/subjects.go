@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DefaultPrefix is the subject prefix where none is given.
+const DefaultPrefix = "makeway"
+
+// Subjects spells every subject and stream name under one prefix, as
+// bus/src/makeway/bus/subjects.py does. Two clusters on one NATS use two prefixes.
+type Subjects struct {
+	Prefix string
+	// Plan is where plan requests are answered.
+	Plan string
+	// Orders and Outcomes match every message of their streams.
+	Orders   string
+	Outcomes string
+	// OrdersStream, OutcomesStream and EpochsBucket are names of streams and of a key-value bucket.
+	OrdersStream   string
+	OutcomesStream string
+	EpochsBucket   string
+}
+
+// NewSubjects checks the prefix and spells the names.
+func NewSubjects(prefix string) (Subjects, error) {
+	if prefix == "" || strings.ContainsAny(prefix, " \t\r\n*>") ||
+		strings.HasPrefix(prefix, ".") || strings.HasSuffix(prefix, ".") || strings.Contains(prefix, "..") {
+		return Subjects{}, fmt.Errorf("subject prefix %q: use letters, digits, '-', '_' and inner '.', as in makeway", prefix)
+	}
+	stem := strings.ToUpper(strings.ReplaceAll(prefix, ".", "_"))
+	return Subjects{
+		Prefix:         prefix,
+		Plan:           prefix + ".v1.plan",
+		Orders:         prefix + ".v1.orders.>",
+		Outcomes:       prefix + ".v1.outcomes.>",
+		OrdersStream:   stem + "_ORDERS",
+		OutcomesStream: stem + "_OUTCOMES",
+		EpochsBucket:   stem + "_EPOCHS",
+	}, nil
+}
+
+// PodOrder is the subject that holds a preemptor's orders: one live one at a time.
+func (s Subjects) PodOrder(preemptorUID string) string {
+	return s.Prefix + ".v1.orders.pod." + preemptorUID
+}
+
+// Outcome is the subject that holds an order's one outcome.
+func (s Subjects) Outcome(orderID string) string {
+	return s.Prefix + ".v1.outcomes." + orderID
+}
