@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
-from makeway.bus.messages import Text
+from makeway.bus.messages import Text, Time
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,7 +18,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: Text
     source: Text
     type: Text
-    time: datetime
+    time: Time
     datacontenttype: Text
     subject: str = ""
     keyid: str = ""

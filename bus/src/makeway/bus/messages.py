@@ -36,6 +36,9 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}(?![\s\S])")]
 """An id that becomes one token of a subject."""
 
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment; one without an offset is refused."""
+
 Mode = Literal["off", "observe", "enforce"]
 OrderKind = Literal["pod", "quota"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
@@ -129,7 +132,7 @@ class Refusal(Message, frozen=True):
     reason: Text
     message: Text
     node_reasons: dict[str, int] = {}
-    retry_at: datetime | None = None
+    retry_at: Time | None = None
     depends_on: tuple[Dependency, ...] = ()
 
 
@@ -245,8 +248,8 @@ class EvictionOrder(Message, frozen=True):
     cluster_uid: Text
     fence: Fence
     writer: Text
-    created_at: datetime
-    not_after: datetime
+    created_at: Time
+    not_after: Time
     preemptor: Preemptor | None = None
     queue: str = ""
     node: str = ""
@@ -274,7 +277,7 @@ class VictimOutcome(Message, frozen=True):
     message: str = ""
     attempts: int = 0
     grace_period_seconds: int = 0
-    deleted_at: datetime | None = None
+    deleted_at: Time | None = None
 
 
 class Rollback(Message, frozen=True):
@@ -298,8 +301,8 @@ class Outcome(Message, frozen=True):
     epoch: int
     result: OutcomeResult
     evictor: Text
-    started_at: datetime
-    finished_at: datetime
+    started_at: Time
+    finished_at: Time
     preemptor_uid: str = ""
     node: str = ""
     queue: str = ""
@@ -323,7 +326,7 @@ class RankedCandidate(Message, frozen=True):
     pdb_violations: int = 0
     highest_priority: int = 0
     priority_sum: int = 0
-    latest_start: datetime | None = None
+    latest_start: Time | None = None
     decided_by: str = ""
 
 
@@ -335,7 +338,7 @@ class DecisionRecord(Message, frozen=True):
     kind: OrderKind
     cluster_uid: Text
     planner: Text
-    at: datetime
+    at: Time
     mode: Mode
     status: PlanStatus
     snapshot_revision: int

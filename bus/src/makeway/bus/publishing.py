@@ -116,7 +116,7 @@ async def _publish(
             if attempt == _ATTEMPTS:
                 raise
         else:
-            if ack.duplicate:
+            if ack.duplicate and expected is not None:
                 return await _who_was_first(jetstream, stream, subject, data)
             return Published(ack.sequence)
         await asyncio.sleep(_PAUSE_SECONDS * attempt)

@@ -1,0 +1,247 @@
+"""The generated side of the contract: golden files, JSON Schemas and the AsyncAPI document.
+
+`generated` gives every file's content by its path in the repository; writing and checking them is
+the caller's. The same messages give the same bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from makeway.bus import codec, streams
+from makeway.bus.envelope import Envelope
+from makeway.bus.messages import (
+    TYPE_CONTROL,
+    TYPE_DECISION,
+    TYPE_ORDER,
+    TYPE_OUTCOME,
+    ControlState,
+    DecisionRecord,
+    EvictionOrder,
+    Message,
+    Outcome,
+    PlanReply,
+    PlanRequest,
+)
+from makeway.bus.samples import ENVELOPES, MALFORMED, MESSAGES
+from makeway.bus.subjects import Subjects
+
+GOLDEN: Final = "bus/testdata"
+SCHEMAS: Final = "docs/reference/schemas"
+ASYNCAPI: Final = "docs/reference/asyncapi.yaml"
+
+_SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
+
+KINDS: Final[dict[str, type[msgspec.Struct]]] = {
+    "plan-request": PlanRequest,
+    "plan-reply": PlanReply,
+    "order": EvictionOrder,
+    "outcome": Outcome,
+    "decision": DecisionRecord,
+    "control": ControlState,
+    "envelope": Envelope,
+}
+"""Every kind of message and the struct that defines it."""
+
+
+def generated() -> dict[str, bytes]:
+    """Every generated file, by its path from the root of the repository."""
+    files: dict[str, bytes] = {}
+    messages: dict[str, Message | Envelope] = {**MESSAGES, **ENVELOPES}
+    for name, message in messages.items():
+        files[f"{GOLDEN}/{name}.json"] = codec.encode(message) + b"\n"
+    for name, data in MALFORMED.items():
+        files[f"{GOLDEN}/malformed/{name}.json"] = data + b"\n"
+    for kind, struct in KINDS.items():
+        files[f"{SCHEMAS}/{kind}.json"] = _pretty(schema(kind, struct))
+    files[ASYNCAPI] = (
+        _ASYNCAPI_HEAD + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=110).encode()
+    )
+    return files
+
+
+def schema(kind: str, struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of one kind, complete in itself."""
+    (root,), definitions = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    definitions = {name: _readable(definition) for name, definition in definitions.items()}
+    own = definitions.pop(struct.__name__, root)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{_SCHEMA_BASE}/{kind}.json",
+        **own,
+        **({"$defs": dict(sorted(definitions.items()))} if definitions else {}),
+    }
+
+
+_SNAKE: Final = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
+
+
+def _readable(definition: dict[str, Any]) -> dict[str, Any]:
+    """A struct's docstring as the description: without its indentation, fields named as on the wire."""
+    if description := definition.get("description"):
+        text = _SNAKE.sub(lambda found: f"`{_camel(found[1])}`", inspect.cleandoc(description))
+        return {**definition, "description": text}
+    return definition
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+_ASYNCAPI_HEAD: Final = b"# Generated from makeway.bus; run `make reference` after a change.\n"
+
+
+def asyncapi() -> dict[str, Any]:
+    """The AsyncAPI 3.0 document of everything that goes over the bus, under the default prefix."""
+    subjects = Subjects()
+    limits = {config["name"]: config for config in streams.stream_configs(subjects)}
+
+    def kept(stream: str) -> str:
+        config = limits[stream]
+        days, mebibytes = config["max_age"] // 86_400_000_000_000, config["max_bytes"] >> 20
+        each = config["max_msgs_per_subject"]
+        return f"Kept in stream {stream} for {days} days, at most {mebibytes} MiB and {each} of each subject."
+
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "makeway",
+            "version": "1.0.0",
+            "description": "How makeway's scheduler plugin, planner and evictors speak to one another over "
+            "NATS. Plan request and reply are bare JSON; everything in a stream is a CloudEvent in "
+            "structured JSON. Unknown fields are ignored, an unknown major version is refused.",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "channels": {
+            "plan": _channel(
+                subjects.plan, "Questions to the leading planner; queue group `planner`.", {}, ["planRequest"]
+            ),
+            "planReply": {
+                "address": None,
+                "description": "The reply subject of the question.",
+                "messages": {"planReply": _ref("messages", "planReply")},
+            },
+            "podOrders": _channel(
+                f"{subjects.prefix}.v1.orders.pod.{{preemptorUid}}",
+                "Eviction orders of a pod. One is live at a time: published with "
+                "`Nats-Expected-Last-Subject-Sequence` of the last, whose outcome the writer has read. "
+                + kept(subjects.orders_stream),
+                {"preemptorUid": "UID of the pod that room is made for."},
+                ["order"],
+            ),
+            "quotaOrders": _channel(
+                f"{subjects.prefix}.v1.orders.quota.{{queueHash}}",
+                "Eviction orders of a queue whose quota was lowered. " + kept(subjects.orders_stream),
+                {"queueHash": "Hash of the queue's path."},
+                ["order"],
+            ),
+            "outcomes": _channel(
+                f"{subjects.prefix}.v1.outcomes.{{orderId}}",
+                "The one outcome of an order: published with `Nats-Expected-Last-Subject-Sequence: 0`. "
+                + kept(subjects.outcomes_stream),
+                {"orderId": "Id of the order."},
+                ["outcome"],
+            ),
+            "decisions": _channel(
+                f"{subjects.prefix}.v1.decisions.pod.{{preemptorUid}}",
+                "Decision records. " + kept(subjects.decisions_stream),
+                {"preemptorUid": "UID of the pod that was asked about."},
+                ["decision"],
+            ),
+            "control": _channel(
+                subjects.control, "The mode in force, as the leading planner says.", {}, ["control"]
+            ),
+        },
+        "operations": {
+            "askPlanner": {
+                "action": "send",
+                "channel": _channel_ref("plan"),
+                "summary": "The scheduler plugin asks which pods would make room.",
+                "reply": {"channel": _channel_ref("planReply")},
+            },
+            "commitPodOrder": _send("podOrders", "The scheduler plugin commits an order."),
+            "commitQuotaOrder": _send("quotaOrders", "The planner commits an order."),
+            "carryOutOrders": _receive(
+                "podOrders", "An evictor takes an order (durable consumer `evictor`)."
+            ),
+            "reportOutcome": _send("outcomes", "An evictor ends an order."),
+            "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
+            "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
+            "setControl": _send("control", "The planner says which mode is in force."),
+        },
+        "components": {
+            "messages": {
+                "planRequest": _bare("plan-request", "Plan request"),
+                "planReply": _bare("plan-reply", "Plan reply"),
+                "order": _event("order", "Eviction order", TYPE_ORDER),
+                "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),
+                "decision": _event("decision", "Decision record", TYPE_DECISION),
+                "control": _event("control", "Control state", TYPE_CONTROL),
+            }
+        },
+    }
+
+
+def _channel(
+    address: str, description: str, parameters: dict[str, str], messages: list[str]
+) -> dict[str, Any]:
+    channel: dict[str, Any] = {"address": address, "description": description}
+    if parameters:
+        channel["parameters"] = {name: {"description": text} for name, text in parameters.items()}
+    channel["messages"] = {name: _ref("messages", name) for name in messages}
+    return channel
+
+
+def _ref(section: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{section}/{name}"}
+
+
+def _channel_ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/channels/{name}"}
+
+
+def _send(channel: str, summary: str) -> dict[str, Any]:
+    return {"action": "send", "channel": _channel_ref(channel), "summary": summary}
+
+
+def _receive(channel: str, summary: str) -> dict[str, Any]:
+    return {"action": "receive", "channel": _channel_ref(channel), "summary": summary}
+
+
+def _bare(kind: str, title: str) -> dict[str, Any]:
+    return {"name": kind, "title": title, "payload": {"$ref": f"schemas/{kind}.json"}}
+
+
+def _event(kind: str, title: str, event_type: str) -> dict[str, Any]:
+    return {
+        "name": event_type,
+        "title": title,
+        "contentType": "application/cloudevents+json",
+        "headers": {
+            "type": "object",
+            "properties": {"Nats-Msg-Id": {"type": "string", "description": "The event's id."}},
+        },
+        "payload": {
+            "allOf": [
+                {"$ref": "schemas/envelope.json"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "type": {"const": event_type},
+                        "data": {"$ref": f"schemas/{kind}.json"},
+                    },
+                },
+            ]
+        },
+    }
+
+
+def _pretty(document: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

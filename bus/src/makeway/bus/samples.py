@@ -1,0 +1,379 @@
+"""One message of every kind and shape, made up: the golden files, and the examples of the reference.
+
+`minimal` has the required fields alone, `full` every field, with text that encoders differ about.
+`MALFORMED` is what both sides must refuse, each for the reason that stands first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from makeway.bus import codec
+from makeway.bus.envelope import Envelope
+from makeway.bus.messages import (
+    API_VERSION,
+    Awaited,
+    Candidate,
+    ControlState,
+    DecisionRecord,
+    Dependency,
+    EvictionOrder,
+    Fence,
+    LiveOrder,
+    Message,
+    NodeSelection,
+    Outcome,
+    Placement,
+    PlanReply,
+    PlanRequest,
+    PodRef,
+    Preemptor,
+    Profile,
+    RankedCandidate,
+    Refusal,
+    Removable,
+    Rollback,
+    Victim,
+    VictimOutcome,
+)
+
+_AT: Final = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+_LATER: Final = datetime(2026, 1, 31, 12, 0, 0, 250_040, tzinfo=UTC)
+_ODD_TEXT: Final = (
+    '<b>&amp;</b> "quoted" back\\slash / tab\t line\n \x01\x7f grüße 漢字 \N{GRINNING FACE} \u2028\u2029'
+)
+
+_CLUSTER: Final = "7d7a0f0e-5a5c-4c9b-9b7f-0c6f3f6f2f10"
+_URGENT: Final = "0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c001"
+_BATCH_A: Final = "0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c002"
+_BATCH_B: Final = "0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c003"
+_OTHER: Final = "0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c004"
+_ORDER: Final = "ord-01kg9w8000zzzzzzzzzzzzzzzz"
+_OTHER_ORDER: Final = "ord-01kg9w7zzz0000000000000000"
+_DECISION: Final = "dec-01kg9w8000yyyyyyyyyyyyyyyy"
+_REQUEST: Final = "req-01kg9w8000xxxxxxxxxxxxxxxx"
+_PLANNER: Final = "planner-0_1_3f2a9c10"
+_EVICTOR: Final = "evictor-0_1_77b0aa42"
+_SCHEDULER: Final = "control-plane-1_1_a0b1c2d3"
+
+_POD: Final = msgspec.Raw(
+    b'{"metadata":{"name":"urgent","namespace":"shop","uid":"' + _URGENT.encode() + b'",'
+    b'"annotations":{"note":"a < b & c > d"}},"spec":{"priority":1000,"schedulerName":"default-scheduler",'
+    b'"containers":[{"name":"main","resources":{"requests":{"cpu":"2","memory":"1Gi"}}}]}}'
+)
+
+_PREEMPTOR: Final = Preemptor(
+    namespace="shop", name="urgent", uid=_URGENT, priority=1000, scheduler_name="default-scheduler"
+)
+_AWAITED: Final = Awaited(uid=_OTHER, order_id=_OTHER_ORDER)
+_VICTIM_A: Final = Victim(
+    namespace="batch",
+    name="batch-a",
+    uid=_BATCH_A,
+    node="node-1",
+    priority=-100,
+    grace_period_seconds=30,
+    rule="lower-priority",
+)
+_VICTIM_B: Final = Victim(
+    namespace="batch",
+    name="batch-b",
+    uid=_BATCH_B,
+    node="node-1",
+    priority=0,
+    grace_period_seconds=0,
+    rule="lower-priority",
+    pdb_violating=True,
+    assumed=True,
+)
+_REFUSAL: Final = Refusal(
+    reason="NoVictims",
+    message=_ODD_TEXT,
+    node_reasons={"NothingRemovable": 3, "DoesNotFitEmpty": 12},
+    retry_at=_LATER,
+    depends_on=(
+        Dependency(kind="PodDisruptionBudget", name="batch", namespace="batch"),
+        Dependency(kind="PriorityClass", name="urgent"),
+    ),
+)
+
+_REQUEST_MINIMAL: Final = PlanRequest(
+    api_version=API_VERSION,
+    request_id=_REQUEST,
+    cluster_uid=_CLUSTER,
+    mode="enforce",
+    timeout_milliseconds=100,
+    max_candidates=16,
+    profile=Profile(name="default-scheduler"),
+    pod=_POD,
+    nodes=NodeSelection(),
+)
+_REQUEST_FULL: Final = msgspec.structs.replace(
+    _REQUEST_MINIMAL,
+    mode="observe",
+    profile=Profile(
+        name="default-scheduler",
+        filters=("NodeUnschedulable", "NodeName", "NodeResourcesFit"),
+        filter_args={
+            "PodTopologySpread": msgspec.Raw(b'{"defaultingType":"System"}'),
+            "NodeResourcesFit": msgspec.Raw(b'{"ignoredResources":["example.com/<x>"]}'),
+        },
+    ),
+    nodes=NodeSelection(names=("node-7", "node-8"), all_but=True),
+    nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
+    assumed=(Placement(namespace="shop", name="placed", uid=_BATCH_B, node="node-3"),),
+    live_orders=(
+        LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A, _BATCH_B)),
+        LiveOrder(order_id=_ORDER, preemptor_uid=_URGENT, node="node-1"),
+    ),
+)
+_REPLY_CANDIDATES: Final = PlanReply(
+    api_version=API_VERSION,
+    request_id=_REQUEST,
+    planner=_PLANNER,
+    status="candidates",
+    snapshot_revision=9_007_199_254_740_993,
+    policy_revision="sha256:00ff",
+    decision_id=_DECISION,
+    candidates=(
+        Candidate(
+            node="node-1",
+            removable=(
+                Removable(uid=_BATCH_B, rule="lower-priority", victim=True, pdb_violating=True),
+                Removable(uid=_BATCH_A, rule="lower-priority"),
+            ),
+            awaited=(_AWAITED,),
+            pdb_violations=1,
+        ),
+        Candidate(node="node-2"),
+    ),
+    unmodelled=(Candidate(node="node-9", removable=(Removable(uid=_OTHER, rule="lower-priority"),)),),
+    unmodelled_total=40,
+)
+_ORDER_MINIMAL: Final = EvictionOrder(
+    order_id=_ORDER,
+    kind="quota",
+    cluster_uid=_CLUSTER,
+    fence=Fence(kind="kv", name="makeway-planner", epoch=0),
+    writer=_PLANNER,
+    created_at=_AT,
+    not_after=_AT + timedelta(seconds=60),
+)
+_ORDER_FULL: Final = EvictionOrder(
+    order_id=_ORDER,
+    kind="pod",
+    cluster_uid=_CLUSTER,
+    fence=Fence(kind="lease", name="makeway-scheduler", namespace="kube-system", epoch=3),
+    writer=_SCHEDULER,
+    created_at=_LATER,
+    not_after=_LATER + timedelta(seconds=60),
+    preemptor=_PREEMPTOR,
+    queue="root.shop",
+    node="node-1",
+    node_uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c0ff",
+    decision_id=_DECISION,
+    victims=(_VICTIM_A, _VICTIM_B),
+    awaited=(_AWAITED,),
+    nominations_to_clear=(PodRef(namespace="shop", name="earlier", uid=_OTHER),),
+    pdb_violations=1,
+)
+_OUTCOME_MINIMAL: Final = Outcome(
+    order_id=_ORDER,
+    kind="pod",
+    cluster_uid=_CLUSTER,
+    epoch=3,
+    result="expired",
+    evictor=_EVICTOR,
+    started_at=_AT,
+    finished_at=_AT,
+)
+_OUTCOME_FULL: Final = Outcome(
+    order_id=_ORDER,
+    kind="pod",
+    cluster_uid=_CLUSTER,
+    epoch=3,
+    result="failed",
+    evictor=_EVICTOR,
+    started_at=_AT,
+    finished_at=_LATER,
+    preemptor_uid=_URGENT,
+    node="node-1",
+    queue="root.shop",
+    reason="DeleteRefused",
+    message=_ODD_TEXT,
+    deliveries=2,
+    victims=(
+        VictimOutcome(
+            namespace="batch",
+            name="batch-a",
+            uid=_BATCH_A,
+            result="deleted",
+            attempts=2,
+            grace_period_seconds=30,
+            deleted_at=_LATER,
+        ),
+        VictimOutcome(
+            namespace="batch",
+            name="batch-b",
+            uid=_BATCH_B,
+            result="failed",
+            reason="Forbidden",
+            message="admission refused it",
+            attempts=1,
+        ),
+        VictimOutcome(namespace="batch", name="batch-c", uid=_OTHER, result="notAttempted"),
+    ),
+    nominations_cleared=(_OTHER,),
+    rollback=Rollback(nomination_reverted=True, conditions_cleared=(_BATCH_B,)),
+)
+_DECISION_MINIMAL: Final = DecisionRecord(
+    decision_id=_DECISION,
+    request_id=_REQUEST,
+    kind="pod",
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_AT,
+    mode="off",
+    status="notSynced",
+    snapshot_revision=0,
+)
+_DECISION_FULL: Final = DecisionRecord(
+    decision_id=_DECISION,
+    request_id=_REQUEST,
+    kind="pod",
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    mode="enforce",
+    status="candidates",
+    snapshot_revision=17,
+    policy_revision="sha256:00ff",
+    preemptor=_PREEMPTOR,
+    queue="root.shop",
+    nodes_total=5000,
+    nodes_potential=4000,
+    candidates_total=312,
+    unmodelled_total=4,
+    nominated_node="node-1",
+    victims=(_VICTIM_A, _VICTIM_B),
+    pdb_violations=1,
+    candidates=(
+        RankedCandidate(
+            node="node-1",
+            victims=(_VICTIM_A, _VICTIM_B),
+            awaited=(_AWAITED,),
+            pdb_violations=1,
+            highest_priority=-100,
+            priority_sum=4_294_967_196,
+            latest_start=_AT,
+            decided_by="lowest-priority-sum",
+        ),
+        RankedCandidate(node="node-2"),
+    ),
+    diagnosis=_REFUSAL,
+    plan_duration_microseconds=1834,
+)
+_CONTROL_MINIMAL: Final = ControlState(revision=0, mode="off", cluster_uid=_CLUSTER)
+_CONTROL_FULL: Final = ControlState(
+    revision=12,
+    mode="enforce",
+    cluster_uid=_CLUSTER,
+    policy_revision="sha256:00ff",
+    namespace_modes={"shop": "observe", "batch": "off"},
+)
+
+MESSAGES: Final[Mapping[str, Message]] = {
+    "plan-request.minimal": _REQUEST_MINIMAL,
+    "plan-request.full": _REQUEST_FULL,
+    "plan-reply.not-synced": PlanReply(
+        api_version=API_VERSION, request_id=_REQUEST, planner=_PLANNER, status="notSynced"
+    ),
+    "plan-reply.candidates": _REPLY_CANDIDATES,
+    "plan-reply.refused": PlanReply(
+        api_version=API_VERSION,
+        request_id=_REQUEST,
+        planner=_PLANNER,
+        status="refused",
+        snapshot_revision=17,
+        decision_id=_DECISION,
+        refusal=_REFUSAL,
+    ),
+    "order.minimal": _ORDER_MINIMAL,
+    "order.full": _ORDER_FULL,
+    "outcome.minimal": _OUTCOME_MINIMAL,
+    "outcome.full": _OUTCOME_FULL,
+    "decision.minimal": _DECISION_MINIMAL,
+    "decision.full": _DECISION_FULL,
+    "control.minimal": _CONTROL_MINIMAL,
+    "control.full": _CONTROL_FULL,
+}
+"""By kind and variant."""
+
+
+def _envelope(message: codec.StreamMessage, component: str, identity: str) -> Envelope:
+    wrapped = codec.wrap(message, codec.source(component, identity), at=_LATER)
+    return msgspec.json.decode(wrapped, type=Envelope)
+
+
+_ORDER_EVENT: Final = _envelope(_ORDER_FULL, "scheduler", _SCHEDULER)
+
+ENVELOPES: Final[Mapping[str, Envelope]] = {
+    "order-envelope.full": _ORDER_EVENT,
+    "order-envelope.minimal": _envelope(_ORDER_MINIMAL, "planner", _PLANNER),
+    "order-envelope.signed": msgspec.structs.replace(
+        _ORDER_EVENT, keyid="UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", signature="c2lnbmVk"
+    ),
+    "outcome-envelope.full": _envelope(_OUTCOME_FULL, "evictor", _EVICTOR),
+    "decision-envelope.full": _envelope(_DECISION_FULL, "planner", _PLANNER),
+    "control-envelope.full": _envelope(_CONTROL_FULL, "planner", _PLANNER),
+}
+"""By kind and variant."""
+
+_REQUEST_BYTES: Final = codec.encode(_REQUEST_FULL)
+_REPLY_BYTES: Final = codec.encode(_REPLY_CANDIDATES)
+_EVENT_BYTES: Final = codec.encode(_ORDER_EVENT)
+_TOO_DEEP: Final = b"[" * (codec.MAX_DEPTH + 1) + b"]" * (codec.MAX_DEPTH + 1)
+
+MALFORMED: Final[Mapping[str, bytes]] = {
+    "plan-request.not-json.empty": b"",
+    "plan-request.not-json.cut": _REQUEST_BYTES[:-1],
+    "plan-request.not-json.two-values": _REQUEST_BYTES + b"{}",
+    "plan-request.invalid.a-list": b"[]",
+    "plan-request.invalid.null": b"null",
+    "plan-request.invalid.no-version": _REQUEST_BYTES.replace(b'"apiVersion"', b'"apiVersions"'),
+    "plan-request.invalid.no-pod": _REQUEST_BYTES.replace(b'"pod":', b'"pods":'),
+    "plan-request.invalid.number-for-text": _REQUEST_BYTES.replace(f'"{_REQUEST}"'.encode(), b"7"),
+    "plan-request.unknown-version.v2": _REQUEST_BYTES.replace(b"makeway.dev/v1", b"makeway.dev/v2"),
+    "plan-request.too-deep.pod": _REQUEST_BYTES.replace(bytes(_POD), _TOO_DEEP),
+    "plan-reply.unknown-version.v2": b'{"apiVersion":"makeway.dev/v2","answer":42}',
+    "plan-reply.invalid.empty-node": _REPLY_BYTES.replace(b'"node-1"', b'""'),
+    "plan-reply.invalid.text-for-list": b'{"apiVersion":"makeway.dev/v1","requestId":"r","planner":"p",'
+    b'"status":"candidates","candidates":"node-1"}',
+    "order-envelope.not-json.cut": _EVENT_BYTES[:40],
+    "order-envelope.invalid.no-data": _EVENT_BYTES.replace(b'"data":', b'"date":'),
+    "order-envelope.invalid.no-id": _EVENT_BYTES.replace(f'"id":"{_ORDER}",'.encode(), b""),
+    "order-envelope.invalid.empty-source": _EVENT_BYTES.replace(
+        f'"source":"makeway/scheduler/{_SCHEDULER}"'.encode(), b'"source":""'
+    ),
+    "order-envelope.invalid.no-time-zone": _EVENT_BYTES.replace(
+        b'"time":"2026-01-31T12:00:00.250040Z"', b'"time":"2026-01-31T12:00:00.250040"'
+    ),
+    "order-envelope.invalid.data-without-time-zone": _EVENT_BYTES.replace(
+        b'"notAfter":"2026-01-31T12:01:00.250040Z"', b'"notAfter":"2026-01-31 12:01:00"'
+    ),
+    "order-envelope.invalid.another-content": _EVENT_BYTES.replace(b"application/json", b"text/plain"),
+    "order-envelope.invalid.data-without-order-id": _EVENT_BYTES.replace(b'"orderId"', b'"orderID_"'),
+    "order-envelope.unknown-version.v2": _EVENT_BYTES.replace(b"order.v1", b"order.v2"),
+    "order-envelope.unknown-version.cloudevents-2": _EVENT_BYTES.replace(
+        b'"specversion":"1.0"', b'"specversion":"2.0"'
+    ),
+    "order-envelope.unknown-type.someone-elses": _EVENT_BYTES.replace(
+        b"dev.makeway.order.v1", b"com.example.a"
+    ),
+    "order-envelope.unknown-type.an-outcome": codec.encode(ENVELOPES["outcome-envelope.full"]),
+}
+"""By kind, the reason for which it is refused, and what is wrong."""

@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const testdata = "../../bus/testdata"
+
+// kinds gives a new struct for each kind of golden file, the part of its name before the first dot.
+var kinds = map[string]func() any{
+	"plan-request": func() any { return &PlanRequest{} },
+	"plan-reply":   func() any { return &PlanReply{} },
+	"order":        func() any { return &EvictionOrder{} },
+	"outcome":      func() any { return &Outcome{} },
+	"decision":     func() any { return &DecisionRecord{} },
+	"control":      func() any { return &ControlState{} },
+}
+
+func read(t *testing.T, pattern string) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(testdata, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Fatalf("no golden files at %s/%s", testdata, pattern)
+	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimSuffix(filepath.Base(path), ".json")] = bytes.TrimSuffix(data, []byte("\n"))
+	}
+	return files
+}
+
+func TestGoWritesEveryMessageAsPythonDoes(t *testing.T) {
+	for name, golden := range read(t, "*.json") {
+		kind, _, _ := strings.Cut(name, ".")
+		kind, isEnvelope := strings.CutSuffix(kind, "-envelope")
+		t.Run(name, func(t *testing.T) {
+			if !isEnvelope {
+				message := kinds[kind]()
+				if err := Decode(golden, message); err != nil {
+					t.Fatal(err)
+				}
+				compare(t, message, golden)
+				return
+			}
+			message := kinds[kind]()
+			envelope, err := Unwrap(golden, "dev.makeway."+kind+".v1", message)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, envelope, golden)
+			compare(t, message, envelope.Data)
+		})
+	}
+}
+
+func compare(t *testing.T, message any, golden []byte) {
+	t.Helper()
+	encoded, err := Encode(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(encoded, golden) {
+		t.Errorf("encoded again:\n%s\nwant:\n%s", encoded, golden)
+	}
+}
+
+func TestGoMakesTheEnvelopeThatPythonMakes(t *testing.T) {
+	golden := read(t, "order-envelope.full.json")["order-envelope.full"]
+	order := &EvictionOrder{}
+	if _, err := Unwrap(golden, TypeOrder, order); err != nil {
+		t.Fatal(err)
+	}
+
+	wrapped, err := WrapOrder(order, Source("scheduler", order.Writer))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !bytes.Equal(wrapped, golden) {
+		t.Errorf("wrapped:\n%s\nwant:\n%s", wrapped, golden)
+	}
+}
+
+func TestGoRefusesWhatPythonRefusesAndForTheSameReason(t *testing.T) {
+	for name, data := range read(t, "malformed/*.json") {
+		parts := strings.SplitN(name, ".", 3)
+		t.Run(name, func(t *testing.T) {
+			err := decodeKind(parts[0], data)
+
+			var malformed *MalformedError
+			if !errors.As(err, &malformed) {
+				t.Fatalf("got %v, want a MalformedError", err)
+			}
+			if malformed.Reason != parts[1] {
+				t.Errorf("refused as %s (%s), want %s", malformed.Reason, malformed.Detail, parts[1])
+			}
+		})
+	}
+}
+
+func decodeKind(kind string, data []byte) error {
+	var err error
+	switch kind {
+	case "plan-request":
+		_, err = DecodePlanRequest(data)
+	case "plan-reply":
+		_, err = DecodePlanReply(data)
+	default:
+		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
+	}
+	return err
+}
+
+func TestAMessageLargerThanTheServerTakesIsRefused(t *testing.T) {
+	_, err := DecodePlanReply(bytes.Repeat([]byte(" "), MaxBytes+1))
+
+	var malformed *MalformedError
+	if !errors.As(err, &malformed) || malformed.Reason != ReasonTooLarge {
+		t.Errorf("got %v, want %s", err, ReasonTooLarge)
+	}
+}
+
+func FuzzNoBytesMakeTheDecodersPanic(f *testing.F) {
+	for _, pattern := range []string{"*.json", "malformed/*.json"} {
+		paths, _ := filepath.Glob(filepath.Join(testdata, pattern))
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, _ = DecodePlanRequest(data)
+		if reply, err := DecodePlanReply(data); err == nil {
+			if _, err := Encode(reply); err != nil {
+				t.Errorf("decoded but cannot be encoded: %v", err)
+			}
+		}
+		_, _ = Unwrap(data, TypeOrder, &EvictionOrder{})
+		_, _ = Unwrap(data, TypeOutcome, &Outcome{})
+	})
+}
