@@ -37,7 +37,7 @@ ASYNCAPI: Final = "docs/reference/asyncapi.yaml"
 
 _SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
 
-KINDS: Final[dict[str, type[msgspec.Struct]]] = {
+KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "plan-request": PlanRequest,
     "plan-reply": PlanReply,
     "order": EvictionOrder,
