@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ const (
 	publishTimeout  = time.Second // one attempt
 	publishAttempts = 3
 	readBackDelay   = time.Second
+	countedOnPoll   = 10 * time.Millisecond
 )
 
 // orderLivesError says that the stream holds an order for the same preemptor that another process wrote.
@@ -103,13 +105,19 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	// asks this plugin's hint when a victim leaves the cache.
 	e.activate(ctx, order.pod)
 
+	memoryOnly, err := e.awaitCountedOn(ctx, order.id)
+	if err != nil {
+		return err
+	}
 	message, err := e.buildOrder(ctx, order)
 	if err != nil {
 		return err
 	}
-	if len(message.Victims)+len(message.Awaited) == 0 {
+	message.Awaited = slices.DeleteFunc(message.Awaited, func(a wire.Awaited) bool { return memoryOnly[a.OrderID] })
+	if len(message.Victims)+len(message.Awaited)+len(message.NominationsToClear) == 0 {
 		// All were dealt with in memory: nothing is left for an evictor.
-		e.succeeded(message.OrderID, nil)
+		e.inflight.remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
+		e.succeeded(order.id, nil)
 		return nil
 	}
 	sequence, err := e.publish(ctx, message)
@@ -125,6 +133,21 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		e.applyOutcome(ctx, outcome)
 	}
 	return nil
+}
+
+// awaitCountedOn waits until the orders that this one counts on are stored: an evictor waits for their
+// outcomes. Each is committed or given up within a bounded time, and so this ends too.
+func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly map[string]bool, err error) {
+	for {
+		ready, memoryOnly, err := e.inflight.countsOnStored(orderID)
+		if err != nil || ready {
+			return memoryOnly, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		sleep(ctx, countedOnPoll)
+	}
 }
 
 // buildOrder makes the message. Victims that wait in Permit or are being bound are preempted in memory

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,9 @@ const (
 	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
 	outcomeMemory = 4096
 )
+
+// errDoomed says that an order cannot succeed any more.
+var errDoomed = errors.New("an order that this one counted on failed")
 
 // phase is where a preemptor stands.
 //
@@ -163,14 +167,7 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 func (f *inflight) fail(orderID, reason string, now time.Time) (w wake, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, other := range f.byPod {
-		for _, id := range other.awaited {
-			if id == orderID {
-				other.doomed = true
-			}
-		}
-	}
-	f.notify()
+	f.doom(orderID)
 	e := f.get(orderID)
 	if e == nil {
 		return wake{}, false
@@ -253,14 +250,56 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 	}
 }
 
-// forget drops a preemptor that is bound or gone.
+// forget drops a preemptor that is bound or gone. An order that was not stored by then never will be.
 func (f *inflight) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil {
-		f.drop(e)
-		f.notify()
+	e := f.byPod[uid]
+	if e == nil {
+		return
 	}
+	if e.phase == planned {
+		f.doom(e.orderID)
+	}
+	f.drop(e)
+	f.notify()
+}
+
+// countsOnStored says whether every order that this one counts on has been stored or has ended, and
+// gives those that live in memory alone, which no evictor can wait for. An error says that this order
+// is forgotten, or that one it counted on has failed.
+func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[string]bool, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.get(orderID)
+	switch {
+	case e == nil:
+		return false, nil, errPodGone
+	case e.doomed:
+		return false, nil, errDoomed
+	}
+	memoryOnly = map[string]bool{}
+	for _, id := range e.awaited {
+		if other := f.get(id); other != nil && other.phase == planned {
+			return false, nil, nil
+		}
+		if outcome := f.outcomes[id]; outcome != nil && outcome.Evictor == "" {
+			memoryOnly[id] = true
+		}
+	}
+	return true, memoryOnly, nil
+}
+
+// doom marks the orders that count on one that has come to nothing.
+func (f *inflight) doom(orderID string) {
+	for _, e := range f.byPod {
+		for _, id := range e.awaited {
+			if id == orderID {
+				e.doomed = true
+			}
+		}
+	}
+	f.notify()
 }
 
 // gate says whether PreEnqueue has to hold a pod, and for which order on which node. O(1).
@@ -333,12 +372,13 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			continue
 		case e.phase != leaving && !now.Before(e.opensAt):
 			w.revert, w.reason = true, "the order had no outcome in time"
+			f.doom(e.orderID)
 			f.drop(e)
 		case e.phase != leaving:
 			again(e.opensAt)
 			continue
 		case e.doomed:
-			w.revert, w.reason = true, "an order it counted on failed"
+			w.revert, w.reason = true, errDoomed.Error()
 			f.drop(e)
 		case !now.Before(e.opensAt):
 			w.reason = "victims are still there after their grace period and 60 s"
