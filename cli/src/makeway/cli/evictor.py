@@ -29,7 +29,7 @@ from makeway.runtime.settings import (
     SubjectPrefixOption,
 )
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _NATS = NatsSettings()
 

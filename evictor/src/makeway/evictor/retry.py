@@ -152,4 +152,9 @@ async def retrying(
         before_sleep=before_sleep,
         reraise=True,
     )
-    return await attempts(act)
+
+    async def attempt() -> T:
+        return await act()
+
+    # tenacity awaits only what it can see to be a coroutine function, which a lambda is not.
+    return await attempts(attempt)

@@ -1,0 +1,157 @@
+"""Builders of orders and of the objects they name. Everything fits together unless a test says otherwise."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, OutcomeResult, Preemptor, Victim
+from makeway.core.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
+from makeway.evictor import patches
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+CLUSTER = "cluster-1"
+NODE = "node-a"
+NODE_UID = "node-a-uid"
+EPOCH = 3
+
+
+def make_preemptor(**changes: Any) -> Preemptor:
+    fields: dict[str, Any] = {
+        "namespace": "default",
+        "name": "urgent",
+        "uid": "urgent-uid",
+        "priority": 1000,
+        "scheduler_name": "default-scheduler",
+    }
+    return Preemptor(**fields | changes)
+
+
+def make_victim(name: str, **changes: Any) -> Victim:
+    fields: dict[str, Any] = {
+        "namespace": "default",
+        "name": name,
+        "uid": f"{name}-uid",
+        "node": NODE,
+        "priority": 0,
+        "grace_period_seconds": 30,
+        "rule": "lower-priority",
+    }
+    return Victim(**fields | changes)
+
+
+def make_order(*victims: str | Victim, **changes: Any) -> EvictionOrder:
+    fields: dict[str, Any] = {
+        "order_id": "ord-1",
+        "kind": "pod",
+        "cluster_uid": CLUSTER,
+        "fence": Fence(kind="lease", namespace="kube-system", name="makeway-scheduler", epoch=EPOCH),
+        "writer": "scheduler-1",
+        "created_at": NOW,
+        "not_after": NOW + timedelta(seconds=60),
+        "preemptor": make_preemptor(),
+        "node": NODE,
+        "node_uid": NODE_UID,
+        "victims": tuple(make_victim(v) if isinstance(v, str) else v for v in victims),
+    }
+    return EvictionOrder(**fields | changes)
+
+
+def awaiting(order_id: str) -> tuple[Awaited, ...]:
+    return (Awaited(uid="awaited-uid", order_id=order_id),)
+
+
+def make_outcome(order_id: str, result: OutcomeResult, evictor: str = "another") -> Outcome:
+    return Outcome(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid=CLUSTER,
+        epoch=EPOCH,
+        result=result,
+        evictor=evictor,
+        started_at=NOW,
+        finished_at=NOW,
+    )
+
+
+class PodBuilder:
+    """A pod that runs on the node; `preemptor_pod` makes the one that waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self._metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"{name}-uid",
+            "resource_version": "1",
+        }
+        self._spec: dict[str, Any] = {"node_name": NODE, "priority": 0}
+        self._status: dict[str, Any] = {"phase": "Running"}
+
+    def uid(self, uid: str) -> "PodBuilder":
+        self._metadata["uid"] = uid
+        return self
+
+    def on(self, node: str | None) -> "PodBuilder":
+        self._spec["node_name"] = node
+        return self
+
+    def priority(self, priority: int | None) -> "PodBuilder":
+        self._spec["priority"] = priority
+        return self
+
+    def never_preempts(self) -> "PodBuilder":
+        self._spec["preemption_policy"] = "Never"
+        return self
+
+    def phase(self, phase: str) -> "PodBuilder":
+        self._status["phase"] = phase
+        return self
+
+    def nominated(self, node: str | None) -> "PodBuilder":
+        self._status["nominated_node_name"] = node
+        return self
+
+    def terminating(self, grace: int = 30) -> "PodBuilder":
+        self._metadata["deletion_timestamp"] = NOW
+        self._metadata["deletion_grace_period_seconds"] = grace
+        return self
+
+    def mirror(self) -> "PodBuilder":
+        self._metadata["annotations"] = {"kubernetes.io/config.mirror": "x"}
+        return self
+
+    def marked(self, reason: str = "PreemptionByScheduler", message: str | None = None) -> "PodBuilder":
+        mark = PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason=reason,
+            message=message if message is not None else patches.mark_message(make_order()),
+        )
+        self._status["conditions"] = (PodCondition(type="Ready", status="True"), mark)
+        return self
+
+    def build(self) -> Pod:
+        return Pod(
+            metadata=Metadata(**self._metadata),
+            spec=PodSpec(**self._spec),
+            status=PodStatus(**self._status),
+        )
+
+
+def a_pod(name: str) -> PodBuilder:
+    return PodBuilder(name)
+
+
+def preemptor_pod() -> PodBuilder:
+    return PodBuilder("urgent").on(None).priority(1000).phase("Pending").nominated(NODE)
+
+
+def make_node(uid: str = NODE_UID, *, terminating: bool = False) -> Node:
+    deletion = NOW if terminating else None
+    return Node(metadata=Metadata(name=NODE, uid=uid, deletion_timestamp=deletion))
+
+
+def changed(pod: Pod, part: str, **fields: Any) -> Pod:
+    """The pod with fields of its metadata, spec or status changed."""
+    inner = msgspec.structs.replace(getattr(pod, part), **fields)
+    return msgspec.structs.replace(pod, **{part: inner})

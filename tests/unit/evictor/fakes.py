@@ -1,0 +1,211 @@
+"""A cluster, a bus and a clock that live in memory. The cluster follows the API server's rules on UIDs."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from makeway.bus import codec
+from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.core.objects import Node, Pod, PodCondition
+from makeway.evictor.cluster import Deleted
+from makeway.evictor.retry import PermanentError, TemporaryError
+from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
+
+Effect = Callable[[], None]
+
+
+class VirtualClock:
+    """Sleeping costs no time; the time of whoever sleeps is then now."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        until = self.time + timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+        self.time = max(self.time, until)
+
+
+class FakeCluster:
+    """Pods by name. `fail` and `before` script what goes wrong, and what happens behind our back."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
+        self.nodes: dict[str, Node] = {NODE: make_node()}
+        self.epoch: int | None = EPOCH
+        self.calls: list[tuple[str, str]] = []
+        self.events: list[bytes] = []
+        self._failures: dict[tuple[str, str], deque[Exception]] = defaultdict(deque)
+        self._standing: dict[tuple[str, str], Exception] = {}
+        self._before: dict[tuple[str, str], deque[Effect]] = defaultdict(deque)
+
+    # -------------------------------------------------------------------------------- scripting
+
+    def fail(self, operation: str, name: str, *errors: Exception) -> None:
+        self._failures[operation, name].extend(errors)
+
+    def always_fail(self, operation: str, name: str, error: Exception) -> None:
+        self._standing[operation, name] = error
+
+    def repair(self, operation: str, name: str) -> None:
+        self._standing.pop((operation, name))
+
+    def before(self, operation: str, name: str, effect: Effect) -> None:
+        self._before[operation, name].append(effect)
+
+    def put(self, pod: Pod) -> None:
+        self.pods[pod.metadata.name] = pod
+
+    def remove(self, name: str) -> None:
+        del self.pods[name]
+
+    def leave(self, name: str) -> None:
+        self._change(self.pods[name], "metadata", deletion_timestamp=NOW, deletion_grace_period_seconds=30)
+
+    def deletes(self) -> list[str]:
+        return [name for operation, name in self.calls if operation == "delete"]
+
+    def marks(self) -> list[str]:
+        return [name for operation, name in self.calls if operation == "mark"]
+
+    def is_marked(self, name: str) -> bool:
+        return any(c.type == "DisruptionTarget" for c in self.pods[name].status.conditions or ())
+
+    # ------------------------------------------------------------------------------- the edge
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        await self._called("get_pod", name)
+        return self.pods.get(name)
+
+    async def get_node(self, name: str) -> Node | None:
+        await self._called("get_node", name)
+        return self.nodes.get(name)
+
+    async def lease_epoch(self, namespace: str, name: str) -> int | None:
+        await self._called("get_lease", name)
+        return self.epoch
+
+    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
+        await self._called("mark", victim.name)
+        pod = self._incarnation(victim.name, victim.uid)
+        if pod is None:
+            return None
+        others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
+        mark = PodCondition(
+            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message
+        )
+        return self._change(pod, "status", conditions=(*others, mark))
+
+    async def delete(self, victim: Victim) -> Deleted | None:
+        await self._called("delete", victim.name)
+        pod = self._incarnation(victim.name, victim.uid)
+        if pod is None:
+            return None
+        self.leave(victim.name)
+        return Deleted(30)
+
+    async def clear_mark(self, pod: Pod) -> None:
+        await self._called("clear_mark", pod.metadata.name)
+        current = self._as_read(pod)
+        kept = tuple(c for c in current.status.conditions or () if c.type != "DisruptionTarget")
+        self._change(current, "status", conditions=kept)
+
+    async def clear_nomination(self, pod: Pod) -> None:
+        await self._called("clear_nomination", pod.metadata.name)
+        self._change(self._as_read(pod), "status", nominated_node_name=None)
+
+    async def create_event(self, namespace: str, body: bytes) -> None:
+        await self._called("event", namespace)
+        self.events.append(body)
+
+    async def _called(self, operation: str, name: str) -> None:
+        await asyncio.sleep(0)
+        self.calls.append((operation, name))
+        key = operation, name
+        if self._before[key]:
+            self._before[key].popleft()()
+        if key in self._standing:
+            raise self._standing[key]
+        if self._failures[key]:
+            raise self._failures[key].popleft()
+
+    def _incarnation(self, name: str, uid: str) -> Pod | None:
+        pod = self.pods.get(name)
+        return pod if pod is not None and pod.metadata.uid == uid else None
+
+    def _as_read(self, pod: Pod) -> Pod:
+        current = self.pods[pod.metadata.name]
+        if current.metadata.resource_version != pod.metadata.resource_version:
+            raise TemporaryError("conflict", "the object has been modified")
+        return current
+
+    def _change(self, pod: Pod, part: str, **fields: object) -> Pod:
+        version = str(int(pod.metadata.resource_version) + 1)
+        pod = changed(changed(pod, part, **fields), "metadata", resource_version=version)
+        self.pods[pod.metadata.name] = pod
+        return pod
+
+
+class FakeRecords:
+    """The streams: outcomes by order, the last order by preemptor."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.orders: dict[str, EvictionOrder] = {}
+        self.epochs: dict[str, int] = {}
+        self.failures: deque[Exception] = deque()
+        self.looked_for: list[str] = []
+        self.on_look: dict[str, deque[Effect]] = defaultdict(deque)
+
+    async def outcome(self, order_id: str) -> Outcome | None:
+        await asyncio.sleep(0)
+        self.looked_for.append(order_id)
+        if self.on_look[order_id]:
+            self.on_look[order_id].popleft()()
+        return self.outcomes.get(order_id)
+
+    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
+        await asyncio.sleep(0)
+        return self.orders.get(preemptor_uid)
+
+    async def epoch(self, name: str) -> int | None:
+        await asyncio.sleep(0)
+        return self.epochs.get(name, 0)
+
+    async def publish(self, outcome: Outcome) -> Outcome:
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.popleft()
+        return self.outcomes.setdefault(outcome.order_id, outcome)
+
+
+class FakeDelivery:
+    """One delivery, and what was said about it."""
+
+    def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1) -> None:
+        self.data = order if isinstance(order, bytes) else codec.wrap(order, "makeway/scheduler/test")
+        self.deliveries = deliveries
+        self.said: list[str] = []
+
+    async def ack_sync(self) -> None:
+        self.said.append("ack")
+
+    async def in_progress(self) -> None:
+        self.said.append("in progress")
+
+    async def nak(self, delay_seconds: float = 0.0) -> None:
+        self.said.append("nak")
+
+    async def term(self, reason: str) -> None:
+        self.said.append(f"term {reason.partition(':')[0]}")
+
+
+FORBIDDEN = PermanentError("Forbidden", "403 Forbidden: not while I live")
+UNAVAILABLE = TemporaryError("unavailable", "timed out")
+SERVER_ERROR = TemporaryError("server-error", "500")

@@ -1,0 +1,244 @@
+"""The evictor's judgement, case by case."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from makeway.bus.messages import EvictionOrder, Fence, Mode
+from makeway.core.objects import Node, Pod
+from makeway.evictor import decide
+from makeway.evictor.verdicts import (
+    Await,
+    Cancelled,
+    Delete,
+    Expired,
+    Failed,
+    Gone,
+    Proceed,
+    Refused,
+    Spared,
+    Stop,
+    Terminating,
+    VictimVerdict,
+)
+from unit.evictor.building import (
+    CLUSTER,
+    EPOCH,
+    NODE_UID,
+    NOW,
+    a_pod,
+    make_node,
+    make_order,
+    make_preemptor,
+    make_victim,
+    preemptor_pod,
+)
+
+ORDER = make_order("v")
+PREEMPTOR = preemptor_pod().build()
+THE_NODE = make_node()
+
+
+def admit(
+    order: EvictionOrder = ORDER,
+    *,
+    cluster_uid: str = CLUSTER,
+    mode: Mode = "enforce",
+    now: datetime = NOW,
+) -> Stop | None:
+    return decide.admit(order, cluster_uid=cluster_uid, mode=mode, now=now)
+
+
+def wanted(
+    order: EvictionOrder = ORDER,
+    *,
+    epoch: int | None = EPOCH,
+    preemptor: Pod | None = PREEMPTOR,
+    node: Node | None = THE_NODE,
+    now: datetime = NOW,
+) -> Proceed | Stop:
+    return decide.still_wanted(order, epoch=epoch, preemptor=preemptor, node=node, now=now)
+
+
+def judge(pod: Pod | None, *, assumed: bool = False) -> VictimVerdict:
+    return decide.judge(ORDER, make_victim("v", assumed=assumed), pod, 1000)
+
+
+class TestAnOrderByItself:
+    def test_an_order_that_fits_is_admitted(self) -> None:
+        assert admit() is None
+
+    @pytest.mark.parametrize(
+        ("reason", "stop"),
+        [
+            ("other-cluster", admit(cluster_uid="cluster-2")),
+            ("kind-unsupported", admit(make_order(kind="quota", queue="root.a"))),
+            ("incomplete-order", admit(make_order("v", preemptor=None))),
+            ("incomplete-order", admit(make_order("v", node=""))),
+            ("incomplete-order", admit(make_order("v", node_uid=""))),
+            ("invalid-name", admit(make_order(make_victim("../../nodes/a")))),
+            ("invalid-name", admit(make_order("v", preemptor=make_preemptor(namespace="..")))),
+            ("invalid-name", admit(make_order("v", fence=Fence(kind="lease", name="x", epoch=1)))),
+            ("mode-off", admit(mode="off")),
+            ("mode-observe", admit(mode="observe")),
+        ],
+    )
+    def test_an_order_that_does_not_fit_is_refused(self, reason: str, stop: Stop | None) -> None:
+        assert isinstance(stop, Refused)
+        assert stop.reason == reason
+
+    def test_an_order_expires_at_its_not_after_and_not_before(self) -> None:
+        order = make_order("v")
+
+        assert admit(order, now=order.not_after - timedelta(microseconds=1)) is None
+        assert isinstance(admit(order, now=order.not_after), Expired)
+
+    def test_an_order_for_another_cluster_is_refused_even_when_it_is_late(self) -> None:
+        assert isinstance(admit(cluster_uid="cluster-2", now=NOW + timedelta(days=1)), Refused)
+
+
+class TestAnOrderAgainstTheCluster:
+    def test_the_preemptors_priority_is_the_api_servers_word(self) -> None:
+        order = make_order("v", preemptor=make_preemptor(priority=10**9))
+
+        assert wanted(order) == Proceed(1000)
+        assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(0)
+
+    def test_an_older_epoch_is_refused_and_an_equal_or_newer_one_is_not(self) -> None:
+        assert isinstance(wanted(epoch=EPOCH), Proceed)
+        assert isinstance(wanted(epoch=EPOCH - 1), Proceed)
+        stop = wanted(epoch=EPOCH + 1)
+        assert isinstance(stop, Refused)
+        assert stop.reason == "stale-epoch"
+
+    @pytest.mark.parametrize(
+        ("reason", "stop"),
+        [
+            ("fence-missing", wanted(epoch=None)),
+            ("preemption-policy-never", wanted(preemptor=preemptor_pod().never_preempts().build())),
+        ],
+    )
+    def test_what_may_not_be_carried_out_is_refused(self, reason: str, stop: Proceed | Stop) -> None:
+        assert isinstance(stop, Refused)
+        assert stop.reason == reason
+
+    @pytest.mark.parametrize(
+        ("reason", "stop"),
+        [
+            ("preemptor-gone", wanted(preemptor=None)),
+            ("preemptor-gone", wanted(preemptor=preemptor_pod().uid("another").build())),
+            ("preemptor-terminating", wanted(preemptor=preemptor_pod().terminating().build())),
+            ("preemptor-bound", wanted(preemptor=preemptor_pod().on("node-b").build())),
+            ("preemptor-ended", wanted(preemptor=preemptor_pod().phase("Failed").build())),
+            ("nomination-moved", wanted(preemptor=preemptor_pod().nominated("node-b").build())),
+            ("nomination-moved", wanted(preemptor=preemptor_pod().nominated(None).build())),
+            ("node-gone", wanted(node=None)),
+            ("node-gone", wanted(node=make_node("another"))),
+            ("node-gone", wanted(node=make_node(NODE_UID, terminating=True))),
+        ],
+    )
+    def test_what_is_not_needed_any_more_is_cancelled(self, reason: str, stop: Proceed | Stop) -> None:
+        assert isinstance(stop, Cancelled)
+        assert stop.reason == reason
+
+    def test_time_may_run_out_between_two_looks(self) -> None:
+        assert isinstance(wanted(now=NOW + timedelta(seconds=60)), Expired)
+
+
+class TestAVictim:
+    def test_a_running_pod_of_lower_priority_is_deleted_after_it_is_marked(self) -> None:
+        assert judge(a_pod("v").build()) == Delete(mark=True)
+
+    def test_a_pod_that_carries_a_mark_already_is_not_marked_again(self) -> None:
+        assert judge(a_pod("v").marked().build()) == Delete(mark=False)
+        assert judge(a_pod("v").marked(reason="EvictionByEvictionAPI").build()) == Delete(mark=False)
+
+    def test_a_pod_without_priority_counts_as_zero(self) -> None:
+        assert judge(a_pod("v").priority(None).build()) == Delete()
+
+    @pytest.mark.parametrize(
+        ("reason", "pod"),
+        [
+            ("not-found", None),
+            ("other-uid", a_pod("v").uid("recreated").build()),
+            ("ended", a_pod("v").phase("Succeeded").build()),
+            ("ended", a_pod("v").phase("Failed").build()),
+        ],
+    )
+    def test_a_pod_that_holds_no_room_is_gone(self, reason: str, pod: Pod | None) -> None:
+        assert judge(pod) == Gone(reason)  # type: ignore[arg-type]
+
+    def test_a_terminating_pod_is_left_to_leave(self) -> None:
+        assert judge(a_pod("v").terminating(grace=45).build()) == Terminating(45)
+
+    @pytest.mark.parametrize(
+        ("reason", "pod"),
+        [
+            ("mirror-pod", a_pod("v").mirror().build()),
+            ("not-bound", a_pod("v").on(None).build()),
+            ("on-another-node", a_pod("v").on("node-b").build()),
+            ("priority", a_pod("v").priority(1000).build()),
+            ("priority", a_pod("v").priority(1001).build()),
+        ],
+    )
+    def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:
+        verdict = judge(pod)
+        assert isinstance(verdict, Spared)
+        assert verdict.reason == reason
+
+    def test_the_preemptor_is_never_its_own_victim(self) -> None:
+        order = make_order(make_victim("urgent", uid="urgent-uid"))
+
+        assert isinstance(decide.judge(order, order.victims[0], preemptor_pod().build(), 2000), Spared)
+
+    def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
+        assert judge(a_pod("v").on(None).build(), assumed=True) == Delete()
+        assert judge(a_pod("v").build(), assumed=True) == Delete()
+
+    def test_an_assumed_pod_that_was_bound_elsewhere_holds_no_room_here(self) -> None:
+        assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
+
+    def test_one_spared_victim_refuses_the_order(self) -> None:
+        refused = decide.first_spared({"a": Delete(), "b": Spared("mirror-pod", "a mirror pod")})
+
+        assert refused is not None
+        assert refused.reason == "victim-spared"
+
+
+class TestAwaitedOrders:
+    def test_all_ended_well(self) -> None:
+        assert decide.awaited_state({"ord-1": "succeeded"}) is None
+
+    def test_one_is_live(self) -> None:
+        assert decide.awaited_state({"ord-1": "succeeded", "ord-2": None}) == Await(("ord-2",))
+
+    @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
+    def test_one_did_not_make_its_room_though_another_is_live(self, result: str) -> None:
+        state = decide.awaited_state({"ord-1": None, "ord-2": result})  # type: ignore[dict-item]
+
+        assert isinstance(state, Failed)
+        assert state.reason == "awaited-order-failed"
+
+
+class TestNominations:
+    def test_a_listed_nomination_yields_only_below_the_preemptor_and_on_this_node(self) -> None:
+        order = make_order("v")
+        pod = a_pod("w").on(None).nominated("node-a")
+
+        assert decide.nomination_yields(order, "w-uid", pod.priority(999).build(), 1000)
+        assert not decide.nomination_yields(order, "w-uid", pod.priority(1000).build(), 1000)
+        assert not decide.nomination_yields(order, "another", pod.priority(0).build(), 1000)
+        assert not decide.nomination_yields(order, "w-uid", pod.nominated("node-b").build(), 1000)
+        assert not decide.nomination_yields(
+            order, "w-uid", pod.nominated("node-a").on("node-a").build(), 1000
+        )
+        assert not decide.nomination_yields(order, "w-uid", None, 1000)
+
+    def test_a_nomination_is_ours_until_the_preemptor_is_bound_moved_or_replaced(self) -> None:
+        order = make_order("v")
+
+        assert decide.nomination_is_ours(order, preemptor_pod().build())
+        assert not decide.nomination_is_ours(order, preemptor_pod().on("node-a").build())
+        assert not decide.nomination_is_ours(order, preemptor_pod().nominated("node-b").build())
+        assert not decide.nomination_is_ours(order, preemptor_pod().uid("another").build())
+        assert not decide.nomination_is_ours(order, None)

@@ -1,0 +1,701 @@
+"""One order from its delivery to its outcome, on a cluster and a bus in memory and in virtual time."""
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.messages import EvictionOrder, Fence, Mode, Outcome, PodRef
+from makeway.core.objects import Pod
+from makeway.evictor.events import Events
+from makeway.evictor.intake import take_for_ever
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.evictor.service import PARK_AFTER_DELIVERIES, Evictor, Settings
+from unit.evictor.building import (
+    CLUSTER,
+    EPOCH,
+    NODE,
+    NOW,
+    a_pod,
+    awaiting,
+    make_order,
+    make_outcome,
+    make_victim,
+    preemptor_pod,
+)
+from unit.evictor.fakes import (
+    FORBIDDEN,
+    SERVER_ERROR,
+    UNAVAILABLE,
+    FakeCluster,
+    FakeDelivery,
+    FakeRecords,
+    VirtualClock,
+)
+
+
+class World:
+    """An evictor with everything round it."""
+
+    def __init__(self, *pods: Pod, mode: Mode = "enforce") -> None:
+        self.cluster = FakeCluster(*pods)
+        self.records = FakeRecords()
+        self.clock = VirtualClock()
+        self.registry = CollectorRegistry()
+        metrics = Metrics(self.registry)
+        self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
+        self.evictor = Evictor(
+            Settings(cluster_uid=CLUSTER, identity="evictor-1", mode=mode),
+            cluster=self.cluster,
+            records=self.records,
+            clock=self.clock,
+            metrics=metrics,
+            events=self.events,
+        )
+
+    async def carry_out(self, order: EvictionOrder, deliveries: int = 1) -> Outcome:
+        delivery = FakeDelivery(order, deliveries)
+        if order.preemptor is not None:
+            self.records.orders.setdefault(order.preemptor.uid, order)
+        await self.evictor.handle(delivery)
+        assert delivery.said == ["ack"]
+        return self.records.outcomes[order.order_id]
+
+    async def written_events(self) -> list[dict[str, str]]:
+        writing = asyncio.create_task(self.events.write_for_ever())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        writing.cancel()
+        return [msgspec.json.decode(e) for e in self.cluster.events]
+
+    def nominated_node(self) -> str | None:
+        return self.cluster.pods["urgent"].status.nominated_node_name
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+def running(*names: str) -> tuple[Pod, ...]:
+    return tuple(a_pod(n).build() for n in names)
+
+
+def results(outcome: Outcome) -> dict[str, str]:
+    return {v.name: v.result for v in outcome.victims}
+
+
+def recreated(world: World, name: str) -> None:
+    world.cluster.put(a_pod(name).uid(f"{name}-second-uid").build())
+
+
+class TestSuccess:
+    async def test_victims_are_marked_then_deleted_and_the_outcome_says_so(self) -> None:
+        world = World(*running("a", "b", "c"))
+
+        outcome = await world.carry_out(make_order("a", "b", "c"))
+
+        assert outcome.result == "succeeded"
+        assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
+        assert all(v.deleted_at and v.grace_period_seconds == 30 for v in outcome.victims)
+        assert world.cluster.is_marked("a")
+        assert outcome.rollback is None
+        assert world.nominated_node() == NODE
+        assert (outcome.evictor, outcome.epoch, outcome.preemptor_uid) == ("evictor-1", EPOCH, "urgent-uid")
+
+    async def test_the_last_victim_is_touched_only_after_the_others_have_been_deleted(self) -> None:
+        world = World(*running("a", "b", "c"))
+
+        await world.carry_out(make_order("a", "b", "c"))
+
+        calls = world.cluster.calls
+        first_touch_of_c = calls.index(("mark", "c"))
+        assert first_touch_of_c > max(calls.index(("delete", "a")), calls.index(("delete", "b")))
+
+    async def test_preemptor_node_and_fence_are_read_again_before_the_last_delete(self) -> None:
+        world = World(*running("a", "b"))
+
+        await world.carry_out(make_order("a", "b"))
+
+        after = world.cluster.calls[world.cluster.calls.index(("delete", "a")) :]
+        before_mark = after[: after.index(("mark", "b"))]
+        for read in [("get_pod", "urgent"), ("get_node", NODE), ("get_lease", "makeway-scheduler")]:
+            assert read in before_mark
+
+    async def test_victims_gone_or_leaving_cost_no_call_and_count_as_room(self) -> None:
+        world = World(a_pod("leaving").terminating().build(), a_pod("done").phase("Succeeded").build())
+        recreated(world, "renewed")
+
+        outcome = await world.carry_out(make_order("absent", "leaving", "done", "renewed"))
+
+        assert outcome.result == "succeeded"
+        assert results(outcome) == {
+            "absent": "gone",
+            "leaving": "terminating",
+            "done": "gone",
+            "renewed": "gone",
+        }
+        assert not world.cluster.deletes()
+        assert not world.cluster.marks()
+
+    async def test_an_order_of_awaited_pods_only_succeeds_without_a_delete(self) -> None:
+        world = World()
+        world.records.outcomes["ord-0"] = make_outcome("ord-0", "succeeded")
+
+        outcome = await world.carry_out(make_order(awaited=awaiting("ord-0")))
+
+        assert outcome.result == "succeeded"
+
+    async def test_exactly_the_listed_nominations_are_cleared(self) -> None:
+        waiting = [a_pod(n).on(None).nominated(NODE).phase("Pending").build() for n in ("x", "y")]
+        higher = a_pod("z").on(None).nominated(NODE).priority(2000).build()
+        world = World(*running("a"), *waiting, higher)
+        refs = tuple(PodRef(namespace="default", name=n, uid=f"{n}-uid") for n in ("x", "z", "absent"))
+
+        outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
+
+        assert outcome.nominations_cleared == ("x-uid",)
+        assert world.cluster.pods["x"].status.nominated_node_name is None
+        assert world.cluster.pods["y"].status.nominated_node_name == NODE
+        assert world.cluster.pods["z"].status.nominated_node_name == NODE
+
+    async def test_a_nomination_that_cannot_be_cleared_does_not_fail_the_order(self) -> None:
+        world = World(*running("a"), a_pod("x").on(None).nominated(NODE).build())
+        world.cluster.always_fail("clear_nomination", "x", UNAVAILABLE)
+        refs = (PodRef(namespace="default", name="x", uid="x-uid"),)
+
+        outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
+
+        assert (outcome.result, outcome.nominations_cleared) == ("succeeded", ())
+        assert world.clock.now() - NOW < timedelta(seconds=4)
+
+    async def test_events_tell_the_victim_a_uid_and_the_preemptor_the_counts(self) -> None:
+        world = World(*running("a"), a_pod("b").terminating().build())
+
+        await world.carry_out(make_order("a", "b"))
+
+        notes = {e["reason"]: e["note"] for e in await world.written_events()}
+        assert notes == {
+            "MakingRoom": f"Evicting 2 pods from node {NODE} to make room for this pod",
+            "Preempted": f"Preempted by pod urgent-uid on node {NODE}",
+            "RoomMade": f"Evicted 1 pod from node {NODE}; 1 pod had left or was leaving already",
+        }
+
+    async def test_events_that_cannot_be_written_change_nothing(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("event", "default", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert await world.written_events() == []
+        assert world.metric("makeway_evictor_events_dropped_total", reason="refused") == 3
+
+
+class TestRetries:
+    async def test_a_429_is_tried_again_not_before_its_retry_after(self) -> None:
+        world = World(*running("a"))
+        world.cluster.fail("delete", "a", TemporaryError("throttled", "429", retry_after_seconds=7))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert outcome.victims[0].attempts == 2
+        assert world.clock.slept
+        assert 7 <= world.clock.slept[0] <= 7.7
+        assert world.metric("makeway_evictor_retries_total", operation="evict", reason="throttled") == 1
+
+    @pytest.mark.parametrize("operation", ["get_pod", "mark", "delete"])
+    async def test_a_5xx_then_success_is_a_success(self, operation: str) -> None:
+        world = World(*running("a"))
+        world.cluster.fail(operation, "a", SERVER_ERROR, SERVER_ERROR)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+
+    async def test_a_retry_reads_everything_again_before_it_acts(self) -> None:
+        world = World(*running("a"))
+        world.cluster.fail("delete", "a", SERVER_ERROR)
+
+        await world.carry_out(make_order("a"))
+
+        calls = world.cluster.calls
+        between = calls[
+            calls.index(("delete", "a")) + 1 : len(calls) - calls[::-1].index(("delete", "a")) - 1
+        ]
+        assert {("get_pod", "a"), ("get_pod", "urgent"), ("get_node", NODE)} <= set(between)
+        assert ("mark", "a") not in between
+
+    async def test_a_delete_whose_answer_was_lost_is_recognised_by_reading(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.before("delete", "a", lambda: world.cluster.leave("a"))
+        world.cluster.fail("delete", "a", UNAVAILABLE)
+        world.cluster.before("delete", "b", lambda: world.cluster.remove("b"))
+        world.cluster.fail("delete", "b", UNAVAILABLE)
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert outcome.result == "succeeded"
+        assert results(outcome) == {"a": "terminating", "b": "gone"}
+        assert outcome.victims[0].reason == "answer-lost"
+        assert sorted(world.cluster.deletes()) == ["a", "b"]
+
+    async def test_what_stays_temporary_fails_at_not_after_and_no_effect_begins_later(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.always_fail("delete", "a", SERVER_ERROR)
+        order = make_order("a", "b")
+
+        outcome = await world.carry_out(order)
+
+        assert (outcome.result, outcome.reason) == ("failed", "deadline")
+        assert results(outcome) == {"a": "failed", "b": "notAttempted"}
+        assert not world.cluster.is_marked("a")
+        assert world.clock.now() <= order.not_after
+
+    async def test_an_api_server_that_is_away_until_not_after_makes_an_expired_order(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("get_node", NODE, UNAVAILABLE)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, world.cluster.deletes()) == ("expired", [])
+        assert world.nominated_node() is None
+
+
+class TestFailure:
+    async def test_a_refused_delete_rolls_back_and_the_last_victim_stays_untouched(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+        assert results(outcome) == {"a": "failed", "b": "notAttempted"}
+        assert outcome.victims[0].reason == "Forbidden"
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        assert outcome.rollback.conditions_cleared == ("a-uid",)
+        assert world.nominated_node() is None
+        assert not world.cluster.is_marked("a")
+        assert world.cluster.marks() == ["a"]
+        assert world.clock.now() == NOW
+
+    async def test_a_refusal_stops_what_waits_for_a_retry(self) -> None:
+        world = World(*running("a", "b", "c"))
+        world.cluster.fail("delete", "a", TemporaryError("throttled", "429", retry_after_seconds=30))
+        world.cluster.always_fail("delete", "b", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a", "b", "c"))
+
+        assert outcome.result == "failed"
+        assert world.cluster.deletes().count("a") == 1
+        assert results(outcome) == {"a": "notAttempted", "b": "failed", "c": "notAttempted"}
+        assert outcome.rollback is not None
+        assert outcome.rollback.conditions_cleared == ("a-uid", "b-uid")
+
+    async def test_the_outcome_is_written_only_after_the_rollback(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        world.cluster.fail("clear_nomination", "urgent", *[UNAVAILABLE] * 20)
+        world.cluster.before("clear_mark", "a", lambda: published.append(bool(world.records.outcomes)))
+        published: list[bool] = []
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert published == [False]
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        assert world.metric("makeway_evictor_retries_total", operation="rollback", reason="unavailable") == 20
+
+    async def test_a_rollback_that_is_refused_for_good_gives_up_in_the_end_and_says_so(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        world.cluster.always_fail("clear_mark", "a", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "failed"
+        assert outcome.message.endswith("not rolled back: mark of default/a")
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        executions = {"operation": "rollback", "result": "refused"}
+        assert world.metric("makeway_preemption_executions_total", **executions) == 1
+
+    async def test_a_mark_of_somebody_else_is_left_alone(self) -> None:
+        world = World(a_pod("a").marked(reason="EvictionByEvictionAPI").build())
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert world.cluster.is_marked("a")
+        assert outcome.rollback is not None
+        assert outcome.rollback.conditions_cleared == ()
+
+    async def test_a_pod_that_changed_since_it_was_read_is_read_again_before_it_is_rolled_back(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        moved = preemptor_pod().nominated("node-b").build()
+        world.cluster.before("clear_nomination", "urgent", lambda: world.cluster.put(moved))
+        world.cluster.fail("clear_nomination", "urgent", TemporaryError("conflict", "409"))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.rollback is not None
+        assert not outcome.rollback.nomination_reverted
+        assert world.nominated_node() == "node-b"
+
+    async def test_what_a_later_order_relies_on_is_not_rolled_back(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        world.records.orders["urgent-uid"] = make_order("a", order_id="ord-2")
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert outcome.rollback is not None
+        assert not outcome.rollback.nomination_reverted
+        assert world.nominated_node() == NODE
+        assert world.cluster.is_marked("a")
+
+
+class TestWhatIsNotNeededOrNotAllowed:
+    async def test_an_expired_order_deletes_nothing_and_reverts_its_nomination(self) -> None:
+        world = World(*running("a"))
+        order = make_order("a", not_after=NOW)
+
+        outcome = await world.carry_out(order)
+
+        assert (outcome.result, results(outcome)) == ("expired", {"a": "notAttempted"})
+        assert world.nominated_node() is None
+        assert not world.cluster.deletes()
+
+    async def test_an_order_of_an_older_epoch_is_refused(self) -> None:
+        world = World(*running("a"))
+        world.cluster.epoch = EPOCH + 1
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
+        assert not world.cluster.marks()
+
+    async def test_an_epoch_may_be_a_counter_on_the_bus(self) -> None:
+        world = World(*running("a"))
+        world.records.epochs["default-scheduler"] = 8
+        fence = Fence(kind="kv", name="default-scheduler", epoch=7)
+
+        outcome = await world.carry_out(make_order("a", fence=fence))
+
+        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
+
+    async def test_an_order_for_another_cluster_touches_nothing_here(self) -> None:
+        world = World(*running("a"))
+
+        outcome = await world.carry_out(make_order("a", cluster_uid="cluster-2"))
+
+        assert (outcome.result, outcome.reason) == ("refused", "other-cluster")
+        assert world.cluster.calls == []
+
+    @pytest.mark.parametrize("mode", ["off", "observe"])
+    async def test_outside_enforce_orders_are_refused_and_their_nomination_reverted(self, mode: Mode) -> None:
+        world = World(*running("a"), mode=mode)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, outcome.reason) == ("refused", f"mode-{mode}")
+        assert not world.cluster.marks()
+        assert world.nominated_node() is None
+
+    async def test_a_quota_order_is_refused(self) -> None:
+        world = World()
+
+        outcome = await world.carry_out(make_order(kind="quota", queue="root.a", preemptor=None))
+
+        assert (outcome.result, outcome.reason) == ("refused", "kind-unsupported")
+
+    async def test_one_victim_that_must_stay_refuses_the_order_before_anything_is_done(self) -> None:
+        world = World(*running("a"), a_pod("b").priority(5000).build())
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+        assert results(outcome) == {"a": "notAttempted", "b": "spared"}
+        assert not world.cluster.marks()
+
+    async def test_the_answer_of_the_mark_counts_as_a_read(self) -> None:
+        world = World(*running("a"))
+        world.cluster.before("mark", "a", lambda: world.cluster.put(a_pod("a").priority(5000).build()))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, results(outcome)) == ("refused", {"a": "spared"})
+        assert not world.cluster.deletes()
+        assert not world.cluster.is_marked("a")
+
+    async def test_a_read_that_is_refused_fails_the_order(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("get_lease", "makeway-scheduler", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, outcome.reason) == ("failed", "read-refused")
+        assert world.nominated_node() is None
+
+
+class TestMidFlight:
+    async def test_a_victim_recreated_under_its_name_is_never_deleted(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.before("mark", "a", lambda: recreated(world, "a"))
+        world.cluster.before("delete", "b", lambda: recreated(world, "b"))
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert results(outcome) == {"a": "gone", "b": "gone"}
+        assert outcome.result == "succeeded"
+        for name in ("a", "b"):
+            assert world.cluster.pods[name].metadata.deletion_timestamp is None
+            assert not world.cluster.is_marked(name)
+
+    @pytest.mark.parametrize(
+        ("reason", "happening"),
+        [
+            ("preemptor-gone", lambda w: w.cluster.remove("urgent")),
+            ("preemptor-bound", lambda w: w.cluster.put(preemptor_pod().on("node-b").build())),
+            ("nomination-moved", lambda w: w.cluster.put(preemptor_pod().nominated("node-b").build())),
+            ("node-gone", lambda w: w.cluster.nodes.clear()),
+        ],
+    )
+    async def test_no_further_delete_when_the_room_is_not_needed_any_more(
+        self, reason: str, happening: object
+    ) -> None:
+        assert callable(happening)
+        world = World(*running("a", "b"))
+        world.cluster.before("delete", "a", lambda: happening(world))
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("cancelled", reason)
+        assert results(outcome) == {"a": "deleted", "b": "notAttempted"}
+        assert world.cluster.deletes() == ["a"]
+
+    async def test_a_new_leader_between_two_deletes_stops_the_order(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.before("delete", "a", lambda: setattr(world.cluster, "epoch", EPOCH + 1))
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
+        assert world.cluster.deletes() == ["a"]
+
+
+class TestAwaitedOrders:
+    async def test_nothing_is_deleted_before_the_awaited_order_has_succeeded(self) -> None:
+        world = World(*running("a"))
+        done = make_outcome("ord-0", "succeeded")
+        looks = world.records.on_look["ord-0"]
+        looks.extend([lambda: None, lambda: None])
+        looks.append(lambda: world.records.outcomes.update({"ord-0": done}))
+
+        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+
+        assert outcome.result == "succeeded"
+        assert world.records.looked_for.count("ord-0") == 3
+        assert world.cluster.deletes() == ["a"]
+
+    @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
+    async def test_an_order_fails_with_the_one_it_counts_on(self, result: str) -> None:
+        world = World(*running("a"))
+        world.records.outcomes["ord-0"] = make_outcome("ord-0", result)  # type: ignore[arg-type]
+
+        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+
+        assert (outcome.result, outcome.reason) == ("failed", "awaited-order-failed")
+        assert not world.cluster.marks()
+        assert world.nominated_node() is None
+
+    async def test_an_awaited_order_that_does_not_end_makes_the_order_expire(self) -> None:
+        world = World(*running("a"))
+
+        outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+
+        assert outcome.result == "expired"
+        assert "still waiting for ord-0" in outcome.message
+        assert not world.cluster.deletes()
+
+
+class TestDelivery:
+    async def test_an_order_with_an_outcome_is_only_acknowledged(self) -> None:
+        world = World(*running("a"))
+        world.records.outcomes["ord-1"] = make_outcome("ord-1", "succeeded")
+
+        outcome = await world.carry_out(make_order("a"), deliveries=2)
+
+        assert outcome.evictor == "another"
+        assert world.cluster.calls == []
+        assert world.metric("makeway_evictor_redelivered_orders_total", state="ended") == 1
+
+    async def test_another_evictors_outcome_that_came_first_stands(self) -> None:
+        world = World(*running("a"))
+        first = make_outcome("ord-1", "succeeded")
+        world.cluster.before("delete", "a", lambda: world.records.outcomes.update({"ord-1": first}))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome is first
+        assert world.metric("makeway_evictor_orders_total", result="succeeded", reason="") == 0
+
+    @pytest.mark.parametrize("deleted", [0, 1, 2, 3])
+    async def test_an_order_whose_evictor_died_after_some_deletes_is_finished(self, deleted: int) -> None:
+        names = ("a", "b", "c")
+        left = [a_pod(n).marked().terminating().build() for n in names[:deleted]]
+        there = [a_pod(n).marked().build() for n in names[deleted:]]
+        world = World(*left, *there)
+
+        outcome = await world.carry_out(make_order(*names), deliveries=2)
+
+        assert outcome.result == "succeeded"
+        assert outcome.deliveries == 2
+        assert sorted(world.cluster.deletes()) == list(names[deleted:])
+        assert not world.cluster.marks()
+
+    async def test_an_order_whose_evictor_died_before_the_rollback_is_rolled_back(self) -> None:
+        world = World(a_pod("a").marked().terminating().build(), a_pod("b").marked().build(), *running("c"))
+        world.cluster.always_fail("delete", "b", FORBIDDEN)
+
+        outcome = await world.carry_out(make_order("a", "b", "c"), deliveries=2)
+
+        assert outcome.result == "failed"
+        assert results(outcome) == {"a": "terminating", "b": "failed", "c": "notAttempted"}
+        assert outcome.rollback is not None
+        assert outcome.rollback.conditions_cleared == ("b-uid",)
+        assert outcome.rollback.nomination_reverted
+
+    async def test_what_is_not_understood_is_put_aside(self) -> None:
+        world = World()
+        delivery = FakeDelivery(b"{not json")
+
+        await world.evictor.handle(delivery)
+
+        assert delivery.said == ["term not-json"]
+        assert world.metric("makeway_evictor_parked_messages_total", reason="not-json") == 1
+
+    async def test_what_comes_too_often_is_put_aside_undecoded(self) -> None:
+        world = World()
+        delivery = FakeDelivery(b"{not json", deliveries=PARK_AFTER_DELIVERIES + 1)
+
+        await world.evictor.handle(delivery)
+
+        assert delivery.said == ["term too-many-deliveries"]
+
+    async def test_an_outcome_is_published_until_the_bus_takes_it(self) -> None:
+        world = World(*running("a"))
+        world.records.failures.extend([TemporaryError("bus", "no answer")] * 5)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert world.cluster.deletes() == ["a"]
+
+    async def test_an_outcome_the_bus_never_takes_puts_the_order_aside(self) -> None:
+        world = World(*running("a"))
+        world.records.failures.append(PermanentError("refused", "too large"))
+        delivery = FakeDelivery(make_order("a"))
+
+        await world.evictor.handle(delivery)
+
+        assert delivery.said == ["term outcome-refused"]
+
+    async def test_an_order_that_is_interrupted_is_given_back(self) -> None:
+        world = World(*running("a"))
+        delivery = FakeDelivery(make_order("a", awaited=awaiting("ord-0")))
+        handling = asyncio.create_task(world.evictor.handle(delivery))
+        await asyncio.sleep(0)
+
+        handling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handling
+
+        assert delivery.said == ["nak"]
+        assert world.records.outcomes == {}
+
+
+class Queue:
+    """Hands out deliveries, then waits."""
+
+    def __init__(self, *deliveries: FakeDelivery) -> None:
+        self._deliveries = list(deliveries)
+
+    async def next(self, timeout_seconds: float) -> FakeDelivery | None:
+        if self._deliveries:
+            return self._deliveries.pop(0)
+        await asyncio.sleep(timeout_seconds)
+        return None
+
+
+class TestTaking:
+    async def test_no_more_orders_are_taken_than_may_be_under_way(self) -> None:
+        under_way = 0
+        most = 0
+
+        async def handle(_: object) -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.01)
+            under_way -= 1
+
+        orders = Queue(*(FakeDelivery(make_order(order_id=f"ord-{i}")) for i in range(6)))
+        taking = asyncio.create_task(take_for_ever(orders, handle, concurrency=2))
+        await asyncio.sleep(0.1)
+        taking.cancel()
+        await asyncio.wait([taking])
+
+        assert most == 2
+        assert under_way == 0
+
+    async def test_orders_under_way_may_end_when_the_process_is_told_to_stop(self) -> None:
+        ended: list[bool] = []
+
+        async def handle(_: object) -> None:
+            await asyncio.sleep(0.05)
+            ended.append(True)
+
+        taking = asyncio.create_task(take_for_ever(Queue(FakeDelivery(b"")), handle, concurrency=2))
+        await asyncio.sleep(0.01)
+        taking.cancel()
+        await asyncio.wait([taking])
+
+        assert taking.cancelled()
+        assert ended == [True]
+
+    async def test_a_defect_in_handling_ends_the_process(self) -> None:
+        async def handle(_: object) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await take_for_ever(Queue(FakeDelivery(b"")), handle, concurrency=2)
+
+
+class TestMetrics:
+    async def test_the_slo_of_kep_4832_can_be_computed(self) -> None:
+        world = World(*running("a", "b"))
+        await world.carry_out(make_order("a"))
+        world.cluster.always_fail("delete", "b", FORBIDDEN)
+        await world.carry_out(make_order("b", order_id="ord-2"))
+
+        name = "makeway_preemption_executions_total"
+        assert world.metric(name, operation="evict", result="succeeded") == 1
+        assert world.metric(name, operation="evict", result="failed") == 1
+        assert world.metric(name, operation="rollback", result="succeeded") == 1
+        assert world.metric("makeway_evictor_orders_in_flight") == 0
+        assert world.metric("makeway_evictor_order_to_last_delete_seconds_count") == 1
+        assert world.metric("makeway_evictor_orders_total", result="failed", reason="delete-refused") == 1
+        assert world.metric("makeway_evictor_victims_total", result="deleted") == 1
+
+
+def test_an_assumed_victim_is_deleted_though_it_is_not_bound() -> None:
+    world = World(a_pod("a").on(None).phase("Pending").build())
+
+    outcome = asyncio.run(world.carry_out(make_order(make_victim("a", assumed=True))))
+
+    assert results(outcome) == {"a": "deleted"}
