@@ -14,8 +14,11 @@ from rich.table import Table
 
 from makeway.cli.errors import fail
 from makeway.dev import named
+from makeway.dev.binaries import ALL
+from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
 from makeway.dev.options import COMPONENTS, ClusterOptions
+from makeway.dev.paths import cache_directory
 from makeway.dev.progress import ConsoleProgress
 from makeway.dev.status import components
 
@@ -70,6 +73,16 @@ def _known(chosen: list[str]) -> list[str]:
     if unknown := set(chosen) - set(COMPONENTS):
         raise ValueError(f"no component {', '.join(sorted(unknown))}; there are {', '.join(COMPONENTS)}")
     return chosen
+
+
+@app.command()
+def build() -> None:
+    """Build every binary of the control plane that the cache lacks, and start nothing."""
+    try:
+        ensure(ALL, ConsoleProgress())
+    except DevError as error:
+        fail(str(error))
+    typer.echo(f"all binaries are in {cache_directory() / 'bin'}", err=True)
 
 
 @app.command()

@@ -47,35 +47,35 @@ class Binary:
     """Whether the module's own Go files are part of the key."""
 
 
-ETCD = Binary("etcd", "go.etcd.io/etcd/server/v3", 15, module=CONTROL_PLANE_MODULE)
+ETCD = Binary("etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE)
 KUBE_APISERVER = Binary(
-    "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 60, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE
+    "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 55, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE
 )
 KUBE_CONTROLLER_MANAGER = Binary(
     "kube-controller-manager",
     "k8s.io/kubernetes/cmd/kube-controller-manager",
-    30,
+    35,
     _KUBERNETES_LDFLAGS,
     CONTROL_PLANE_MODULE,
 )
 KUBECTL = Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", 20, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE)
 MAKEWAY_SCHEDULER = Binary(
-    "makeway-scheduler", "./cmd/makeway-scheduler", 120, _KUBERNETES_LDFLAGS, PLUGIN_MODULE, hash_sources=True
+    "makeway-scheduler", "./cmd/makeway-scheduler", 90, _KUBERNETES_LDFLAGS, PLUGIN_MODULE, hash_sources=True
 )
-NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 20, version="v2.15.2")
-KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 30, version="v0.8.0")
+NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
+KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
-ALWAYS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD)
-"""What every cluster runs or offers, in the order they are built."""
+ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
+"""In the order they are built: the scheduler first, since it compiles much of what the others share."""
 
-BY_COMPONENT = {SCHEDULER: MAKEWAY_SCHEDULER, NATS: NATS_SERVER, KWOK_COMPONENT: KWOK}
-"""What a cluster runs where it has the component."""
+_ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPONENT}
+"""Binaries that only clusters with a certain component need."""
 
 
 def needed(components: Iterable[str]) -> tuple[Binary, ...]:
-    """Name the binaries of a cluster with these components."""
+    """Name the binaries of a cluster with these components, in the order they are built."""
     chosen = set(components)
-    return (*ALWAYS, *(binary for component, binary in BY_COMPONENT.items() if component in chosen))
+    return tuple(binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
 
 
 def cache_key(binary: Binary) -> str:

@@ -12,7 +12,8 @@ from makeway.dev.errors import DevError
 from makeway.dev.info import ClusterInfo
 from makeway.dev.options import EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 from makeway.dev.ports import Ports
-from makeway.dev.processes import Process, ProcessSet, Program
+from makeway.dev.process_set import ProcessSet
+from makeway.dev.processes import Process, Program
 from makeway.dev.progress import Progress, SilentProgress
 from makeway.dev.site import Site, prepare
 

@@ -1,20 +1,13 @@
-"""Run a set of programs: start each, wait until ready, restart what may restart, end all in reverse order.
+"""One program and its child process: started, asked whether it is ready, signalled, started again, ended."""
 
-All children are started by one thread that lives as long as the process: Linux sends PR_SET_PDEATHSIG when
-the *thread* that started the child ends, so a thread of a pool, or a test's, would take its children with it.
-"""
-
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from makeway.dev import guard
@@ -23,7 +16,6 @@ from makeway.dev.probes import Probe
 
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 20
-_RECORDS = "processes.json"
 _BACKOFF_SECONDS = (0.2, 1.0, 2.0, 5.0)
 """Pauses before the first, second, ... restart in a row; the last one repeats."""
 _STEADY_SECONDS = 10.0
@@ -64,6 +56,8 @@ class Process:
         self._started_at = 0.0
         self._restart_at = 0.0
         self._failures = 0
+        self._changing = threading.Lock()
+        """Held while it is decided whether it should run, and while that is acted on."""
 
     @property
     def pid(self) -> int | None:
@@ -77,9 +71,7 @@ class Process:
 
     def start(self) -> None:
         """Start it unless it runs."""
-        if self.pid is None:
-            self._spawn(self)
-        self.wanted = True
+        self._spawn(self)
 
     def wait_ready(self) -> None:
         """Wait until the probe says yes.
@@ -102,7 +94,7 @@ class Process:
 
     def stop(self) -> None:
         """End it: SIGTERM, and SIGKILL when that takes too long. Does nothing where it does not run."""
-        self.wanted = False
+        self._abandon()
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         if not self._wait(self.program.stop_seconds):
@@ -110,7 +102,7 @@ class Process:
 
     def kill(self) -> None:
         """End it by SIGKILL, as a crash would; it is not started again until `start`."""
-        self.wanted = False
+        self._abandon()
         self.signal(signal.SIGKILL)
         self._wait(self.program.stop_seconds)
 
@@ -145,8 +137,37 @@ class Process:
             return False
         return True
 
+    def _abandon(self) -> None:
+        """It shall not run any more, and is not started again."""
+        with self._changing:
+            self.wanted = False
+
     def spawn(self) -> None:
-        """Start the child. Called by the set's own thread only."""
+        """Start the child unless it runs. Called by the set's own thread only.
+
+        Raises:
+            OSError: there is no such executable, or no process can be made.
+        """
+        with self._changing:
+            if self.pid is None:
+                self._start_child()
+            self.wanted = True
+
+    def keep(self, now: float) -> bool:
+        """Start it again where it ended by itself; whether it did. Called by the set's own thread, often."""
+        with self._changing:
+            if not (self.wanted and self.program.restart) or self.pid is not None:
+                return False
+            if self._restart_at == 0.0:
+                self._failures = 0 if now - self._started_at > _STEADY_SECONDS else self._failures + 1
+                self._restart_at = now + _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
+            if now < self._restart_at:
+                return False
+            self.restarts += 1
+            self._start_child()
+            return True
+
+    def _start_child(self) -> None:
         environment = {**os.environ, **self.program.environment}
         command = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *self.program.argv]
         with self.log.open("ab") as log:
@@ -159,117 +180,4 @@ class Process:
                 start_new_session=True,
             )
         self._started_at = time.monotonic()
-
-    def keep(self, now: float) -> None:
-        """Start it again where it ended by itself. Called by the set's own thread, often."""
-        if not (self.wanted and self.program.restart) or self.pid is not None:
-            return
-        if self._restart_at == 0.0:
-            self._failures = 0 if now - self._started_at > _STEADY_SECONDS else self._failures + 1
-            pause = _BACKOFF_SECONDS[min(max(self._failures - 1, 0), len(_BACKOFF_SECONDS) - 1)]
-            self._restart_at = now + pause
-        elif now >= self._restart_at:
-            self._restart_at = 0.0
-            self.restarts += 1
-            self.spawn()
-
-
-@dataclass(frozen=True)
-class ProcessRecord:
-    """What is written down of a process, whenever one of the set was started."""
-
-    name: str
-    pid: int | None
-    restarts: int
-
-
-def write_records(directory: Path, records: Iterable[ProcessRecord]) -> None:
-    """Write records into a cluster's directory, whole or not at all."""
-    temporary = directory / f".{_RECORDS}"
-    temporary.write_text(json.dumps([asdict(record) for record in records], indent=2))
-    temporary.replace(directory / _RECORDS)
-
-
-def read_records(directory: Path) -> list[ProcessRecord]:
-    """Read what was last written; nothing where there is no cluster."""
-    try:
-        return [ProcessRecord(**values) for values in json.loads((directory / _RECORDS).read_text())]
-    except FileNotFoundError:
-        return []
-
-
-class ProcessSet:
-    """The processes of one cluster, in the order they were started."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._logs = directory / "logs"
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._processes: dict[str, Process] = {}
-        self._requests: queue.SimpleQueue[tuple[Process, Future[None]] | None] = queue.SimpleQueue()
-        self._keeper = threading.Thread(target=self._keep, name="makeway-dev-processes", daemon=True)
-        self._keeper.start()
-
-    def start(self, program: Program) -> Process:
-        """Start a program; it is not waited for."""
-        process = Process(program, self._logs / f"{program.name}.log", self._ask)
-        self._processes[program.name] = process
-        process.start()
-        return process
-
-    def __getitem__(self, name: str) -> Process:
-        """The process of that name.
-
-        Raises:
-            KeyError: no such program was started.
-        """
-        return self._processes[name]
-
-    def __iter__(self) -> Iterator[Process]:
-        """All processes, in the order they were started."""
-        return iter(self._processes.values())
-
-    def stop(self) -> None:
-        """End all, the last started first, then the thread."""
-        for process in reversed(list(self)):
-            process.stop()
-        self._record()
-        self._requests.put(None)
-        self._keeper.join()
-
-    def _ask(self, process: Process) -> None:
-        """Have the set's thread start a child, and wait for it."""
-        done: Future[None] = Future()
-        self._requests.put((process, done))
-        done.result()
-
-    def _keep(self) -> None:
-        while True:
-            try:
-                request = self._requests.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                self._keep_up()
-                continue
-            if request is None:
-                return
-            process, done = request
-            try:
-                process.spawn()
-            except OSError as error:
-                done.set_exception(DevError(f"{process.program.name} could not be started: {error}"))
-            else:
-                self._record()
-                done.set_result(None)
-
-    def _keep_up(self) -> None:
-        """Start again what has ended by itself."""
-        for process in list(self):
-            restarts = process.restarts
-            process.keep(time.monotonic())
-            if process.restarts != restarts:
-                self._record()
-
-    def _record(self) -> None:
-        """Write down the processes, for `dev status` in another process."""
-        records = [ProcessRecord(process.program.name, process.pid, process.restarts) for process in self]
-        write_records(self._directory, records)
+        self._restart_at = 0.0

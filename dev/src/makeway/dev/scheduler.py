@@ -25,8 +25,8 @@ _ELECTION = {
     "resourceNamespace": LEASE_NAMESPACE,
     "resourceName": LEASE_NAME,
     # Short, so that the successor of a killed scheduler leads within seconds.
-    "leaseDuration": "4s",
-    "renewDeadline": "3s",
+    "leaseDuration": "6s",
+    "renewDeadline": "4s",
     "retryPeriod": "500ms",
 }
 

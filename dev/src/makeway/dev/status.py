@@ -5,7 +5,7 @@ from pathlib import Path
 
 from makeway.dev.info import ClusterInfo
 from makeway.dev.probes import http_ok, unverified
-from makeway.dev.processes import ProcessRecord, read_records
+from makeway.dev.records import ProcessRecord, read_records
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from makeway.dev.binaries import ALL, KUBERNETES_VERSION, MAKEWAY_SCHEDULER, cache_key, needed
+from makeway.dev.options import COMPONENTS
+from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
+
+
+def versions(module: Path) -> dict[str, str]:
+    """Every required module and every replacement of a go.mod, by name."""
+    text = (module / "go.mod").read_text()
+    required = re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
+    single = re.findall(r"^require (\S+) (v\S+)", text, re.MULTILINE)
+    replaced = re.findall(r"^\s+(\S+) => (\S+ v\S+)$", text, re.MULTILINE)
+    return {**dict(required), **dict(single), **{f"replace {name}": to for name, to in replaced}}
+
+
+def test_both_go_modules_agree_on_every_module_they_share() -> None:
+    # A difference compiles Kubernetes a second time.
+    plugin, control_plane = versions(PLUGIN_MODULE), versions(CONTROL_PLANE_MODULE)
+    shared = plugin.keys() & control_plane.keys()
+
+    assert len(shared) > 100
+    assert {
+        name: (plugin[name], control_plane[name]) for name in shared if plugin[name] != control_plane[name]
+    } == {}
+
+
+def test_the_version_the_binaries_report_is_the_one_they_are_built_from() -> None:
+    assert versions(CONTROL_PLANE_MODULE)["k8s.io/kubernetes"] == KUBERNETES_VERSION
+
+
+def test_a_key_changes_with_flags_and_version() -> None:
+    keys = {cache_key(binary) for binary in ALL}
+    other_flags = replace(MAKEWAY_SCHEDULER, ldflags="")
+
+    assert len(keys) == len(ALL)
+    assert cache_key(other_flags) != cache_key(MAKEWAY_SCHEDULER)
+    assert cache_key(MAKEWAY_SCHEDULER) == cache_key(MAKEWAY_SCHEDULER)
+
+
+def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Path) -> None:
+    for name in ("go.mod", "go.sum", "main.go"):
+        (tmp_path / name).write_text(name)
+    binary = replace(MAKEWAY_SCHEDULER, module=tmp_path)
+    before = cache_key(binary)
+
+    (tmp_path / "main_test.go").write_text("a test")
+    assert cache_key(binary) == before
+
+    (tmp_path / "main.go").write_text("changed")
+    assert cache_key(binary) != before
+
+
+def test_only_what_a_cluster_runs_is_built() -> None:
+    assert needed(COMPONENTS) == ALL
+    assert {binary.name for binary in needed(())} == {
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kubectl",
+    }

@@ -1,0 +1,112 @@
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from makeway.dev.binaries import Binary
+from makeway.dev.build import check_go, ensure
+from makeway.dev.errors import DevError
+from makeway.dev.progress import SilentProgress
+
+TOOL = Binary("tool", "example.com/tool", 1, version="v1")
+
+
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of Go; it counts its installs in the file `runs` beside it."""
+    directory = tmp_path / "go"
+    directory.mkdir()
+    program = directory / "go"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, sys, time\n"
+        "if sys.argv[1] == 'env':\n"
+        "    print(os.environ.get('FAKE_GOVERSION', 'go1.99.0'))\n"
+        "    sys.exit()\n"
+        "if os.environ.get('FAKE_FAILS'):\n"
+        "    print('x.go:1: undefined: y')\n"
+        "    sys.exit(1)\n"
+        "with open(pathlib.Path(__file__).with_name('runs'), 'a') as runs:\n"
+        "    print(' '.join(sys.argv[1:]), os.environ['GOFLAGS'], os.environ['GOWORK'], file=runs)\n"
+        "time.sleep(0.2)\n"
+        "pathlib.Path(os.environ['GOBIN'], 'tool').write_text('built')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.setenv("MAKEWAY_CACHE", str(tmp_path / "cache"))
+    return directory
+
+
+def test_a_binary_is_built_once_with_the_flags_all_builds_share(go: Path) -> None:
+    first = ensure([TOOL], SilentProgress())
+    second = ensure([TOOL], SilentProgress())
+
+    assert first == second
+    assert first["tool"].read_text() == "built"
+    assert (go / "runs").read_text().splitlines() == [
+        "install -ldflags=-s -w example.com/tool@v1 -buildvcs=false -trimpath off"
+    ]
+
+
+def test_parallel_starts_build_once(go: Path) -> None:
+    threads = [threading.Thread(target=ensure, args=([TOOL], SilentProgress())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len((go / "runs").read_text().splitlines()) == 1
+
+
+def test_a_failed_build_says_what_the_compiler_said_and_leaves_nothing(
+    go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "1")
+
+    with pytest.raises(DevError, match="undefined: y"):
+        ensure([TOOL], SilentProgress())
+
+    assert [path.name for path in (tmp_path / "cache" / "bin").iterdir()] == [".tool.lock"]
+
+
+def test_a_missing_go_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(DevError, match=r"no `go` is on PATH.*go\.dev/dl"):
+        check_go()
+
+
+def test_a_go_that_is_too_old_is_named_with_its_version(go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GOVERSION", "go1.22.3")
+
+    with pytest.raises(DevError, match=r"newer is needed.*go1\.22\.3"):
+        check_go()
+
+
+def test_a_filled_cache_needs_no_go(go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = ensure([TOOL], SilentProgress())
+    monkeypatch.setenv("PATH", "")
+
+    assert ensure([TOOL], SilentProgress()) == built
+
+
+def test_the_lock_is_given_back_when_its_holder_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, time\nfrom makeway.dev.lock import hold\n"
+        "with hold(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write('7')\n    file.flush()\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    from makeway.dev.lock import held, holder  # noqa: PLC0415
+
+    path = tmp_path / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        assert holder(path) == 7
+        child.kill()
+    assert not held(path)
+    assert holder(path) is None

@@ -1,0 +1,178 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from makeway.dev.errors import DevError
+from makeway.dev.process_set import ProcessSet
+from makeway.dev.processes import Program
+from makeway.dev.records import read_records
+from makeway.dev.status import process_state
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[ProcessSet]:
+    running = ProcessSet(tmp_path)
+    yield running
+    running.stop()
+
+
+def python(name: str, code: str, **fields: object) -> Program:
+    values: dict[str, object] = {"ready": lambda: "", "stop_seconds": 1.0, **fields}
+    return Program(name=name, argv=(sys.executable, "-c", code), **values)  # type: ignore[arg-type]
+
+
+SLEEPS = "import time; time.sleep(60)"
+
+
+def until(what: Callable[[], bool], seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.02)
+
+
+def test_a_program_that_ends_before_it_is_ready_is_named_with_its_log_and_last_lines(
+    processes: ProcessSet,
+) -> None:
+    process = processes.start(
+        python("sick", "print('no such file'); raise SystemExit(3)", ready=lambda: "down")
+    )
+
+    with pytest.raises(DevError) as failure:
+        process.wait_ready()
+
+    text = str(failure.value)
+    assert "sick ended with exit code 3" in text
+    assert "no such file" in text
+    assert str(process.log) in text
+
+
+def test_a_program_that_does_not_become_ready_is_given_up_with_the_probes_reason(
+    processes: ProcessSet,
+) -> None:
+    process = processes.start(python("slow", SLEEPS, ready=lambda: "no leader yet", ready_seconds=0.2))
+
+    with pytest.raises(DevError, match="slow was not ready within 0 s: no leader yet"):
+        process.wait_ready()
+
+
+def test_a_program_that_is_not_there_is_an_error(processes: ProcessSet) -> None:
+    process = processes.start(Program("absent", ("/no/such/program",), ready=lambda: "down"))
+
+    with pytest.raises(DevError, match="absent ended"):
+        process.wait_ready()
+
+
+def test_a_program_that_may_restart_is_started_again_and_one_that_was_stopped_is_not(
+    processes: ProcessSet,
+) -> None:
+    process = processes.start(python("a", SLEEPS, restart=True))
+    first = process.pid
+    assert first is not None
+
+    os.kill(first, signal.SIGKILL)
+    until(lambda: process.pid not in (None, first))
+    assert process.restarts == 1
+
+    process.kill()
+    time.sleep(0.5)
+    assert process.pid is None
+    assert process.restarts == 1
+
+    process.start()
+    assert process.pid is not None
+
+
+def test_a_program_that_ignores_sigterm_is_killed(processes: ProcessSet, tmp_path: Path) -> None:
+    sign = tmp_path / "deaf"
+    code = (
+        "import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        f"pathlib.Path({str(sign)!r}).touch(); time.sleep(60)"
+    )
+    process = processes.start(python("deaf", code))
+    until(sign.exists)
+
+    process.stop()
+
+    assert process.exit_code == -signal.SIGKILL
+
+
+def test_a_paused_program_stays_until_it_is_resumed_and_can_be_stopped(processes: ProcessSet) -> None:
+    process = processes.start(python("a", SLEEPS))
+    process.pause()
+    until(lambda: process_state(process.pid) == "paused")
+    process.resume()
+    until(lambda: process_state(process.pid) == "running")
+
+    process.pause()
+    process.stop()
+
+    assert process.pid is None
+    assert process_state(process.pid) == "ended"
+
+
+def test_all_end_in_reverse_order(tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_):\n"
+        "    open(sys.argv[1], 'a').write(sys.argv[2]); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "open(sys.argv[1] + sys.argv[2], 'w').close()\n"
+        "time.sleep(60)\n"
+    )
+    running = ProcessSet(tmp_path)
+    for name in "abc":
+        argv = (sys.executable, "-c", code, str(order), name)
+        running.start(Program(name, argv, ready=lambda: "", stop_seconds=3.0))
+    until(lambda: all((tmp_path / f"order{name}").exists() for name in "abc"))
+
+    running.stop()
+
+    assert order.read_text() == "cba"
+
+
+def test_a_program_outlives_the_thread_that_asked_for_it(processes: ProcessSet) -> None:
+    thread = threading.Thread(target=lambda: processes.start(python("a", SLEEPS)))
+    thread.start()
+    thread.join()
+
+    time.sleep(0.3)
+
+    assert processes["a"].pid is not None
+
+
+def test_a_program_dies_with_the_process_that_owns_it(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, time\n"
+        "from makeway.dev.process_set import ProcessSet\nfrom makeway.dev.processes import Program\n"
+        f"program = Program('a', (sys.executable, '-c', {SLEEPS!r}), ready=lambda: '')\n"
+        "process = ProcessSet(pathlib.Path(sys.argv[1])).start(program)\n"
+        "time.sleep(0.3)\n"
+        "print(process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        child = int(owner.stdout.readline())
+        assert process_state(child) == "running"
+        owner.kill()
+
+    until(lambda: process_state(child) == "ended")
+
+
+def test_what_runs_is_written_down_for_others(processes: ProcessSet, tmp_path: Path) -> None:
+    process = processes.start(python("a", SLEEPS))
+
+    assert [(record.name, record.pid, record.restarts) for record in read_records(tmp_path)] == [
+        ("a", process.pid, 0)
+    ]
