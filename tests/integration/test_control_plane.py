@@ -12,6 +12,7 @@ import pytest
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
+from integration.processes import processes_of
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.dev.kwok import AFTER_GRACE, NEVER
@@ -233,16 +234,3 @@ cluster = Cluster(Path(sys.argv[1]), options).start()
 print("started", flush=True)
 time.sleep(600)
 """
-
-
-def processes_of(directory: Path) -> list[str]:
-    """Command lines that name the cluster's directory, other than this process's own helpers."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if f"{directory}/" in line:
-            found.append(line)
-    return found

@@ -49,6 +49,13 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             f"--tls-private-key-file={site.serving.key}",
             f"--client-ca-file={site.authority}",
             "--authorization-mode=RBAC",
+            # What aggregated API servers would be trusted with; nobody here has such a certificate, but
+            # components that delegate authentication complain until it is told.
+            f"--requestheader-client-ca-file={site.authority}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={site.token_key}",
             f"--service-account-signing-key-file={site.token_key}",
