@@ -75,6 +75,7 @@ class Connection:
         self._listeners: set[Callable[[], None]] = set()
         self._probe: asyncio.Task[None] | None = None
         self._last_error = ""
+        self._closing = False
 
     @classmethod
     async def open(
@@ -111,7 +112,7 @@ class Connection:
                     closed_cb=connection._on_closed,
                 )
         except TimeoutError:
-            await connection.client.close()
+            await connection.close()
             why = connection._last_error or "no answer"
             raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {why}") from None
         except (nats.errors.Error, OSError, ValueError) as error:
@@ -122,6 +123,7 @@ class Connection:
 
     async def close(self) -> None:
         """Stop the probe and close. Nothing is waited for: what matters was acknowledged before."""
+        self._closing = True
         if self._probe:
             self._probe.cancel()
         metrics.CONNECTED.set(0)
@@ -189,7 +191,8 @@ class Connection:
         metrics.CONNECTED.set(0)
         if self._down_since is None:
             self._down_since = time.monotonic()
-        _log.warning("nats_disconnected", error=self._last_error)
+        if not self._closing:
+            _log.warning("nats_disconnected", error=self._last_error)
 
     async def _on_reconnected(self) -> None:
         self._down_since = None
@@ -201,7 +204,8 @@ class Connection:
             listener()
 
     async def _on_closed(self) -> None:
-        self._give_up(f"the NATS client closed itself: {self._last_error or 'no reason given'}")
+        if not self._closing:
+            self._give_up(f"the NATS client closed itself: {self._last_error or 'no reason given'}")
 
     # ------------------------------------------------------------------------------- the probe
 
