@@ -62,7 +62,11 @@ def make_node(name: str, size: int = 500, pods: int = 110, **more: int) -> NodeR
 
 
 def make_budget(
-    name: str, match: Mapping[str, str], allowed: int, disrupted: Iterable[str] = (), namespace: str = "default"
+    name: str,
+    match: Mapping[str, str],
+    allowed: int,
+    disrupted: Iterable[str] = (),
+    namespace: str = "default",
 ) -> Budget:
     return budget_of(
         msgspec.convert(

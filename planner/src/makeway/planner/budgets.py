@@ -27,9 +27,9 @@ class BudgetTable:
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
         self._free_numbers: list[int] = []
-        self._sets: dict[tuple[int, ...], int] = {(): NO_BUDGETS}
+        self._sets: dict[tuple[int, ...], int] = {}
         self._members: list[tuple[int, ...]] = [()]
-        self._holders: list[int] = [1]
+        self._holders: list[int] = [0]
         self._free_sets: list[int] = []
         self._by_namespace: dict[str, set[int]] = {}
 
@@ -47,7 +47,7 @@ class BudgetTable:
         return sorted(self._numbers)
 
     def put(self, budget: Budget) -> None:
-        """Add a budget or put a new version in its place. Its pods' sets are the caller's to renew."""
+        """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
         number = self._numbers.get(budget.key)
         if number is not None:
             self._budgets[number] = budget
@@ -62,7 +62,7 @@ class BudgetTable:
         self._by_namespace.setdefault(budget.namespace, set()).add(number)
 
     def discard(self, key: Key) -> None:
-        """Forget a budget. No pod may hold a set with it any more once the next one is added."""
+        """Forget a budget. No pod may hold a set with it any more."""
         number = self._numbers.pop(key)
         self._budgets[number] = None
         self._by_namespace[key[0]].discard(number)
@@ -80,8 +80,24 @@ class BudgetTable:
                 found.append(number)
         return tuple(sorted(found))
 
+    def number(self, key: Key) -> int:
+        """Give a budget's number. Raises KeyError where there is no such budget."""
+        return self._numbers[key]
+
+    def holds(self, held: int, number: int) -> bool:
+        """Say whether a set has a budget in it."""
+        return number in self._members[held]
+
+    def exchange(self, held: int, number: int) -> int:
+        """Put a budget into a held set, or take it out; give the set that is held in its place."""
+        changed = self.acquire(tuple(sorted({number}.symmetric_difference(self._members[held]))))
+        self.release(held)
+        return changed
+
     def acquire(self, members: tuple[int, ...]) -> int:
-        """Give the number of a set and count one more holder of it."""
+        """Give the number of a set and count one more holder of it; the empty set counts none."""
+        if not members:
+            return NO_BUDGETS
         number = self._sets.get(members)
         if number is None:
             if self._free_sets:
@@ -98,6 +114,8 @@ class BudgetTable:
 
     def release(self, number: int) -> None:
         """Count one holder of a set less; a set without holders is forgotten."""
+        if number == NO_BUDGETS:
+            return
         self._holders[number] -= 1
         if self._holders[number] == 0:
             del self._sets[self._members[number]]

@@ -162,7 +162,7 @@ class Snapshot:
         self._budget_revisions[budget.key] = self.revision
         self.budgets.put(budget)
         if before is None or not before.same_coverage(budget):
-            self._match_namespace(budget.namespace)
+            self._match(budget.key, budget)
 
     def remove_budget(self, key: Key) -> None:
         """Forget a budget."""
@@ -170,8 +170,8 @@ class Snapshot:
             return
         self.revision += 1
         del self._budget_revisions[key]
+        self._match(key, None)
         self.budgets.discard(key)
-        self._match_namespace(key[0])
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass."""
@@ -228,8 +228,7 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _put_in(self, pod: PodRecord) -> None:
-        members = self.budgets.covering(pod.namespace, pod.name, pod.labels)
-        number = self.budgets.acquire(members) if members else NO_BUDGETS
+        number = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
         if number != NO_BUDGETS:
             self._budget_sets[pod.uid] = number
         if not pod.node:
@@ -243,9 +242,7 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _take_out(self, pod: PodRecord) -> None:
-        number = self._budget_sets.pop(pod.uid, NO_BUDGETS)
-        if number != NO_BUDGETS:
-            self.budgets.release(number)
+        self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         if not pod.node:
             return
         row = self.rows[pod.node]
@@ -255,21 +252,24 @@ class Snapshot:
         self.changed[row] = self.revision + 1
         self._release_row(pod.node)
 
-    def _match_namespace(self, namespace: str) -> None:
-        """Work out anew which budgets cover each pod of a namespace."""
-        for uid in self._uids_by_namespace.get(namespace, ()):
+    def _match(self, key: Key, budget: Budget | None) -> None:
+        """Enter the pods that a budget covers now, and take out those it no longer covers."""
+        number = self.budgets.number(key)
+        for uid in self._uids_by_namespace.get(key[0], ()):
             pod = self.pods[uid]
-            members = self.budgets.covering(namespace, pod.name, pod.labels)
-            before = self._budget_sets.pop(uid, NO_BUDGETS)
-            number = self.budgets.acquire(members) if members else NO_BUDGETS
-            if before != NO_BUDGETS:
-                self.budgets.release(before)
-            if number != NO_BUDGETS:
-                self._budget_sets[uid] = number
+            held = self._budget_sets.get(uid, NO_BUDGETS)
+            covers = budget is not None and budget.covers(pod.namespace, pod.name, pod.labels)
+            if covers == self.budgets.holds(held, number):
+                continue
+            changed = self.budgets.exchange(held, number)
+            if changed == NO_BUDGETS:
+                del self._budget_sets[uid]
+            else:
+                self._budget_sets[uid] = changed
             if pod.node:
                 row = self.rows[pod.node]
                 slot = bisect_left(self.slots[row], pod.importance, key=_importance)
-                self.columns.budgets[slot, row] = number
+                self.columns.budgets[slot, row] = changed
                 self.changed[row] = self.revision
 
     def _depart(self, pod: PodRecord) -> None:

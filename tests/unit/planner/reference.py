@@ -1,0 +1,104 @@
+"""A second, slow way to the same plan: one node at a time, in plain Python, as kube-scheduler does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from makeway.core.budget import Budget
+from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.planner.records import PodRecord
+from unit.planner.building import NOW
+
+
+@dataclass
+class NodeCase:
+    """A node as the reference sees it."""
+
+    name: str
+    allocatable: Mapping[str, int]
+    pods: list[PodRecord]
+    nominated: list[PodRecord]
+    awaited: list[PodRecord]
+
+
+@dataclass
+class Answer:
+    """What the reference finds on one node."""
+
+    node: str
+    victims: set[str]
+    violations: int
+    awaited: set[str]
+    key: tuple[object, ...]
+
+
+def fits(case: NodeCase, preemptor: PodRecord, present: list[PodRecord]) -> bool:
+    for name, amount in preemptor.requests.items():
+        used = sum(pod.requests.get(name, 0) for pod in (*present, *case.nominated))
+        if used + amount > case.allocatable.get(name, 0):
+            return False
+    return True
+
+
+def split(
+    pods: list[PodRecord], budgets: list[Budget], debits: Mapping[str, int]
+) -> tuple[list[PodRecord], list[PodRecord]]:
+    left = {budget.name: budget.allowed - debits.get(budget.name, 0) for budget in budgets}
+    violating, others = [], []
+    for pod in pods:
+        violated = False
+        for budget in budgets:
+            if budget.covers(pod.namespace, pod.name, pod.labels):
+                left[budget.name] -= 1
+                violated |= left[budget.name] < 0
+        (violating if violated else others).append(pod)
+    return violating, others
+
+
+def started(pod: PodRecord) -> int:
+    return microseconds(NOW) if pod.start_micros == NOT_STARTED else pod.start_micros
+
+
+def answer(
+    case: NodeCase, preemptor: PodRecord, budgets: list[Budget], debits: Mapping[str, int]
+) -> Answer | str | None:
+    """Give the victims on one node, "unmodelled", or None where nothing helps."""
+    removable = [pod for pod in case.pods if pod.priority < preemptor.priority]
+    removable.sort(key=lambda pod: pod.importance)
+    if fits(case, preemptor, [*case.pods, *case.awaited]):
+        return "unmodelled" if removable or case.awaited else None
+    present = [pod for pod in case.pods if pod not in removable]
+    waits = fits(case, preemptor, case.pods)
+    victims: list[PodRecord] = []
+    violations = 0
+    if waits:
+        present = list(case.pods)
+    elif not removable or not fits(case, preemptor, present):
+        return None
+    else:
+        violating, others = split(removable, budgets, debits)
+        for pod in (*violating, *others):
+            if fits(case, preemptor, [*present, pod]):
+                present.append(pod)
+            else:
+                victims.append(pod)
+                violations += pod in violating
+    awaited = []
+    for pod in sorted(case.awaited, key=lambda pod: pod.importance):
+        if fits(case, preemptor, [*present, pod]):
+            present.append(pod)
+        else:
+            awaited.append(pod)
+    gone = [*victims, *awaited]
+    highest = max(pod.priority for pod in gone)
+    key = (
+        violations,
+        highest,
+        sum(pod.priority + 2**31 for pod in gone),
+        len(gone),
+        -min(started(pod) for pod in gone if pod.priority == highest),
+        len(victims),
+        case.name,
+    )
+    return Answer(case.name, {pod.uid for pod in victims}, violations, {pod.uid for pod in awaited}, key)

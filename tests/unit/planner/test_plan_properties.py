@@ -1,0 +1,210 @@
+"""What holds for every plan, found out on random clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.budget import Budget
+from makeway.core.importance import NOT_STARTED
+from makeway.planner.answer import Plan
+from makeway.planner.plan import plan
+from makeway.planner.policy import Policy
+from makeway.planner.question import Question
+from makeway.planner.records import NodeRecord, PodRecord
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import (
+    NOW,
+    ask,
+    at,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+    victims,
+)
+from unit.planner.reference import Answer, NodeCase, answer, fits
+
+LABELS = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
+PRIORITIES = (-10, 0, 5, 10)
+
+
+@dataclass
+class World:
+    """A random cluster and question, in a form both planners take."""
+
+    nodes: list[NodeRecord]
+    pods: list[PodRecord]
+    budgets: list[Budget]
+    question: Question
+    in_flight: dict[str, str] = field(default_factory=dict)
+    nominations: list[tuple[PodRecord, str]] = field(default_factory=list)
+    assumed: list[tuple[PodRecord, str]] = field(default_factory=list)
+
+    def snapshot(self) -> Snapshot:
+        pending = [pod for pod, _ in (*self.nominations, *self.assumed)]
+        return make_snapshot(self.nodes, [*self.pods, *pending], self.budgets)
+
+    def cases(self) -> list[NodeCase]:
+        found = []
+        for node in self.nodes:
+            here = [pod for pod in self.pods if pod.node == node.name]
+            here += [pod for pod, name in self.assumed if name == node.name]
+            found.append(
+                NodeCase(
+                    name=node.name,
+                    allocatable=node.allocatable,
+                    pods=[pod for pod in here if pod.uid not in self.in_flight],
+                    nominated=[
+                        pod
+                        for pod, name in self.nominations
+                        if name == node.name and pod.priority >= self.question.preemptor.priority
+                    ],
+                    awaited=[pod for pod in here if pod.uid in self.in_flight],
+                )
+            )
+        return found
+
+    def debits(self) -> dict[str, int]:
+        taken: dict[str, int] = {}
+        for pod in (*self.pods, *(pod for pod, _ in self.assumed)):
+            for budget in self.budgets:
+                if pod.uid in self.in_flight and budget.covers(pod.namespace, pod.name, pod.labels):
+                    taken[budget.name] = taken.get(budget.name, 0) + 1
+        return taken
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    names = [f"n{index}" for index in range(draw(st.integers(1, 5)))]
+    nodes = [
+        make_node(
+            name, draw(st.integers(0, 12)), draw(st.integers(0, 8)), **{"x.io/gpu": draw(st.integers(0, 3))}
+        )
+        for name in names
+    ]
+    budgets = [
+        make_budget(
+            f"b{index}", match, draw(st.integers(-1, 3)), draw(st.sets(st.sampled_from(["p0", "p3"])))
+        )
+        for index, match in enumerate(draw(st.lists(st.sampled_from(LABELS), max_size=3)))
+    ]
+
+    def pod(uid: str, node: str) -> PodRecord:
+        return make_pod(
+            uid,
+            node,
+            draw(st.sampled_from(PRIORITIES)),
+            requests={
+                "cpu": draw(st.integers(0, 6)),
+                "memory": draw(st.integers(0, 6)),
+                "x.io/gpu": draw(st.sampled_from([0, 0, 1, 2])),
+            },
+            start_micros=draw(st.sampled_from([at(1), at(2), at(3), NOT_STARTED])),
+            labels=draw(st.sampled_from(LABELS)),
+        )
+
+    pods = [pod(f"p{index}", draw(st.sampled_from(names))) for index in range(draw(st.integers(0, 14)))]
+    nominations = [(pod(f"q{i}", ""), draw(st.sampled_from(names))) for i in range(draw(st.integers(0, 2)))]
+    assumed = [(pod(f"r{i}", ""), draw(st.sampled_from(names))) for i in range(draw(st.integers(0, 2)))]
+    uids = [one.uid for one in pods] + [one.uid for one, _ in assumed]
+    leaving = draw(st.sets(st.sampled_from(uids), max_size=3)) if uids else set()
+    in_flight = dict.fromkeys(sorted(leaving), "ord-1")
+    question = ask(
+        pod("P", ""),
+        in_flight=in_flight,
+        nominations=[(one.uid, node) for one, node in nominations],
+        assumed=[(one.uid, node) for one, node in assumed],
+        max_candidates=100,
+    )
+    return World(nodes, pods, budgets, question, in_flight, nominations, assumed)
+
+
+def offered(world: World) -> bool:
+    """The reference counts a resource that no node offers; the planner leaves that to the scheduler."""
+    return any(node.allocatable["x.io/gpu"] for node in world.nodes) or not world.question.needs.get(
+        "x.io/gpu"
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(worlds().filter(offered))
+def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> None:
+    result = plan(world.snapshot(), world.question, NOW, Policy())
+
+    expected = [
+        answer(case, world.question.preemptor, world.budgets, world.debits()) for case in world.cases()
+    ]
+    helped = sorted((one for one in expected if isinstance(one, Answer)), key=lambda one: one.key)
+    unmodelled = sum(one == "unmodelled" for one in expected)
+    if isinstance(result, Plan):
+        found = [
+            (one.node, victims(one), one.pdb_violations, {pod.pod.uid for pod in one.awaited})
+            for one in result.candidates
+        ]
+        assert found == [(one.node, one.victims, one.violations, one.awaited) for one in helped]
+        assert result.unmodelled_total == unmodelled
+    else:
+        assert not helped
+        assert not unmodelled
+
+
+@settings(max_examples=200, deadline=None)
+@given(worlds())
+def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: World) -> None:
+    other = World(
+        world.nodes[::-1],
+        world.pods[::-1],
+        world.budgets[::-1],
+        world.question,
+        world.in_flight,
+        world.nominations,
+        world.assumed,
+    )
+    first = plan(world.snapshot(), world.question, NOW, Policy())
+    again = plan(other.snapshot(), world.question, NOW, Policy())
+    if isinstance(first, Plan) and isinstance(again, Plan):
+        assert first.candidates == again.candidates
+        assert first.unmodelled == again.unmodelled
+    else:
+        assert not isinstance(first, Plan)
+        assert not isinstance(again, Plan)
+        assert (first.reason, first.message, first.node_reasons) == (
+            again.reason,
+            again.message,
+            again.node_reasons,
+        )
+
+
+@settings(max_examples=200, deadline=None)
+@given(worlds().filter(offered))
+def test_victims_are_of_lower_priority_enough_and_none_too_many(world: World) -> None:
+    result = plan(world.snapshot(), world.question, NOW, Policy())
+
+    cases = {case.name: case for case in world.cases()}
+    for proposal in result.candidates if isinstance(result, Plan) else ():
+        case = cases[proposal.node]
+        gone = victims(proposal)
+        awaited = {one.pod.uid for one in proposal.awaited}
+        present = [pod for pod in (*case.pods, *case.awaited) if pod.uid not in gone | awaited]
+        assert fits(case, world.question.preemptor, present)
+        for pod in (*case.pods, *case.awaited):
+            if pod.uid in gone | awaited:
+                assert not fits(case, world.question.preemptor, [*present, pod])
+            if pod.uid in gone:
+                assert pod.priority < world.question.preemptor.priority
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds())
+def test_planning_leaves_the_snapshot_as_it_was(world: World) -> None:
+    snapshot = world.snapshot()
+    before = (snapshot.revision, snapshot.columns.requested.copy(), [list(pods) for pods in snapshot.slots])
+
+    plan(snapshot, world.question, NOW, Policy())
+
+    assert snapshot.revision == before[0]
+    assert (snapshot.columns.requested == before[1]).all()
+    assert snapshot.slots == before[2]

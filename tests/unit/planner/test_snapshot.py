@@ -1,0 +1,155 @@
+"""The snapshot after any sequence of events is the snapshot built from what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.planner.columns import VACANT
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot
+
+NODES = ("a", "b", "c")
+PODS = tuple(f"p{index}" for index in range(8))
+MATCHES = ({"app": "x"}, {"app": "y"}, {"app": "x", "tier": "1"})
+
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("put_node"), st.sampled_from(NODES), st.integers(0, 3), st.integers(0, 2)),
+        st.tuples(st.just("remove_node"), st.sampled_from(NODES)),
+        st.tuples(
+            st.just("put_pod"),
+            st.sampled_from(PODS),
+            st.sampled_from(("", *NODES)),
+            st.sampled_from([LOW, HIGH]),
+            st.integers(0, 3),
+            st.sampled_from(({}, *MATCHES)),
+            st.sampled_from(["", "x.io/gpu", "y.io/net"]),
+        ),
+        st.tuples(st.just("remove_pod"), st.sampled_from(PODS)),
+        st.tuples(
+            st.just("put_budget"), st.sampled_from(["u", "v"]), st.sampled_from(MATCHES), st.integers(0, 2)
+        ),
+        st.tuples(st.just("remove_budget"), st.sampled_from(["u", "v"])),
+    ),
+    max_size=60,
+)
+
+
+def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, Any]]) -> None:
+    kind, key, *rest = event
+    if kind == "put_node":
+        node = make_node(key, rest[0], 110, **{"x.io/gpu": rest[1]})
+        snapshot.put_node(node)
+        left["nodes"][key] = node
+    elif kind == "remove_node":
+        snapshot.remove_node(key)
+        left["nodes"].pop(key, None)
+    elif kind == "put_pod":
+        node_name, priority, start, labels, extra = rest
+        requests = {"cpu": S, **({extra: 1} if extra else {})}
+        pod = make_pod(key, node_name, priority, start=start, labels=labels, requests=requests)
+        snapshot.put_pod(pod)
+        left["pods"][key] = pod
+    elif kind == "remove_pod":
+        snapshot.remove_pod(key)
+        left["pods"].pop(key, None)
+    elif kind == "put_budget":
+        budget = make_budget(key, rest[0], rest[1])
+        snapshot.put_budget(budget)
+        left["budgets"][key] = budget
+    else:
+        snapshot.remove_budget(("default", key))
+        left["budgets"].pop(key, None)
+
+
+def seen(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything a plan can read, by name instead of by place."""
+    columns = snapshot.columns
+    layers = columns.resources.items()
+    found: dict[str, Any] = {}
+    for name, row in snapshot.rows.items():
+        used = int(columns.count[row])
+        assert [pod.uid for pod in snapshot.slots[row]] == [
+            pod.uid for pod in sorted(snapshot.slots[row], key=lambda pod: pod.importance)
+        ]
+        assert (columns.priority[used:, row] == VACANT).all()
+        assert not columns.requests[:, used:, row].any()
+        found[name] = (
+            bool(snapshot.present[row]),
+            {key: int(columns.allocatable[at, row]) for key, at in layers if columns.allocatable[at, row]},
+            {key: int(columns.requested[at, row]) for key, at in layers if columns.requested[at, row]},
+            [
+                (
+                    pod.uid,
+                    int(columns.priority[slot, row]),
+                    int(columns.start[slot, row]),
+                    {
+                        key: int(columns.requests[at, slot, row])
+                        for key, at in layers
+                        if columns.requests[at, slot, row]
+                    },
+                    snapshot.budgets.members(int(columns.budgets[slot, row])),
+                )
+                for slot, pod in enumerate(snapshot.slots[row])
+            ],
+        )
+    found["names"] = snapshot.node_names()
+    found["pending"] = sorted(uid for uid, pod in snapshot.pods.items() if not pod.node)
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(events)
+def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
+    sequence: list[tuple[Any, ...]],
+) -> None:
+    snapshot = Snapshot()
+    left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
+    for event in sequence:
+        apply(snapshot, event, left)
+
+    fresh = make_snapshot(left["nodes"].values(), left["pods"].values(), left["budgets"].values())
+
+    assert seen(snapshot) == seen(fresh)
+
+
+def test_an_unchanged_pod_does_not_move_the_revision() -> None:
+    snapshot = make_snapshot(["a"], [make_pod("p", "a")])
+    before = snapshot.revision
+
+    snapshot.put_pod(make_pod("p", "a"))
+    snapshot.put_node(make_node("a"))
+
+    assert snapshot.revision == before
+
+
+def test_a_pod_recreated_under_its_name_replaces_the_one_whose_delete_was_missed() -> None:
+    snapshot = make_snapshot(["a"], [make_pod("old", "a", name="web-0")])
+
+    snapshot.put_pod(make_pod("new", "a", name="web-0"))
+
+    assert [pod.uid for pod in snapshot.slots[snapshot.rows["a"]]] == ["new"]
+
+
+def test_pods_on_a_node_not_yet_known_count_once_it_is() -> None:
+    snapshot = make_snapshot([], [make_pod("p", "late", size=S)])
+    assert snapshot.node_count == 0
+
+    snapshot.put_node(make_node("late"))
+
+    row = snapshot.rows["late"]
+    assert snapshot.node_names() == ("late",)
+    assert int(snapshot.columns.requested[0, row]) == S
+
+
+def test_the_snapshot_grows_past_its_first_size() -> None:
+    nodes = [f"n{index}" for index in range(40)]
+    pods = [make_pod(f"p{index}", "n7", start=index) for index in range(40)]
+
+    snapshot = make_snapshot(nodes, pods)
+
+    assert snapshot.node_count == 40
+    assert int(snapshot.columns.count[snapshot.rows["n7"]]) == 40
