@@ -5,6 +5,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -120,16 +121,36 @@ class Space:
 
     async def disruption_budget(self, name: str, labels: dict[str, str], **spec: Any) -> None:
         """Make a PodDisruptionBudget (`minAvailable=1`, `maxUnavailable=0`) and wait until it is counted."""
-        base = f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
         await self.post(
-            base, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, **spec}}
+            self._budgets, {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, **spec}}
         )
 
         async def counted() -> bool:
-            budget = json.loads(await self.api.request("GET", f"{base}/{name}"))
+            budget = json.loads(await self.api.request("GET", f"{self._budgets}/{name}"))
             return bool(budget.get("status", {}).get("observedGeneration"))
 
         await until(f"budget {name} is counted", counted)
+
+    async def mark_disrupted(self, budget: str, *pods: str) -> None:
+        """Let a budget's status say that these pods' evictions have been processed."""
+        disrupted = {name: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}" for name in pods}
+        await self.api.request(
+            "PATCH",
+            f"{self._budgets}/{budget}/status",
+            body=json.dumps({"status": {"disruptedPods": disrupted}}).encode(),
+            content_type=_MERGE,
+        )
+
+    async def until_disruptions_allowed(self, budget: str, count: int) -> None:
+        """Wait until a budget allows so many disruptions."""
+
+        async def allowed() -> bool:
+            status = json.loads(await self.api.request("GET", f"{self._budgets}/{budget}")).get("status", {})
+            if status.get("disruptionsAllowed") != count:
+                raise NotYet(str(status))
+            return True
+
+        await until(f"budget {budget} allows {count} disruptions", allowed)
 
     async def post(self, path: str, manifest: Manifest) -> bytes:
         """Create any object."""
@@ -261,6 +282,10 @@ class Space:
     @property
     def _core(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}"
+
+    @property
+    def _budgets(self) -> str:
+        return f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
 
 
 @asynccontextmanager

@@ -1,0 +1,83 @@
+"""What tests of preemption ask of a space: settled watches, a preemptor's records, who deleted what."""
+
+import asyncio
+from collections.abc import Iterable
+
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.core.objects import Pod
+
+EVICTOR_USER = "system:serviceaccount:makeway-system:makeway-evictor"
+
+_SETTLE_SECONDS = 0.5
+
+
+async def settle() -> None:
+    """Let scheduler and planner see what was just written; both follow within milliseconds."""
+    await asyncio.sleep(_SETTLE_SECONDS)
+
+
+async def first_decision(space: Space, preemptor: Pod, *, seconds: float = 15.0) -> DecisionRecord:
+    """The first decision record about a pod."""
+
+    async def ask() -> DecisionRecord | None:
+        decisions = await space.bus.decisions(preemptor.metadata.uid)
+        return decisions[0] if decisions else None
+
+    return await until(f"a decision about {preemptor.metadata.name}", ask, seconds=seconds)
+
+
+async def outcome_of_order(
+    space: Space, preemptor: Pod, number: int = 0, *, seconds: float = 15.0
+) -> tuple[EvictionOrder, Outcome]:
+    """A preemptor's order, counted from 0, and its outcome."""
+
+    async def ask() -> tuple[EvictionOrder, Outcome]:
+        orders = await space.bus.orders(preemptor.metadata.uid)
+        if len(orders) <= number:
+            raise NotYet(f"{len(orders)} orders")
+        outcomes = await space.bus.outcomes(orders[number].order_id)
+        if not outcomes:
+            raise NotYet(f"no outcome of {orders[number].order_id}")
+        return orders[number], outcomes[0]
+
+    return await until(f"the outcome of order {number} for {preemptor.metadata.name}", ask, seconds=seconds)
+
+
+async def all_orders(space: Space, preemptors: Iterable[Pod]) -> list[EvictionOrder]:
+    """Every order for any of these pods."""
+    return [order for pod in preemptors for order in await space.bus.orders(pod.metadata.uid)]
+
+
+async def assert_only_ordered_pods_were_deleted(space: Space, preemptors: Iterable[Pod]) -> None:
+    """Read the audit log: each accepted delete names a victim of an order, by UID, and came from an evictor.
+
+    KWOK's deletes, which end a pod that is already leaving, are the kubelet's and do not count.
+    """
+    victims = {
+        (victim.namespace, victim.name, victim.uid)
+        for order in await all_orders(space, preemptors)
+        for victim in order.victims
+    }
+    deletes = [
+        event
+        for event in space.audit.events(
+            verb="delete", resource="pods", subresource="", namespace=space.namespace
+        )
+        if event.accepted and event.user != "makeway-dev-kwok"
+    ]
+    assert [event.user for event in deletes if event.user != EVICTOR_USER] == []
+    assert {(event.namespace, event.name, event.precondition_uid) for event in deletes} <= victims
+
+
+def assert_bound_once(space: Space, name: str) -> None:
+    """Read the audit log: the pod was bound exactly once."""
+    bindings = [
+        event
+        for event in space.audit.events(
+            verb="create", resource="pods", subresource="binding", namespace=space.namespace, name=name
+        )
+        if event.accepted
+    ]
+    assert len(bindings) == 1

@@ -1,0 +1,447 @@
+"""The evictor against a real API server and a real NATS: what it relies on, and whole orders.
+
+There is no scheduler here: the tests write nominations and orders themselves. Every call of the
+first part is made with the evictor's own service account, so that its role is shown to suffice.
+"""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from integration.builders import PodBuilder, make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus import ids
+from makeway.bus.client import Bus
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, PodRef, Preemptor, Victim
+from makeway.bus.publishing import Published
+from makeway.core.objects import Pod
+from makeway.dev import kwok
+from makeway.dev.cluster import Cluster
+from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
+from makeway.evictor import decide, patches
+from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.runtime.kube import ApiError
+
+MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give a control plane without scheduler and planner, so that nobody else evicts or nominates."""
+    options = ClusterOptions(components=frozenset({NATS, KWOK, EVICTOR}))
+    running = RunningCluster(Cluster(tmp_path_factory.mktemp("evictor") / "cluster", options).start())
+    yield running
+    running.owned.stop()
+
+
+@pytest_asyncio.fixture
+async def edge(cluster: RunningCluster) -> AsyncIterator[ApiCluster]:
+    """Give the evictor's edge under its own service account."""
+    async with cluster.connect("evictor") as api:
+        yield ApiCluster(api, Metrics(CollectorRegistry()))
+
+
+@pytest_asyncio.fixture
+async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
+    """Give a connection that orders are written through."""
+    connected = await Bus.connect(cluster.info.nats_url, name="scheduler/test")
+    yield connected
+    await connected.close()
+
+
+def as_victim(pod: Pod, uid: str = "") -> Victim:
+    return Victim(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=uid or pod.metadata.uid,
+        node=pod.spec.node_name or "",
+        priority=pod.spec.priority or 0,
+        grace_period_seconds=1,
+        rule="lower-priority",
+    )
+
+
+def waiting_pod(name: str, priority: str = "high") -> PodBuilder:
+    """A pod that no scheduler looks at."""
+    return make_pod(name).priority(priority).spec(schedulerName="nobody")
+
+
+async def nominate(space: Space, name: str, node: str) -> None:
+    await space.patch(name, {"status": {"nominatedNodeName": node}}, "status")
+
+
+async def the(space: Space, name: str) -> Pod:
+    pod = await space.pod(name)
+    assert pod is not None
+    return pod
+
+
+class TestWhatTheEdgeReliesOn:
+    async def test_a_mark_merges_by_type_and_its_removal_leaves_the_other_conditions(
+        self, space: Space, edge: ApiCluster
+    ) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1"))
+        kinds_before = {c.type for c in pod.status.conditions or ()}
+        now = datetime.now(UTC)
+
+        marked = await edge.mark(as_victim(pod), MESSAGE, now)
+
+        assert marked is not None
+        condition = decide.disruption_target(marked)
+        assert condition is not None
+        assert (condition.reason, condition.message) == ("PreemptionByScheduler", MESSAGE)
+        assert condition.last_transition_time == now.replace(microsecond=0)
+        assert {c.type for c in marked.status.conditions or ()} == kinds_before | {"DisruptionTarget"}
+
+        await edge.clear_mark(marked)
+
+        after = await the(space, "a")
+        assert {c.type for c in after.status.conditions or ()} == kinds_before
+
+    async def test_neither_mark_nor_delete_touches_another_incarnation(
+        self, space: Space, edge: ApiCluster
+    ) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1"))
+        earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
+
+        assert await edge.mark(earlier, MESSAGE, datetime.now(UTC)) is None
+        assert await edge.delete(earlier) is None
+
+        assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
+
+    async def test_an_absent_pod_is_gone_for_every_call(self, space: Space, edge: ApiCluster) -> None:
+        [pod] = await space.create(waiting_pod("a"))
+        await space.delete("a", grace_seconds=0)
+        await space.until_gone("a")
+
+        assert await edge.get_pod(space.namespace, "a") is None
+        assert await edge.mark(as_victim(pod), MESSAGE, datetime.now(UTC)) is None
+        assert await edge.delete(as_victim(pod)) is None
+        await edge.clear_nomination(pod)
+
+    async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: ApiCluster) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
+
+        deleted = await edge.delete(as_victim(pod))
+
+        assert deleted is not None
+        assert deleted.grace_period_seconds == 77
+        assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
+
+    async def test_clearing_is_a_compare_and_set_on_what_was_read(
+        self, space: Space, edge: ApiCluster
+    ) -> None:
+        await space.create(waiting_pod("a"))
+        await nominate(space, "a", "node-1")
+        read = await the(space, "a")
+        await nominate(space, "a", "node-2")
+
+        with pytest.raises(TemporaryError) as caught:
+            await edge.clear_nomination(read)
+        assert caught.value.reason == "conflict"
+        with pytest.raises(TemporaryError):
+            await edge.clear_mark(read)
+
+        await edge.clear_nomination(await the(space, "a"))
+        assert (await the(space, "a")).status.nominated_node_name is None
+
+    async def test_fence_node_and_cluster_uid_can_be_read_and_other_leases_cannot(
+        self, space: Space, edge: ApiCluster, cluster: RunningCluster
+    ) -> None:
+        [node] = await space.add_nodes(make_node("n1"))
+
+        found = await edge.get_node(node)
+        assert found is not None
+        assert found.metadata.uid
+        assert await edge.get_node("absent") is None
+        assert await edge.lease_epoch("kube-system", "makeway-scheduler") is None
+        with pytest.raises(PermanentError) as caught:
+            await edge.lease_epoch("kube-system", "kube-controller-manager")
+        assert caught.value.reason == "Forbidden"
+        async with cluster.connect("evictor") as api:
+            assert await api.cluster_uid()
+
+    async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: ApiCluster) -> None:
+        [pod] = await space.create(waiting_pod("a"))
+        about = PodRef(namespace=space.namespace, name="a", uid=pod.metadata.uid)
+        body = patches.event(
+            about,
+            reason="Preempted",
+            action="Preempting",
+            note="Preempted by pod x on node y",
+            event_type="Normal",
+            instance="evictor-1",
+            name="a.1",
+            now=datetime.now(UTC),
+        )
+
+        await edge.create_event(space.namespace, body)
+
+        assert [e["reason"] for e in await events_of(space, "a")] == ["Preempted"]
+
+
+async def events_of(space: Space, name: str) -> list[dict[str, Any]]:
+    path = f"/apis/events.k8s.io/v1/namespaces/{space.namespace}/events"
+    items = json.loads(await space.api.request("GET", path))["items"]
+    return [e for e in items if e["regarding"]["name"] == name and e["reportingController"] != "kubelet"]
+
+
+class Scene:
+    """One node with running victims and a preemptor nominated to it, and the order for that."""
+
+    def __init__(self, space: Space, bus: Bus) -> None:
+        self.space = space
+        self.bus = bus
+        self.node = ""
+
+    async def set(self, *victims: PodBuilder) -> None:
+        [self.node] = await self.space.add_nodes(make_node("n1"))
+        await self.space.run(*(v.on("n1") for v in victims))
+        await self.space.create(waiting_pod("urgent"))
+        await nominate(self.space, "urgent", self.node)
+
+    async def order(self, *victims: str, seconds: float = 30, **changes: Any) -> EvictionOrder:
+        now = datetime.now(UTC)
+        preemptor = await the(self.space, changes.pop("preemptor_name", "urgent"))
+        node = json.loads(await self.space.api.request("GET", f"/api/v1/nodes/{self.node}"))
+        fields: dict[str, Any] = {
+            "order_id": ids.order_id(now),
+            "kind": "pod",
+            "cluster_uid": await self.space.api.cluster_uid(),
+            "fence": Fence(kind="kv", name=f"test-{secrets.token_hex(4)}", epoch=0),
+            "writer": "test",
+            "created_at": now,
+            "not_after": now + timedelta(seconds=seconds),
+            "preemptor": Preemptor(
+                namespace=self.space.namespace,
+                name=preemptor.metadata.name,
+                uid=preemptor.metadata.uid,
+                priority=1000,
+                scheduler_name="default-scheduler",
+            ),
+            "node": self.node,
+            "node_uid": node["metadata"]["uid"],
+            "victims": tuple([as_victim(await the(self.space, v)) for v in victims]),
+        }
+        return EvictionOrder(**fields | changes)
+
+    async def give(self, order: EvictionOrder) -> None:
+        assert order.preemptor is not None
+        last = await self.bus.last_order(order.preemptor.uid)
+        answer = await self.bus.publish_order(order, last.sequence if last else 0)
+        assert isinstance(answer, Published)
+
+    async def outcome(self, order: EvictionOrder, *, seconds: float = 20) -> Outcome:
+        async def ended() -> Outcome:
+            last = await self.bus.outcome(order.order_id)
+            if last is None:
+                raise NotYet("no outcome")
+            return last.message
+
+        return await until(f"order {order.order_id} ends", ended, seconds=seconds)
+
+    def deletes(self) -> list[str]:
+        return [
+            e.name
+            for e in self.space.audit.events(
+                verb="delete", resource="pods", subresource="", namespace=self.space.namespace
+            )
+            if e.user.endswith(":makeway-evictor")
+        ]
+
+    async def refuse_deletes_of(self, name: str) -> str:
+        """Let the API server refuse every delete of one pod, for good; the policy's name."""
+        policy = f"keep-{self.space.namespace}-{name}"
+        base = "/apis/admissionregistration.k8s.io/v1"
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
+        mine = f"request.namespace == '{self.space.namespace}' && request.name == '{name}'"
+        spec = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": f"!({mine})", "message": "this pod stays", "reason": "Forbidden"}],
+        }
+        await self.space.post(
+            f"{base}/validatingadmissionpolicies", {"metadata": {"name": policy}, "spec": spec}
+        )
+        binding = {"policyName": policy, "validationActions": ["Deny"]}
+        await self.space.post(
+            f"{base}/validatingadmissionpolicybindings", {"metadata": {"name": policy}, "spec": binding}
+        )
+
+        async def enforced() -> bool:
+            path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}"
+            try:
+                await self.space.api.request("DELETE", path, query={"dryRun": "All"})
+            except ApiError as error:
+                if "this pod stays" in error.message:
+                    return True
+                raise
+            raise NotYet("deletes are allowed")
+
+        await until("the policy is enforced", enforced)
+        return policy
+
+    async def allow_deletes(self, policy: str) -> None:
+        base = "/apis/admissionregistration.k8s.io/v1"
+        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            await self.space.api.request("DELETE", f"{base}/{kind}/{policy}")
+
+
+@pytest.fixture
+def scene(space: Space, bus: Bus) -> Scene:
+    """Give a test its stage."""
+    return Scene(space, bus)
+
+
+class TestWholeOrders:
+    async def test_victims_are_marked_and_deleted_with_their_uid_and_events_are_written(
+        self, scene: Scene
+    ) -> None:
+        await scene.set(*(make_pod(n).leaves(kwok.NEVER).grace(60) for n in ("a", "b", "c")))
+        order = await scene.order("a", "b", "c")
+
+        await scene.give(order)
+        outcome = await scene.outcome(order)
+
+        assert outcome.result == "succeeded", outcome
+        assert {v.result for v in outcome.victims} == {"deleted"}
+        assert {v.grace_period_seconds for v in outcome.victims} == {60}
+        assert scene.deletes()[-1] == "c"
+        for event in scene.space.audit.events(
+            verb="delete", resource="pods", subresource="", namespace=scene.space.namespace
+        ):
+            assert event.precondition_uid == (await the(scene.space, event.name)).metadata.uid
+        for name in ("a", "b", "c"):
+            assert decide.marked_by_scheduler(await the(scene.space, name), MESSAGE)
+
+        async def told() -> bool:
+            victim = [e["reason"] for e in await events_of(scene.space, "a")]
+            preemptor = {e["reason"] for e in await events_of(scene.space, "urgent")}
+            if victim != ["Preempted"] or preemptor != {"MakingRoom", "RoomMade"}:
+                raise NotYet(f"{victim} {preemptor}")
+            return True
+
+        await until("events are written", told)
+
+    async def test_a_refused_delete_is_rolled_back_in_the_api(self, scene: Scene) -> None:
+        await scene.set(make_pod("a"), make_pod("b"))
+        order = await scene.order("a", "b")
+        policy = await scene.refuse_deletes_of("a")
+
+        try:
+            await scene.give(order)
+            outcome = await scene.outcome(order)
+        finally:
+            await scene.allow_deletes(policy)
+
+        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+        assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
+        assert "this pod stays" in outcome.victims[0].message
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        assert (await the(scene.space, "urgent")).status.nominated_node_name is None
+        assert decide.disruption_target(await the(scene.space, "a")) is None
+        assert "b" not in scene.deletes()
+
+    async def test_a_recreated_victim_is_not_deleted(self, scene: Scene) -> None:
+        await scene.set(make_pod("a"), make_pod("b"))
+        order = await scene.order("a", "b")
+        await scene.space.delete("a", grace_seconds=0)
+        await scene.space.until_gone("a")
+        [second] = await scene.space.run(make_pod("a").on("n1"))
+
+        await scene.give(order)
+        outcome = await scene.outcome(order)
+
+        assert outcome.result == "succeeded"
+        assert [(v.name, v.result) for v in outcome.victims] == [("a", "gone"), ("b", "deleted")]
+        assert (await the(scene.space, "a")).metadata.uid == second.metadata.uid
+
+    async def test_an_order_waits_for_the_one_it_counts_on(self, scene: Scene) -> None:
+        await scene.set(make_pod("a"), make_pod("b"))
+        await scene.space.create(waiting_pod("second"))
+        await nominate(scene.space, "second", scene.node)
+        first = await scene.order("a")
+        counts = (Awaited(uid=first.victims[0].uid, order_id=first.order_id),)
+        second = await scene.order("b", preemptor_name="second", awaited=counts)
+
+        await scene.give(second)
+        await scene.give(first)
+        outcomes = [await scene.outcome(order) for order in (first, second)]
+
+        assert [o.result for o in outcomes] == ["succeeded", "succeeded"]
+        assert scene.deletes() == ["a", "b"]
+
+    async def test_listed_nominations_are_cleared(self, scene: Scene) -> None:
+        await scene.set(make_pod("a"))
+        [low] = await scene.space.create(waiting_pod("low", priority="low"))
+        await nominate(scene.space, "low", scene.node)
+        ref = PodRef(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
+        order = await scene.order("a", nominations_to_clear=(ref,))
+
+        await scene.give(order)
+        outcome = await scene.outcome(order)
+
+        assert outcome.nominations_cleared == (low.metadata.uid,)
+        assert (await the(scene.space, "low")).status.nominated_node_name is None
+
+    async def test_an_order_given_while_the_evictor_is_down_is_carried_out_when_it_is_back(
+        self, scene: Scene, cluster: RunningCluster
+    ) -> None:
+        await scene.set(make_pod("a"))
+        order = await scene.order("a")
+
+        async with cluster.without(EVICTOR):
+            await scene.give(order)
+
+        assert (await scene.outcome(order)).result == "succeeded"
+
+    async def test_an_order_found_too_late_expires_without_a_delete(
+        self, scene: Scene, cluster: RunningCluster
+    ) -> None:
+        await scene.set(make_pod("a"))
+        order = await scene.order("a", seconds=0.5)
+
+        async with cluster.without(EVICTOR):
+            await scene.give(order)
+
+        outcome = await scene.outcome(order)
+        assert outcome.result == "expired"
+        assert scene.deletes() == []
+        assert (await the(scene.space, "urgent")).status.nominated_node_name is None
+
+    @pytest.mark.slow
+    async def test_a_killed_evictor_leaves_its_order_to_the_next_one(
+        self, scene: Scene, cluster: RunningCluster
+    ) -> None:
+        await scene.set(make_pod("a"))
+        counts = (Awaited(uid="x", order_id="ord-never"),)
+        order = await scene.order("a", seconds=10, awaited=counts)
+        await scene.give(order)
+
+        async def taken() -> bool:
+            if order.order_id not in cluster.process(EVICTOR).log.read_text():
+                raise NotYet("not in the log")
+            return True
+
+        await until("the order is taken", taken)
+        await cluster.kill(EVICTOR)
+        await cluster.start(EVICTOR)
+
+        outcome = await scene.outcome(order, seconds=50)
+        assert outcome.result == "expired"
+        assert outcome.deliveries == 2
+        assert scene.deletes() == []
