@@ -1,0 +1,213 @@
+"""KEP-4832 on a real scheduler: what may happen between the nomination and the last delete.
+
+Most tests stop the evictor, so that the time between the two is as long as they need, and free the room
+by hand: then only the gate and the nomination stand between the room and whoever comes for it.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import PodBuilder, make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.preempting import (
+    all_orders,
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    outcome_of_order,
+    settle,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.core.objects import Pod
+
+
+@pytest_asyncio.fixture
+async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
+    """A space with node n1 of 500m, and no evictor until the test starts one."""
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    async with cluster.without("evictor"):
+        yield space
+
+
+def sized(name: str, priority: str, cpu: int) -> PodBuilder:
+    return make_pod(name).priority(priority).cpu(f"{cpu}m")
+
+
+async def ordered(space: Space, pod: PodBuilder) -> Pod:
+    """Create a pod and wait until an order for it is committed."""
+    (preemptor,) = await space.create(pod)
+
+    async def ask() -> bool:
+        return bool(await space.bus.orders(preemptor.metadata.uid))
+
+    await until(f"an order for {pod.name}", ask)
+    return preemptor
+
+
+async def assert_stays_pending(space: Space, name: str, seconds: float = 2.0) -> None:
+    with pytest.raises(AssertionError, match="is bound"):
+        await space.until_bound(name, seconds=seconds)
+
+
+async def test_a_1_the_preemptor_is_held_until_its_order_is_done(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+
+    await space.delete("victim")
+    await space.until_gone("victim")
+    await assert_stays_pending(space, "p")
+    await cluster.start("evictor")
+
+    assert await space.until_bound("p") == "n1"
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert outcome.result == "succeeded"
+    assert [victim.result for victim in outcome.victims] == ["gone"]
+    assert_bound_once(space, "p")
+
+
+@pytest.mark.parametrize("priority", ["high", "mid"])
+async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
+    cluster: RunningCluster, space_without_evictor: Space, priority: str
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    await ordered(space, sized("p", "high", 500))
+
+    await space.delete("victim")
+    await space.until_gone("victim")
+    await space.create(sized("thief", priority, 500))
+    await assert_stays_pending(space, "thief")
+    await cluster.start("evictor")
+
+    assert await space.until_bound("p") == "n1"
+    await assert_stays_pending(space, "thief", seconds=1)
+
+
+async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    await ordered(space, sized("p", "high", 300))
+
+    await space.delete("victim")
+    await space.until_gone("victim")
+    await space.create(sized("neighbour", "high", 200))
+
+    assert await space.until_bound("neighbour") == "n1"
+    await cluster.start("evictor")
+    assert await space.until_bound("p") == "n1"
+
+
+async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "mid", 500))
+    tries = len(await space.bus.decisions(preemptor.metadata.uid))
+
+    await space.delete("victim")
+    await space.until_gone("victim")
+    await space.create(sized("higher", "high", 500))
+    assert await space.until_bound("higher") == "n1"
+    await cluster.start("evictor")
+    await outcome_of_order(space, preemptor)
+
+    async def tried_again() -> bool:
+        return len(await space.bus.decisions(preemptor.metadata.uid)) > tries
+
+    await until("p is tried again", tried_again, seconds=10)
+
+
+async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(*[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
+    await settle()
+
+    preemptors = [await ordered(space, sized(name, "high", 250)) for name in ("p1", "p2")]
+    victims = [victim.name for order in await all_orders(space, preemptors) for victim in order.victims]
+    await cluster.start("evictor")
+
+    assert sorted(victims) == ["v1", "v2"]
+    assert [await space.until_bound(name) for name in ("p1", "p2")] == ["n1", "n1"]
+    await assert_only_ordered_pods_were_deleted(space, preemptors)
+
+
+async def test_a_5_a_victim_that_is_already_ordered_is_awaited_not_ordered_again(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    (victim,) = await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+
+    first = await ordered(space, sized("p1", "high", 250))
+    second = await ordered(space, sized("p2", "high", 250))
+    (first_order,) = await space.bus.orders(first.metadata.uid)
+    (second_order,) = await space.bus.orders(second.metadata.uid)
+    await cluster.start("evictor")
+
+    assert [v.uid for v in first_order.victims] == [victim.metadata.uid]
+    assert second_order.victims == ()
+    assert [(a.uid, a.order_id) for a in second_order.awaited] == [
+        (victim.metadata.uid, first_order.order_id)
+    ]
+    assert [await space.until_bound(name) for name in ("p1", "p2")] == ["n1", "n1"]
+    await assert_only_ordered_pods_were_deleted(space, [first, second])
+
+
+async def test_a_7_a_delete_that_fails_for_good_is_rolled_back(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.run(*[sized(name, "low", 250).label(*UNDELETABLE).on("n1") for name in ("v1", "v2")])
+    await settle()
+
+    async with deletes_refused(space, "v1"):
+        (preemptor,) = await space.create(sized("p", "high", 500))
+        order, outcome = await outcome_of_order(space, preemptor)
+
+        assert outcome.result == "failed"
+        assert "may not be deleted" in outcome.message
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        results = {victim.name: victim.result for victim in outcome.victims}
+        assert results[order.victims[0].name] == "failed"
+        assert results[order.victims[-1].name] == "notAttempted"
+        await assert_nothing_left_behind(space)
+
+        async def tried_again() -> bool:
+            pod = await space.pod("p")
+            conditions = pod.status.conditions if pod else None
+            if not any((c.message or "").startswith("0/") for c in conditions or ()):
+                raise NotYet(str(conditions))
+            return len(await space.bus.decisions(preemptor.metadata.uid)) > 1
+
+        await until("p is tried again", tried_again, seconds=10)
+
+    last = order.victims[-1].name
+    touched = [
+        event.verb
+        for event in space.audit.events(resource="pods", namespace=space.namespace, name=last)
+        if event.verb in ("delete", "patch") and "evictor" in event.user
+    ]
+    assert touched == []
+
+
+async def assert_nothing_left_behind(space: Space) -> None:
+    """No nomination, and no DisruptionTarget on pods that stay."""
+    pods = await space.pods()
+    assert pods["p"].status.nominated_node_name in (None, "")
+    for name in ("v1", "v2"):
+        assert pods[name].metadata.deletion_timestamp is None
+        assert "DisruptionTarget" not in {c.type for c in pods[name].status.conditions or ()}

@@ -1,0 +1,48 @@
+"""Many urgent pods at once: everybody is placed, nobody is evicted for nothing."""
+
+from collections import Counter
+
+from integration.builders import make_node, make_pod
+from integration.preempting import (
+    all_orders,
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    settle,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+
+NODES = 50
+PREEMPTORS = 100
+
+
+async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
+    await space.add_nodes(*[make_node(f"n{number:02}").cpu(1) for number in range(NODES)])
+    await space.run(
+        *[
+            make_pod(f"low-{number:03}").priority("low").cpu("500m").on(f"n{number // 2:02}")
+            for number in range(PREEMPTORS)
+        ]
+    )
+    await settle()
+
+    urgent = await space.create(
+        *[make_pod(f"urgent-{number:03}").priority("high").cpu("500m") for number in range(PREEMPTORS)]
+    )
+
+    async def all_bound() -> bool:
+        pods = await space.pods()
+        waiting = [name for name, pod in pods.items() if name.startswith("urgent") and not pod.spec.node_name]
+        if waiting:
+            raise NotYet(f"{len(waiting)} wait: {waiting[:5]}")
+        return True
+
+    await until("every urgent pod is bound", all_bound, seconds=60, every=0.2)
+    orders = await all_orders(space, urgent)
+    ordered = Counter(victim.uid for order in orders for victim in order.victims)
+    assert len(ordered) == PREEMPTORS
+    assert set(ordered.values()) == {1}
+    assert max(Counter(order.preemptor.uid for order in orders if order.preemptor).values()) == 1
+    for pod in urgent:
+        assert_bound_once(space, pod.metadata.name)
+    await assert_only_ordered_pods_were_deleted(space, urgent)

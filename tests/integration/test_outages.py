@@ -1,0 +1,111 @@
+"""What happens when a part is down: pods that need no preemption never notice."""
+
+import asyncio
+
+from integration.builders import PodBuilder, make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.conftest import PrivateCluster
+from integration.preempting import (
+    assert_only_ordered_pods_were_deleted,
+    outcome_of_order,
+    settle,
+)
+from integration.space import Space, open_space
+from integration.waiting import until
+from makeway.dev.options import ClusterOptions
+
+
+def sized(name: str, priority: str, cpu: int) -> PodBuilder:
+    return make_pod(name).priority(priority).cpu(f"{cpu}m")
+
+
+async def full_node_and_empty_node(space: Space) -> None:
+    """A full node n1, and n2 with room for a small pod only."""
+    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("100m"))
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+
+
+async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_node_and_empty_node(space)
+
+    async with cluster.without("planner"):
+        await space.create(sized("small", "low", 100))
+        (urgent,) = await space.create(sized("urgent", "high", 500))
+
+        assert await space.until_bound("small", seconds=5) == "n2"
+        assert await space.until_bound("urgent", seconds=5) == "n1"
+        assert await space.bus.orders(urgent.metadata.uid) == []
+
+
+async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_node_and_empty_node(space)
+
+    async with cluster.without("nats"):
+        await space.create(sized("small", "low", 100))
+        await space.create(sized("urgent", "high", 500))
+
+        assert await space.until_bound("small", seconds=5) == "n2"
+        assert await space.until_bound("urgent", seconds=5) == "n1"
+    for component in ("planner", "evictor"):
+        await asyncio.to_thread(cluster.process(component).wait_ready)
+    await makes_room_again(cluster)
+
+
+async def makes_room_again(cluster: RunningCluster) -> None:
+    """An order of makeway's, carried out, in a space of its own."""
+    async with open_space(cluster) as space:
+
+        async def by_makeway() -> bool:
+            number = len(await space.pods())
+            await space.add_nodes(make_node(f"n{number}").cpu("500m"))
+            await space.run(sized(f"victim-{number}", "low", 500).on(f"n{number}"))
+            (urgent,) = await space.create(sized(f"urgent-{number}", "high", 500))
+            await space.until_bound(f"urgent-{number}")
+            return bool(await space.bus.orders(urgent.metadata.uid))
+
+        await until("makeway makes room again", by_makeway, seconds=30)
+
+
+async def test_an_evictor_that_is_back_in_time_carries_the_order_out(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_node_and_empty_node(space)
+
+    async with cluster.without("evictor"):
+        (urgent,) = await space.create(sized("urgent", "high", 500))
+        await space.until_nominated("urgent")
+        await asyncio.sleep(3)
+        assert await space.pod("victim") is not None
+
+    assert await space.until_bound("urgent") == "n1"
+    _, outcome = await outcome_of_order(space, urgent)
+    assert outcome.result == "succeeded"
+    await assert_only_ordered_pods_were_deleted(space, [urgent])
+
+
+async def test_an_evictor_that_is_back_too_late_expires_the_order_and_the_pod_is_tried_again(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions(plugin_arguments=(("notAfter", "5s"),)))
+    async with open_space(cluster) as space:
+        await full_node_and_empty_node(space)
+
+        async with cluster.without("evictor"):
+            (urgent,) = await space.create(sized("urgent", "high", 500))
+            await space.until_nominated("urgent")
+            await asyncio.sleep(6)
+            assert await space.pod("victim") is not None
+
+        order, outcome = await outcome_of_order(space, urgent, 0)
+        assert outcome.result == "expired"
+        assert len(await space.bus.outcomes(order.order_id)) == 1
+        assert await space.until_bound("urgent", seconds=30) == "n1"
+        orders = await space.bus.orders(urgent.metadata.uid)
+        assert len(orders) > 1
+        assert (await space.bus.outcomes(orders[-1].order_id))[0].result == "succeeded"
+        await assert_only_ordered_pods_were_deleted(space, [urgent])
