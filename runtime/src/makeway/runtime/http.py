@@ -63,10 +63,10 @@ async def serve(listen: str, *, ready: Checks, live: Checks, registry: Collector
     app.router.add_get("/metrics", _metrics(registry))
     app.router.add_get("/healthz", _checks("healthz", live))
     app.router.add_get("/readyz", _checks("readyz", ready))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host or None, port, shutdown_timeout=1.0).start()
+        await web.TCPSite(runner, host or None, port).start()
     except OSError:
         await runner.cleanup()
         raise

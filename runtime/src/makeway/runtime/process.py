@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import signal
 import socket
@@ -27,9 +28,10 @@ _log = structlog.get_logger()
 def identity() -> str:
     """A name for this process that no other has: `<host>_<pid>_<random>`.
 
-    It is fit for a subject token and a CloudEvents source: a host name's dots become `-`.
+    It is fit for a subject token and a CloudEvents source: what is not a letter or digit of the host
+    name becomes `-`.
     """
-    host = socket.gethostname().replace(".", "-") or "localhost"
+    host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname()) or "localhost"
     return f"{host}_{os.getpid()}_{secrets.token_hex(4)}"
 
 
