@@ -5,16 +5,22 @@ import json
 import signal
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
+import nats
 import pytest
 
 from integration.builders import make_node, make_pod
+from integration.bus_reader import BusReader
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
 from integration.processes import processes_of
 from integration.space import Space
 from integration.waiting import NotYet, until
+from makeway.bus.codec import wrap
+from makeway.bus.messages import EvictionOrder, Fence, Preemptor
+from makeway.bus.subjects import Subjects
 from makeway.dev.kwok import AFTER_GRACE, NEVER
 from makeway.dev.options import NATS, ClusterOptions
 from makeway.runtime.kube import ApiError
@@ -222,6 +228,40 @@ async def test_kill_minus_nine_of_the_owner_leaves_no_process(tmp_path: Path) ->
         return True
 
     await until("every process of the cluster has ended", none_left, seconds=5)
+
+
+async def test_what_was_said_on_the_bus_is_read_back_in_order(plain_cluster: RunningCluster) -> None:
+    now = datetime.now(UTC)
+    orders = [
+        EvictionOrder(
+            order_id=f"ord-{number}",
+            kind="pod",
+            cluster_uid="c",
+            fence=Fence(kind="lease", name="makeway-scheduler", epoch=0),
+            writer="test",
+            created_at=now,
+            not_after=now,
+            preemptor=Preemptor(
+                namespace="default", name="p", uid=f"uid-{number % 2}", priority=0, scheduler_name="s"
+            ),
+        )
+        for number in range(4)
+    ]
+    subjects = Subjects("reader-test")
+    connection = await nats.connect(plain_cluster.info.nats_url)
+    jetstream = connection.jetstream()
+    reader = BusReader(jetstream, "reader-test")
+    assert await reader.orders() == []
+
+    await jetstream.add_stream(name=subjects.orders_stream, subjects=[subjects.orders])
+    for order in orders:
+        assert order.preemptor is not None
+        await jetstream.publish(subjects.pod_order(order.preemptor.uid), wrap(order, "makeway/test/1"))
+
+    assert await reader.orders() == orders
+    assert await reader.orders("uid-1") == [orders[1], orders[3]]
+    assert await reader.outcomes("ord-1") == []
+    await connection.close()
 
 
 _OWNER = """

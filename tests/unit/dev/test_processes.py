@@ -90,6 +90,17 @@ def test_a_program_that_may_restart_is_started_again_and_one_that_was_stopped_is
     assert process.pid is not None
 
 
+def test_a_program_that_ends_again_and_again_is_not_waited_for_long(processes: ProcessSet) -> None:
+    program = python("sick", "raise SystemExit(4)", ready=lambda: "down", ready_seconds=60.0, restart=True)
+    process = processes.start(program)
+
+    began = time.monotonic()
+    with pytest.raises(DevError, match="sick ended with exit code 4"):
+        process.wait_ready()
+
+    assert time.monotonic() - began < 20
+
+
 def test_a_program_that_ignores_sigterm_is_killed(processes: ProcessSet, tmp_path: Path) -> None:
     sign = tmp_path / "deaf"
     code = (

@@ -77,18 +77,13 @@ class Cluster:
         self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
-        programs = {
-            KWOK: kwok.program,
-            SCHEDULER: scheduler.program,
-            PLANNER: services.planner,
-            EVICTOR: services.evictor,
-        }
+        programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}
         chosen = [program(site) for name, program in programs.items() if name in wanted]
-        self._run(
-            f"controllers, {', '.join(program.name for program in chosen)}",
-            control_plane.kube_controller_manager(site),
-            *chosen,
-        )
+        names = ", ".join(["controllers", *(program.name for program in chosen)])
+        self._run(names, control_plane.kube_controller_manager(site), *chosen)
+        # After the services: they make the streams that the plugin follows from its first moment.
+        if SCHEDULER in wanted:
+            self._run("scheduler", scheduler.program(site))
         self._info.write()
 
     def stop(self) -> None:

@@ -18,6 +18,8 @@ _POLL_SECONDS = 0.05
 _TAIL_LINES = 20
 _BACKOFF_SECONDS = (0.2, 1.0, 2.0, 5.0)
 """Pauses before the first, second, ... restart in a row; the last one repeats."""
+_HOPELESS_RESTARTS = 2
+"""Whoever waits for a process to be ready gives up when it ends again after so many restarts."""
 _STEADY_SECONDS = 10.0
 """A process that ran for so long starts again with the first pause."""
 
@@ -80,8 +82,9 @@ class Process:
             DevError: it ended or was not ready within its bound; the text has its log's path and tail.
         """
         until = time.monotonic() + self.program.ready_seconds
+        hopeless = self.restarts + _HOPELESS_RESTARTS
         while reason := self.program.ready():
-            if self.pid is None and not self.program.restart:
+            if self.pid is None and (not self.program.restart or self.restarts >= hopeless):
                 raise DevError(
                     f"{self._name} ended with exit code {self.exit_code} before it was ready.\n{self.tail()}"
                 )
