@@ -7,6 +7,7 @@ first part is made with the evictor's own service account, so that its role is s
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -262,42 +263,44 @@ class Scene:
             if e.user.endswith(":makeway-evictor")
         ]
 
-    async def refuse_deletes_of(self, name: str) -> str:
-        """Let the API server refuse every delete of one pod, for good; the policy's name."""
+    @asynccontextmanager
+    async def refusing_deletes_of(self, name: str) -> AsyncIterator[None]:
+        """Let the API server refuse every delete of one pod, for good, as long as the block lasts."""
         policy = f"keep-{self.space.namespace}-{name}"
         base = "/apis/admissionregistration.k8s.io/v1"
+        kinds = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
         mine = f"request.namespace == '{self.space.namespace}' && request.name == '{name}'"
-        spec = {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": f"!({mine})", "message": "this pod stays", "reason": "Forbidden"}],
-        }
-        await self.space.post(
-            f"{base}/validatingadmissionpolicies", {"metadata": {"name": policy}, "spec": spec}
+        specs: tuple[dict[str, Any], ...] = (
+            {
+                "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": f"!({mine})", "message": "this stays", "reason": "Forbidden"}],
+            },
+            {"policyName": policy, "validationActions": ["Deny"]},
         )
-        binding = {"policyName": policy, "validationActions": ["Deny"]}
-        await self.space.post(
-            f"{base}/validatingadmissionpolicybindings", {"metadata": {"name": policy}, "spec": binding}
-        )
+        for kind, spec in zip(kinds, specs, strict=True):
+            await self.space.post(f"{base}/{kind}", {"metadata": {"name": policy}, "spec": spec})
+        await self._until_deletes(name, refused=True)
+        try:
+            yield
+        finally:
+            for kind in reversed(kinds):
+                await self.space.api.request("DELETE", f"{base}/{kind}/{policy}")
+            await self._until_deletes(name, refused=False)
 
-        async def enforced() -> bool:
-            path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}"
+    async def _until_deletes(self, name: str, *, refused: bool) -> None:
+        """Policies take a moment to be enforced, and to be enforced no more."""
+        path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}"
+
+        async def as_wanted() -> bool:
             try:
                 await self.space.api.request("DELETE", path, query={"dryRun": "All"})
+                was_refused = False
             except ApiError as error:
-                if "this pod stays" in error.message:
-                    return True
-                raise
-            raise NotYet("deletes are allowed")
+                was_refused = "this stays" in error.message
+            return was_refused is refused
 
-        await until("the policy is enforced", enforced)
-        return policy
-
-    async def allow_deletes(self, policy: str) -> None:
-        base = "/apis/admissionregistration.k8s.io/v1"
-        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-            await self.space.api.request("DELETE", f"{base}/{kind}/{policy}")
+        await until(f"deletes are {'refused' if refused else 'allowed'}", as_wanted)
 
 
 @pytest.fixture
@@ -339,17 +342,14 @@ class TestWholeOrders:
     async def test_a_refused_delete_is_rolled_back_in_the_api(self, scene: Scene) -> None:
         await scene.set(make_pod("a"), make_pod("b"))
         order = await scene.order("a", "b")
-        policy = await scene.refuse_deletes_of("a")
 
-        try:
+        async with scene.refusing_deletes_of("a"):
             await scene.give(order)
             outcome = await scene.outcome(order)
-        finally:
-            await scene.allow_deletes(policy)
 
         assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
         assert [v.result for v in outcome.victims] == ["failed", "notAttempted"]
-        assert "this pod stays" in outcome.victims[0].message
+        assert "this stays" in outcome.victims[0].message
         assert outcome.rollback is not None
         assert outcome.rollback.nomination_reverted
         assert (await the(scene.space, "urgent")).status.nominated_node_name is None

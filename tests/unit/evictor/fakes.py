@@ -174,7 +174,7 @@ class FakeRecords:
         await asyncio.sleep(0)
         return self.orders.get(preemptor_uid)
 
-    async def epoch(self, name: str) -> int | None:
+    async def epoch(self, name: str) -> int:
         await asyncio.sleep(0)
         return self.epochs.get(name, 0)
 

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
+from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, Refused
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -28,7 +29,7 @@ class Records(Protocol):
     async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
         """The preemptor's latest order."""
 
-    async def epoch(self, name: str) -> int | None:
+    async def epoch(self, name: str) -> int:
         """The counter that fences a writer without a Lease."""
 
     async def publish(self, outcome: Outcome) -> Outcome:
@@ -52,8 +53,19 @@ class BusRecords:
         return last.message if last is not None else None
 
     async def epoch(self, name: str) -> int:
-        """The counter, 0 before its first increment; a name that is no key is a `PermanentError`."""
-        return await _translated(self._bus.epochs.current(name))
+        """The counter, 0 before its first increment; a name that is no key is a `PermanentError`.
+
+        A bucket that is gone (NATS was set up anew) counts as empty: no newer writer is known.
+        """
+        return await _translated(self._epoch(name))
+
+    async def _epoch(self, name: str) -> int:
+        try:
+            return await self._bus.epochs.current(name)
+        except JetStreamError as error:
+            if error.not_found:
+                return 0
+            raise
 
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write the outcome, or return the one that was there first."""
