@@ -1,0 +1,329 @@
+package bridge
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+var start = time.Unix(1000, 0)
+
+// at is a time some milliseconds after the start.
+func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+
+// order makes the entry of pod "p" with an order for node n1.
+func order(id string, victims ...types.UID) *entry {
+	e := &entry{
+		orderID: id, node: "n1", preemptor: wire.PodRef{Namespace: "ns", Name: "p", UID: "p"},
+		victims: victims, awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{},
+		createdAt: start, opensAt: start.Add(time.Minute),
+	}
+	for _, v := range victims {
+		e.remaining[v] = time.Time{}
+	}
+	return e
+}
+
+func of(pod string, e *entry) *entry {
+	e.preemptor.Name, e.preemptor.UID = pod, pod
+	return e
+}
+
+func awaiting(e *entry, victim types.UID, orderID string) *entry {
+	e.awaited[victim] = orderID
+	e.remaining[victim] = time.Time{}
+	return e
+}
+
+func notGone(types.UID) bool            { return false }
+func notThere(string, types.UID) bool   { return false }
+func stillThere(string, types.UID) bool { return true }
+func (f *inflight) closed(uid types.UID, now time.Time) bool {
+	_, _, closed := f.gate(uid, now)
+	return closed
+}
+
+func expectWakes(t *testing.T, f *inflight, now time.Time, want ...wake) {
+	t.Helper()
+	got, _ := f.due(now)
+	if len(got) != len(want) {
+		t.Fatalf("wakes %+v, want %+v", got, want)
+	}
+	for i := range want {
+		if got[i].orderID != want[i].orderID || got[i].revert != want[i].revert {
+			t.Errorf("wake %+v, want %+v", got[i], want[i])
+		}
+	}
+}
+
+func TestTheGateIsClosedFromTheNominationUntilTheLastVictimHasLeft(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a", "b"))
+	if !f.closed("p", at(0)) {
+		t.Fatal("open after begin")
+	}
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(20))
+	if !f.closed("p", at(20)) {
+		t.Fatal("open with a victim left")
+	}
+
+	f.leftCache("p", "b")
+
+	expectWakes(t, f, at(20), wake{orderID: "o"})
+	if f.closed("p", at(20)) {
+		t.Error("closed after the last victim had left")
+	}
+	expectWakes(t, f, at(30))
+}
+
+func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(5))
+
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+}
+
+func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.deleted("a", at(100))
+
+	_, next := f.due(at(100))
+
+	if !next.Equal(at(100).Add(settle)) {
+		t.Errorf("to be asked again at %s, want %s", next, at(100).Add(settle))
+	}
+	expectWakes(t, f, next.Add(-time.Millisecond))
+	expectWakes(t, f, next, wake{orderID: "o"})
+}
+
+func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	f.succeed("o", at(10), at(90000), func(types.UID) bool { return true })
+
+	expectWakes(t, f, at(10).Add(settle), wake{orderID: "o"})
+}
+
+func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	expectWakes(t, f, at(89999))
+
+	if f.closed("p", at(90000)) {
+		t.Error("closed at the deadline")
+	}
+	expectWakes(t, f, at(90000), wake{orderID: "o"})
+	if kind, _, _ := f.refuse("p", at(90001), stillThere); kind != "" {
+		t.Errorf("refused a new order: %s", kind)
+	}
+}
+
+func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.commit("o", at(62000))
+	expectWakes(t, f, at(61999))
+
+	if f.closed("p", at(62000)) {
+		t.Error("the gate did not open by itself")
+	}
+	expectWakes(t, f, at(62000), wake{orderID: "o", revert: true})
+}
+
+func TestAFailedOrderIsRevertedOnce(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	w, ok := f.fail("o", "delete refused", at(10))
+
+	if !ok || !w.revert || f.closed("p", at(10)) {
+		t.Errorf("wake %+v, known %t", w, ok)
+	}
+	if _, again := f.fail("o", "delete refused", at(10)); again {
+		t.Error("reverted twice")
+	}
+}
+
+func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+	f.commit("o2", at(60000))
+	f.succeed("o2", at(10), at(90000), notGone)
+	f.leftCache("q", "b")
+
+	f.fail("o1", "delete refused", at(20))
+
+	expectWakes(t, f, at(20), wake{orderID: "o2", revert: true})
+}
+
+func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+	if ready, _, err := f.countsOnStored("o2"); ready || err != nil {
+		t.Fatalf("ready %t, error %v, while o1 is not stored", ready, err)
+	}
+
+	f.commit("o1", at(60000))
+
+	if ready, _, err := f.countsOnStored("o2"); !ready || err != nil {
+		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
+	}
+	f.fail("o1", "", at(10))
+	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+		t.Errorf("error %v, want that it is doomed", err)
+	}
+}
+
+func TestAnOrderDoesNotWaitForOneThatLivesInMemoryAlone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.remember(&wire.Outcome{OrderID: "o1", Result: wire.ResultSucceeded})
+	f.succeed("o1", at(5), at(60000), notGone)
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+
+	ready, memoryOnly, err := f.countsOnStored("o2")
+
+	if !ready || err != nil || !memoryOnly["o1"] {
+		t.Errorf("ready %t, in memory %v, error %v", ready, memoryOnly, err)
+	}
+}
+
+func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+
+	f.forget("p")
+
+	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+		t.Errorf("error %v, want that it is doomed", err)
+	}
+}
+
+func TestAnAdoptedOrderRefusesAtOnceAndGatesAfterOneFailedCycle(t *testing.T) {
+	f := newInflight()
+	if !f.adopt(order("o", "a"), at(0)) {
+		t.Fatal("not adopted")
+	}
+	if f.closed("p", at(0)) {
+		t.Error("gated before its pod failed a cycle: it would not be entered into the nominator")
+	}
+
+	kind, _, _ := f.refuse("p", at(10), notThere)
+
+	if kind != endInFlight || !f.closed("p", at(10)) {
+		t.Errorf("refused with %q, gated %t", kind, f.closed("p", at(10)))
+	}
+}
+
+func TestAnOrderWhoseTimeIsOverIsNotAdopted(t *testing.T) {
+	f := newInflight()
+
+	if f.adopt(order("o", "a"), start.Add(time.Minute)) {
+		t.Error("adopted")
+	}
+}
+
+func TestTheProcessDoesNotAdoptItsOwnOrder(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	if f.adopt(order("o", "a"), at(10)) || !f.closed("p", at(10)) {
+		t.Error("its own order opened the gate")
+	}
+}
+
+func TestALaterOrderIsNotReplacedByAnEarlierOneFromTheStream(t *testing.T) {
+	f := newInflight()
+	later := order("o2", "a")
+	later.createdAt = at(100)
+	f.begin(later)
+
+	if f.adopt(order("o1", "a"), at(200)) || !f.has("o2") {
+		t.Error("the earlier order was adopted")
+	}
+}
+
+func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+
+	kind, _, _ := f.refuse("p", at(12), stillThere)
+
+	if kind != endLeaving || !f.closed("p", at(12)) {
+		t.Fatalf("refused with %q, gated %t", kind, f.closed("p", at(12)))
+	}
+	expectWakes(t, f, at(13))
+	expectWakes(t, f, at(12).Add(earlyRetryDelay), wake{orderID: "o"})
+}
+
+func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+
+	if kind, _, _ := f.refuse("p", at(12), notThere); kind != "" {
+		t.Errorf("refused with %q", kind)
+	}
+}
+
+func TestReleasedPreemptorsAreForgotten(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+
+	f.due(at(10).Add(releasedMemory))
+
+	if len(f.byPod)+len(f.byOrder) != 0 {
+		t.Errorf("%d pods and %d orders are remembered", len(f.byPod), len(f.byOrder))
+	}
+}
+
+func TestRememberedOutcomesAreBounded(t *testing.T) {
+	f := newInflight()
+	for i := range 2 * outcomeMemory {
+		f.remember(&wire.Outcome{OrderID: time.Duration(i).String()})
+	}
+
+	if len(f.outcomes) != outcomeMemory || len(f.order) != outcomeMemory {
+		t.Errorf("%d outcomes and %d names are remembered, want %d", len(f.outcomes), len(f.order), outcomeMemory)
+	}
+}
+
+func TestLiveOrdersAreThoseWhoseVictimsAreNotGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "b", "a"))
+	f.begin(of("q", order("o2", "c")))
+	f.succeed("o2", at(0), at(90000), notGone)
+	f.leftCache("q", "c")
+	f.due(at(0))
+
+	live := f.live()
+
+	if len(live) != 1 || live[0].OrderID != "o1" || len(live[0].Victims) != 2 || live[0].Victims[0] != "a" {
+		t.Errorf("live orders %+v", live)
+	}
+}
