@@ -44,7 +44,7 @@ def test_a_cluster_stays_up_until_it_is_taken_down(state: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"], "HOME": str(state)},
     )
     assert nodes.stdout.split() == ["node/node-1", "node/node-2"]
     status = dev("status").stdout

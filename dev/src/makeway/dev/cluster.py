@@ -19,7 +19,7 @@ from makeway.dev.site import Site, prepare
 
 
 class Cluster:
-    """One control plane in a directory of its own, which must be empty or absent.
+    """One control plane in a directory of its own, in which no other has been.
 
     Every method blocks; `start` for some ten seconds, and minutes where binaries must be built; the others
     for as long as the process takes to end or to be ready. They may be called from any thread, one at a

@@ -95,16 +95,23 @@ def up(
             raise DevError(f"cluster {name} is up already; end it with: makeway dev down --name {name}")
         shutil.rmtree(directory, ignore_errors=True)
         (directory / "logs").mkdir(mode=0o700, parents=True)
-        reader = _supervise(name, directory, options, nodes, lifeline)
-        with os.fdopen(reader) as reports:
-            _follow(reports, directory / "logs" / "supervisor.log", progress)
+        supervisor, reader = _supervise(name, directory, options, nodes, lifeline)
+        try:
+            with os.fdopen(reader) as reports:
+                _follow(reports, directory / "logs" / "supervisor.log", progress)
+        except BaseException:
+            supervisor.terminate()
+            raise
+        finally:
+            # Where this process lives on, somebody has to take the supervisor's exit code from the kernel.
+            threading.Thread(target=supervisor.wait, daemon=True).start()
     return find(name)
 
 
 def _supervise(
     name: str, directory: Path, options: ClusterOptions, nodes: int, lifeline: Lifeline | None
-) -> int:
-    """Start the supervisor; give the end of the pipe it reports on."""
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the supervisor; give it and the end of the pipe it reports on."""
     reader, writer = os.pipe()
     reading = None if lifeline is None else lifeline.reader
     job = Job(name, directory, options, nodes, reports=writer, lifeline=reading)
@@ -118,9 +125,7 @@ def _supervise(
             start_new_session=True,
         )
     os.close(writer)
-    # It is not waited for: where this process lives on, the thread takes its exit code from the kernel.
-    threading.Thread(target=child.wait, daemon=True).start()
-    return reader
+    return child, reader
 
 
 def _follow(reports: Iterable[str], log: Path, progress: Progress) -> None:

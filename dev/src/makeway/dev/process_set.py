@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 from makeway.dev.errors import DevError
@@ -90,4 +91,6 @@ class ProcessSet:
     def _record(self) -> None:
         """Write down the processes, for `dev status` in another process."""
         records = [ProcessRecord(process.program.name, process.pid, process.restarts) for process in self]
-        write_records(self._directory, records)
+        # Where the directory has been taken away, nobody reads them.
+        with suppress(FileNotFoundError):
+            write_records(self._directory, records)

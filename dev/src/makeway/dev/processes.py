@@ -166,8 +166,14 @@ class Process:
                 self._restart_at = now + _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
             if now < self._restart_at:
                 return False
+            try:
+                self._start_child()
+            except OSError:
+                # No process can be made just now; the next pause is longer.
+                self._failures += 1
+                self._restart_at = 0.0
+                return False
             self.restarts += 1
-            self._start_child()
             return True
 
     def _start_child(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from makeway.dev.errors import DevError
 from makeway.dev.kubeconfig import write_with_certificate
 from makeway.dev.options import ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
@@ -69,8 +70,10 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
     """Make the directories, choose ports, issue certificates, write the kubeconfigs that need no API server.
 
     Raises:
-        DevError: no port is free.
+        DevError: no port is free, or the directory holds a cluster already.
     """
+    if (directory / "pki").exists():
+        raise DevError(f"{directory} holds a cluster already, or what is left of one; use another directory")
     for name in ("config", "kubeconfig", "bin", "logs"):
         (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, path in built.items():
