@@ -41,6 +41,8 @@ class FakeCluster:
         self.epoch: int | None = EPOCH
         self.calls: list[tuple[str, str]] = []
         self.events: list[bytes] = []
+        self.slow: dict[tuple[str, str], int] = {}
+        """Calls that take so many turns of the event loop more than the others."""
         self._failures: dict[tuple[str, str], deque[Exception]] = defaultdict(deque)
         self._standing: dict[tuple[str, str], Exception] = {}
         self._before: dict[tuple[str, str], deque[Effect]] = defaultdict(deque)
@@ -125,9 +127,10 @@ class FakeCluster:
         self.events.append(body)
 
     async def _called(self, operation: str, name: str) -> None:
-        await asyncio.sleep(0)
-        self.calls.append((operation, name))
         key = operation, name
+        for _ in range(1 + self.slow.get(key, 0)):
+            await asyncio.sleep(0)
+        self.calls.append(key)
         if self._before[key]:
             self._before[key].popleft()()
         if key in self._standing:

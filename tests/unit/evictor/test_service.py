@@ -295,6 +295,27 @@ class TestFailure:
         assert outcome.rollback is not None
         assert outcome.rollback.conditions_cleared == ("a-uid", "b-uid")
 
+    async def test_a_refusal_stops_a_victim_between_its_mark_and_its_delete(self) -> None:
+        world = World(*running("a", "b", "c"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        world.cluster.slow["mark", "b"] = 10
+
+        outcome = await world.carry_out(make_order("a", "b", "c"))
+
+        assert world.cluster.deletes() == ["a"]
+        assert results(outcome) == {"a": "failed", "b": "notAttempted", "c": "notAttempted"}
+        assert not world.cluster.is_marked("b")
+
+    async def test_no_delete_begins_after_not_after_though_the_mark_began_before(self) -> None:
+        world = World(*running("a"))
+        order = make_order("a")
+        world.cluster.before("mark", "a", lambda: setattr(world.clock, "time", order.not_after))
+
+        outcome = await world.carry_out(order)
+
+        assert (outcome.result, world.cluster.deletes()) == ("expired", [])
+        assert not world.cluster.is_marked("a")
+
     async def test_the_outcome_is_written_only_after_the_rollback(self) -> None:
         world = World(*running("a"))
         world.cluster.always_fail("delete", "a", FORBIDDEN)

@@ -1,0 +1,180 @@
+"""What holds whatever fails, in whatever order, and however often the evictor dies on the way."""
+
+import asyncio
+from datetime import datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.objects import Pod
+from makeway.evictor.events import Events
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.evictor.service import Evictor, Settings
+from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
+from unit.evictor.fakes import (
+    FORBIDDEN,
+    SERVER_ERROR,
+    UNAVAILABLE,
+    FakeCluster,
+    FakeDelivery,
+    FakeRecords,
+    VirtualClock,
+)
+
+NAMES = ("a", "b", "c", "d")
+THROTTLED = TemporaryError("throttled", "429", retry_after_seconds=2)
+LOST = "done, but the answer was lost"
+
+pods = st.sampled_from(["running", "marked", "terminating", "recreated", "absent", "ended"])
+mishaps = st.lists(
+    st.sampled_from([SERVER_ERROR, UNAVAILABLE, THROTTLED, FORBIDDEN, LOST]), min_size=1, max_size=3
+)
+scripts = st.dictionaries(
+    st.tuples(st.sampled_from(["get_pod", "mark", "delete", "clear_mark"]), st.sampled_from(NAMES))
+    | st.tuples(st.sampled_from(["get_pod", "clear_nomination"]), st.just("urgent")),
+    mishaps,
+    max_size=5,
+)
+slowness = st.dictionaries(
+    st.tuples(st.sampled_from(["mark", "delete"]), st.sampled_from(NAMES)),
+    st.integers(min_value=1, max_value=6),
+    max_size=4,
+)
+
+
+def a_victim(name: str, state: str) -> Pod | None:
+    builder = a_pod(name)
+    match state:
+        case "marked":
+            return builder.marked().build()
+        case "terminating":
+            return builder.marked().terminating().build()
+        case "recreated":
+            return builder.uid(f"{name}-second").build()
+        case "absent":
+            return None
+        case "ended":
+            return builder.phase("Succeeded").build()
+    return builder.build()
+
+
+class Lost(Exception):  # noqa: N818 - a mishap of the script
+    pass
+
+
+class WatchedCluster(FakeCluster):
+    """Notes when each effect was asked for, and on which incarnation it fell."""
+
+    def __init__(self, clock: VirtualClock, *there: Pod) -> None:
+        super().__init__(*there)
+        self.clock = clock
+        self.effects: list[tuple[str, str, datetime]] = []
+        self.life = 0
+        self.refused_lives: set[int] = set()
+        self.deletes_after_refusal: list[str] = []
+        self.deleted_uids: set[str] = set()
+
+    async def _called(self, operation: str, name: str) -> None:
+        if operation in ("mark", "delete"):
+            self.effects.append((operation, name, self.clock.now()))
+        if operation == "delete" and self.life in self.refused_lives:
+            self.deletes_after_refusal.append(name)
+        try:
+            await super()._called(operation, name)
+        except PermanentError:
+            if operation in ("mark", "delete"):
+                self.refused_lives.add(self.life)
+            raise
+        except Lost:
+            if operation == "delete" and self._incarnation(name, f"{name}-uid") is not None:
+                self.leave(name)
+            raise UNAVAILABLE from None
+
+    def leave(self, name: str) -> None:
+        self.deleted_uids.add(self.pods[name].metadata.uid)
+        super().leave(name)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    states=st.lists(pods, min_size=1, max_size=4),
+    script=scripts,
+    slow=slowness,
+    deaths=st.lists(st.integers(min_value=0, max_value=60), max_size=3),
+)
+def test_whatever_happens_the_order_ends_once_and_leaves_the_cluster_in_order(
+    states: list[str],
+    script: dict[tuple[str, str], list[Exception | str]],
+    slow: dict[tuple[str, str], int],
+    deaths: list[int],
+) -> None:
+    names = NAMES[: len(states)]
+    clock = VirtualClock()
+    there = [p for n, s in zip(names, states, strict=True) if (p := a_victim(n, s)) is not None]
+    cluster = WatchedCluster(clock, *there)
+    for (operation, name), errors in script.items():
+        cluster.fail(operation, name, *(Lost() if isinstance(e, str) else e for e in errors))
+    cluster.slow = slow
+    records = FakeRecords()
+    order = make_order(*names)
+    records.orders["urgent-uid"] = order
+
+    outcome = asyncio.run(carry_out(order, cluster, records, clock, deaths))
+
+    assert cluster.deleted_uids <= {v.uid for v in order.victims}
+    assert all(at < order.not_after for _, _, at in cluster.effects)
+    assert cluster.deletes_after_refusal == []
+    staying = [
+        n
+        for n in names
+        if (p := cluster.pods.get(n)) is not None
+        and p.metadata.uid == f"{n}-uid"
+        and p.metadata.deletion_timestamp is None
+        and p.status.phase == "Running"
+    ]
+    if outcome.result == "succeeded":
+        assert staying == []
+        assert cluster.pods["urgent"].status.nominated_node_name == NODE
+    elif "not rolled back" not in outcome.message:
+        assert cluster.pods["urgent"].status.nominated_node_name is None
+        assert not [n for n in staying if cluster.is_marked(n)]
+    for victim in outcome.victims:
+        if victim.result in ("failed", "notAttempted", "spared"):
+            assert victim.name in staying
+        else:
+            assert victim.name not in staying
+
+
+async def carry_out(
+    order: EvictionOrder,
+    cluster: WatchedCluster,
+    records: FakeRecords,
+    clock: VirtualClock,
+    deaths: list[int],
+) -> Outcome:
+    """Deliver the order to one evictor after the other; all but the last die after so many steps."""
+    for steps in deaths:
+        handling = asyncio.create_task(new_evictor(cluster, records, clock).handle(FakeDelivery(order)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        handling.cancel()
+        await asyncio.wait([handling])
+        await asyncio.sleep(0)
+        cluster.life += 1
+    await new_evictor(cluster, records, clock).handle(FakeDelivery(order, deliveries=len(deaths) + 1))
+    return records.outcomes[order.order_id]
+
+
+def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClock) -> Evictor:
+    metrics = Metrics(CollectorRegistry())
+    return Evictor(
+        Settings(cluster_uid=CLUSTER, identity="evictor-1"),
+        cluster=cluster,
+        records=records,
+        clock=clock,
+        metrics=metrics,
+        events=Events(cluster, clock, metrics, "evictor-1"),
+    )

@@ -1,0 +1,121 @@
+"""What is tried again, and when."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from makeway.evictor.retry import (
+    PermanentError,
+    TemporaryError,
+    classify,
+    delay_seconds,
+    retrying,
+)
+from makeway.runtime.kube import ApiError, ApiUnavailable
+from unit.evictor.building import NOW
+from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE, VirtualClock
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (429, "throttled"),
+        (500, "server-error"),
+        (503, "server-error"),
+        (504, "server-error"),
+        (408, "server-error"),
+        (409, "conflict"),
+        (401, "unauthorized"),
+    ],
+)
+def test_what_may_pass_is_temporary(status: int, reason: str) -> None:
+    error = classify(ApiError(status, "X", "no", 3.0))
+
+    assert isinstance(error, TemporaryError)
+    assert (error.reason, error.retry_after_seconds) == (reason, 3.0)
+
+
+@pytest.mark.parametrize("status", [302, 400, 403, 405, 413, 415, 422])
+def test_every_other_refusal_is_permanent(status: int) -> None:
+    assert isinstance(classify(ApiError(status, "Forbidden", "no")), PermanentError)
+
+
+def test_no_answer_is_temporary() -> None:
+    error = classify(ApiUnavailable("timed out"))
+
+    assert isinstance(error, TemporaryError)
+    assert error.reason == "unavailable"
+
+
+def test_delays_grow_from_a_tenth_of_a_second_to_the_longest() -> None:
+    shortest = [delay_seconds(n, UNAVAILABLE, 5.0, 0.0) for n in (1, 2, 3, 10, 1000)]
+    longest = [delay_seconds(n, UNAVAILABLE, 5.0, 1.0) for n in (1, 2, 3, 10, 1000)]
+
+    assert shortest == [0.05, 0.1, 0.2, 2.5, 2.5]
+    assert longest == [0.1, 0.2, 0.4, 5.0, 5.0]
+
+
+def test_the_servers_wish_is_a_lower_bound_within_reason() -> None:
+    assert delay_seconds(1, TemporaryError("throttled", "", 8.0), 5.0, 0.0) == 8.0
+    assert delay_seconds(1, TemporaryError("throttled", "", 8.0), 5.0, 1.0) == 8.8
+    assert delay_seconds(1, TemporaryError("throttled", "", 86400.0), 5.0, 0.0) == 60.0
+
+
+class Scripted:
+    """Fails in the given ways, then works."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+async def test_it_goes_on_until_it_works_and_tells_of_each_failure() -> None:
+    told: list[tuple[str, int]] = []
+    act = Scripted(UNAVAILABLE, SERVER_ERROR)
+
+    answer = await retrying(
+        act, clock=VirtualClock(), deadline=None, on_retry=lambda e, n: told.append((e.reason, n))
+    )
+
+    assert (answer, act.calls) == ("done", 3)
+    assert told == [("unavailable", 1), ("server-error", 2)]
+
+
+async def test_it_gives_up_rather_than_begin_an_attempt_after_the_deadline() -> None:
+    clock = VirtualClock()
+    act = Scripted(*[UNAVAILABLE] * 1000)
+
+    with pytest.raises(TemporaryError):
+        await retrying(act, clock=clock, deadline=NOW + timedelta(seconds=30), on_retry=lambda *_: None)
+
+    assert clock.now() < NOW + timedelta(seconds=30)
+    assert act.calls > 5
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, ZeroDivisionError()])
+async def test_nothing_but_the_temporary_is_tried_again(error: Exception) -> None:
+    act = Scripted(error)
+
+    with pytest.raises(type(error)):
+        await retrying(act, clock=VirtualClock(), deadline=None, on_retry=lambda *_: None)
+
+    assert act.calls == 1
+
+
+async def test_cancellation_is_not_swallowed() -> None:
+    async def act() -> None:
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(retrying(act, clock=VirtualClock(), deadline=None, on_retry=lambda *_: None))
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
