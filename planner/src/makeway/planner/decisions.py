@@ -1,0 +1,58 @@
+"""Decision records on their way to the bus, off the path of replies.
+
+A reply never waits for its record: records go into a bounded queue, and one that finds it full is
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn, Protocol
+
+import structlog
+
+from makeway.bus.errors import BusError
+from makeway.bus.messages import DecisionRecord
+from makeway.planner.metrics import Metrics
+from makeway.planner.replies import Decision, record_of
+
+QUEUE_LIMIT = 1024
+"""Decisions that may wait; at a few kilobytes each."""
+
+_log = structlog.get_logger()
+
+
+class Publishes(Protocol):
+    """What is used of the bus."""
+
+    async def publish_decision(self, record: DecisionRecord) -> object:
+        """Store a record; raises BusError."""
+
+
+class Decisions:
+    """The queue of decisions and the one task that writes them."""
+
+    def __init__(self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT) -> None:
+        self._bus = bus
+        self._metrics = metrics
+        self._queue: asyncio.Queue[Decision] = asyncio.Queue(limit)
+
+    def put(self, decision: Decision) -> None:
+        """Take a decision to be written later. Never waits."""
+        try:
+            self._queue.put_nowait(decision)
+        except asyncio.QueueFull:
+            self._metrics.decisions.labels("dropped").inc()
+            _log.warning("decision_dropped", decision_id=decision.decision_id, waiting=self._queue.qsize())
+
+    async def write_for_ever(self) -> NoReturn:
+        """Write decisions in the order in which they were taken."""
+        while True:
+            decision = await self._queue.get()
+            try:
+                await self._bus.publish_decision(record_of(decision))
+            except BusError as error:
+                self._metrics.decisions.labels("failed").inc()
+                _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
+            else:
+                self._metrics.decisions.labels("written").inc()

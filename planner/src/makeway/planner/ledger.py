@@ -1,0 +1,89 @@
+"""What is in flight: which pods live orders are removing, from the plugin's own sets and from the streams.
+
+Pure state: the service tells it what it reads, and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from makeway.bus.messages import EvictionOrder, LiveOrder, Outcome
+
+PAST_DEADLINE = timedelta(seconds=2)
+"""How long after `not_after` an order without an outcome is still taken for live; writers wait as long."""
+
+REMEMBERED = timedelta(minutes=10)
+"""How long an ended order is remembered, so that a slow plugin's set does not bring it back to life."""
+
+STATUS_LAG = timedelta(seconds=10)
+"""How long after its deletes an order may still be missing from the status of disruption budgets."""
+
+_NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    victims: tuple[str, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    removed: tuple[str, ...]
+    at: datetime
+
+
+class Ledger:
+    """Live and lately ended orders by id. Each call costs O(orders in flight)."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, _Live] = {}
+        self._ended: dict[str, _Ended] = {}
+
+    def __len__(self) -> int:
+        """How many orders are taken for live."""
+        return len(self._live)
+
+    def ordered(self, order: EvictionOrder) -> None:
+        """Take note of an order; one whose outcome was read first stays ended."""
+        if order.order_id not in self._ended:
+            victims = tuple(victim.uid for victim in order.victims)
+            self._live[order.order_id] = _Live(victims, order.not_after + PAST_DEADLINE)
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take note of an outcome: its pods are gone, leaving, or stay."""
+        self._live.pop(outcome.order_id, None)
+        removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
+        self._ended[outcome.order_id] = _Ended(removed, outcome.finished_at)
+
+    def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> dict[str, str]:
+        """Give the UIDs that live orders remove, each with its order's id.
+
+        `told`: the plugin's complete set, which may be ahead of the streams or behind them. A pod that
+        two orders name belongs to the elder.
+        """
+        self._forget(now)
+        victims = {order_id: live.victims for order_id, live in self._live.items()}
+        for order in told:
+            if order.order_id not in self._ended:
+                victims.setdefault(order.order_id, order.victims)
+        found: dict[str, str] = {}
+        for order_id in sorted(victims):
+            for uid in victims[order_id]:
+                found.setdefault(uid, order_id)
+        return found
+
+    def leaving(self, now: datetime) -> frozenset[str]:
+        """Give the UIDs that orders removed so lately that budgets may not show it."""
+        self._forget(now)
+        return frozenset(
+            uid for ended in self._ended.values() if now - ended.at <= STATUS_LAG for uid in ended.removed
+        )
+
+    def _forget(self, now: datetime) -> None:
+        for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
+            del self._live[order_id]
+        for order_id in [order_id for order_id, ended in self._ended.items() if now - ended.at > REMEMBERED]:
+            del self._ended[order_id]

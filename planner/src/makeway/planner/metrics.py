@@ -1,0 +1,123 @@
+"""The planner's metrics, in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
+
+
+class Metrics:
+    """Every metric of one planner process, in the given registry; also what its list-watches report to."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.attempts = Counter(
+            "makeway_planner_plan_requests",
+            "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
+            "refused, notSynced, malformed, otherCluster, tooLate (waited longer than its time-out).",
+            ["result"],
+            registry=registry,
+        )
+        self.refusals = Counter(
+            "makeway_planner_refusals",
+            "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
+            "ResourceNotOffered, NoLowerPriorityPods, NotEnoughRoom.",
+            ["reason"],
+            registry=registry,
+        )
+        self.plan_seconds = Histogram(
+            "makeway_planner_plan_duration_seconds",
+            "Time of a plan, without decoding and replying. result: candidates, unmodelled, refused.",
+            ["result"],
+            buckets=_PLAN_SECONDS,
+            registry=registry,
+        )
+        self.victims = Histogram(
+            "makeway_planner_victims",
+            "Victims on the best candidate of a plan, awaited ones not counted.",
+            buckets=_VICTIMS,
+            registry=registry,
+        )
+        self.lists = Counter(
+            "makeway_planner_lists",
+            "Complete lists read. resource: nodes, pods, priorityclasses, poddisruptionbudgets, namespaces. "
+            "reason: initial, expired, error.",
+            ["resource", "reason"],
+            registry=registry,
+        )
+        self.watch_restarts = Counter(
+            "makeway_planner_watch_restarts",
+            "Watches that ended. resource: as of makeway_planner_lists_total. reason: ended, "
+            "silent-or-cut, throttled, refused, expired, error.",
+            ["resource", "reason"],
+            registry=registry,
+        )
+        self.decode_errors = Counter(
+            "makeway_planner_decode_errors",
+            "Objects and messages that could not be read. source: the resources of "
+            "makeway_planner_lists_total, plan, orders, outcomes.",
+            ["source"],
+            registry=registry,
+        )
+        self.decisions = Counter(
+            "makeway_planner_decision_records",
+            "Decision records. result: written, dropped (the queue was full), failed (NATS did not take it).",
+            ["result"],
+            registry=registry,
+        )
+        self.leading = Gauge(
+            "makeway_planner_leading",
+            "1 while this planner answers plan requests, else 0.",
+            registry=registry,
+        )
+
+    def watch_state(
+        self,
+        *,
+        age: Callable[[], float],
+        revision: Callable[[], float],
+        in_flight: Callable[[], float],
+        sizes: Mapping[str, Callable[[], float]],
+    ) -> None:
+        """Add the gauges that are read from the planner's state when they are asked for."""
+        Gauge(
+            "makeway_planner_snapshot_age_seconds",
+            "How long ago the quietest of the watches was heard; bookmarks come about every minute.",
+            registry=self.registry,
+        ).set_function(age)
+        Gauge(
+            "makeway_planner_snapshot_revision",
+            "Changes to the snapshot since the process began.",
+            registry=self.registry,
+        ).set_function(revision)
+        Gauge(
+            "makeway_planner_orders_in_flight",
+            "Orders without an outcome, as read from the streams.",
+            registry=self.registry,
+        ).set_function(in_flight)
+        objects = Gauge(
+            "makeway_planner_snapshot_objects",
+            "Objects in the snapshot. resource: as of makeway_planner_lists_total.",
+            ["resource"],
+            registry=self.registry,
+        )
+        for resource, size in sizes.items():
+            objects.labels(resource).set_function(size)
+
+    # What list-watches report.
+
+    def listed(self, resource: str, reason: str) -> None:
+        """Count a complete list."""
+        self.lists.labels(resource, reason).inc()
+
+    def reconnected(self, resource: str, reason: str) -> None:
+        """Count a watch that ended."""
+        self.watch_restarts.labels(resource, reason).inc()
+
+    def undecodable(self, resource: str) -> None:
+        """Count an object that could not be read."""
+        self.decode_errors.labels(resource).inc()

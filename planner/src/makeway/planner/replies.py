@@ -1,0 +1,163 @@
+"""From the core's answers to messages: the reply that the plugin waits for, and the record that stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from makeway.bus import messages
+from makeway.bus.messages import API_VERSION, DecisionRecord, PlanReply, PlanRequest
+from makeway.core.importance import NOT_STARTED, moment_of
+from makeway.planner.answer import Plan, Proposal, Refusal, RemovablePod
+from makeway.planner.question import Question
+
+
+def reply_of(
+    result: Plan | Refusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
+) -> PlanReply:
+    """Write the reply to a planned request."""
+    if isinstance(result, Refusal):
+        return PlanReply(
+            api_version=API_VERSION,
+            request_id=request_id,
+            planner=planner,
+            status="refused",
+            snapshot_revision=result.scope.revision,
+            policy_revision=policy_revision,
+            decision_id=decision_id,
+            refusal=_refusal(result),
+        )
+    return PlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="candidates",
+        snapshot_revision=result.scope.revision,
+        policy_revision=policy_revision,
+        decision_id=decision_id,
+        candidates=tuple(_candidate(proposal) for proposal in result.candidates),
+        unmodelled=tuple(_candidate(proposal) for proposal in result.unmodelled),
+        unmodelled_total=result.unmodelled_total,
+    )
+
+
+def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> PlanReply:
+    """Write the reply to a request that is not planned: `reason` is a constant, `message` a sentence.
+
+    Its status is that of a planner that is not ready, so that the plugin does not take it for a no.
+    """
+    return PlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="notSynced",
+        refusal=messages.Refusal(reason=reason, message=message),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One planned request with its answer: what a decision record is written from, after the reply."""
+
+    decision_id: str
+    planner: str
+    at: datetime
+    request: PlanRequest
+    question: Question
+    result: Plan | Refusal
+    policy_revision: str
+    duration_seconds: float
+
+
+def record_of(decision: Decision) -> DecisionRecord:
+    """Write the decision record: what was looked at, what was chosen, by which rule, with which numbers."""
+    result, request = decision.result, decision.request
+    planned = result if isinstance(result, Plan) else None
+    best = planned.candidates[0] if planned and planned.candidates else None
+    return DecisionRecord(
+        decision_id=decision.decision_id,
+        request_id=request.request_id,
+        kind="pod",
+        cluster_uid=request.cluster_uid,
+        planner=decision.planner,
+        at=decision.at,
+        mode=request.mode,
+        status="candidates" if planned else "refused",
+        snapshot_revision=result.scope.revision,
+        policy_revision=decision.policy_revision,
+        preemptor=_preemptor(decision.question),
+        nodes_total=result.scope.nodes_total,
+        nodes_potential=result.scope.nodes_potential,
+        candidates_total=planned.candidates_total if planned else 0,
+        unmodelled_total=planned.unmodelled_total if planned else 0,
+        nominated_node=best.node if best else "",
+        victims=_victims(best) if best else (),
+        pdb_violations=best.pdb_violations if best else 0,
+        candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
+        diagnosis=_refusal(result) if isinstance(result, Refusal) else None,
+        plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
+    )
+
+
+def _refusal(refusal: Refusal) -> messages.Refusal:
+    return messages.Refusal(reason=refusal.reason, message=refusal.message, node_reasons=refusal.node_reasons)
+
+
+def _candidate(proposal: Proposal) -> messages.Candidate:
+    return messages.Candidate(
+        node=proposal.node,
+        removable=tuple(
+            messages.Removable(
+                uid=one.pod.uid, rule=one.rule, victim=one.victim, pdb_violating=one.pdb_violating
+            )
+            for one in proposal.removable
+        ),
+        awaited=_awaited(proposal),
+        pdb_violations=proposal.pdb_violations,
+    )
+
+
+def _awaited(proposal: Proposal) -> tuple[messages.Awaited, ...]:
+    return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in proposal.awaited)
+
+
+def _victims(proposal: Proposal) -> tuple[messages.Victim, ...]:
+    return tuple(_victim(proposal.node, one) for one in proposal.victims)
+
+
+def _victim(node: str, one: RemovablePod) -> messages.Victim:
+    return messages.Victim(
+        namespace=one.pod.namespace,
+        name=one.pod.name,
+        uid=one.pod.uid,
+        node=node,
+        priority=one.pod.priority,
+        grace_period_seconds=one.pod.grace_period_seconds,
+        rule=one.rule,
+        pdb_violating=one.pdb_violating,
+        assumed=not one.pod.node,
+    )
+
+
+def _ranked(proposal: Proposal) -> messages.RankedCandidate:
+    return messages.RankedCandidate(
+        node=proposal.node,
+        victims=_victims(proposal),
+        awaited=_awaited(proposal),
+        pdb_violations=proposal.pdb_violations,
+        highest_priority=proposal.highest_priority,
+        priority_sum=proposal.priority_sum,
+        latest_start=None if proposal.start_micros == NOT_STARTED else moment_of(proposal.start_micros),
+        decided_by=proposal.decided_by,
+    )
+
+
+def _preemptor(question: Question) -> messages.Preemptor:
+    pod = question.preemptor
+    return messages.Preemptor(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        priority=pod.priority,
+        scheduler_name=question.scheduler_name,
+    )

@@ -1,0 +1,163 @@
+"""Answering plan requests: receive, decode, check, plan, reply, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.errors import Malformed
+from makeway.bus.ids import decision_id
+from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.core.quantity import QuantityError
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.decisions import Decisions
+from makeway.planner.lateness import Lateness
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics
+from makeway.planner.plan import plan
+from makeway.planner.policy import Policy
+from makeway.planner.question import Question, question_of
+from makeway.planner.replies import Decision, reply_of, unplanned
+from makeway.planner.snapshot import Snapshot
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What does not change while the process lives: the cluster it plans for, and its own name."""
+
+    cluster_uid: str
+    identity: str
+
+
+class Planner:
+    """Answers one request at a time on the event loop, which alone changes the snapshot in between.
+
+    `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        *,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        decisions: Decisions,
+        metrics: Metrics,
+        unsynced: Callable[[], str],
+        policy: Policy | None = None,
+    ) -> None:
+        self._facts = facts
+        self._snapshot = snapshot
+        self._ledger = ledger
+        self._decisions = decisions
+        self._metrics = metrics
+        self._unsynced = unsynced
+        self._policy = policy or Policy()
+        self._lateness = Lateness()
+
+    async def handle(self, data: bytes) -> bytes:
+        """Answer one plan request. Never raises for what a request may contain."""
+        now = datetime.now(UTC)
+        try:
+            request = codec.decode_plan_request(data)
+        except Malformed as error:
+            return self._decline("malformed", "MalformedRequest", str(error))
+        trouble = self._check(request, now)
+        if trouble is not None:
+            return trouble
+        try:
+            in_flight = self._ledger.in_flight(request.live_orders, now)
+            question = question_of(request, in_flight, self._ledger.leaving(now))
+        except (msgspec.DecodeError, QuantityError) as error:
+            return self._decline("malformed", "MalformedPod", str(error), request.request_id)
+        return self._plan(request, question, now)
+
+    def _check(self, request: PlanRequest, now: datetime) -> bytes | None:
+        """Give the reply to a request that cannot be planned here and now."""
+        request_id = request.request_id
+        if request.cluster_uid != self._facts.cluster_uid:
+            message = f"this planner plans for cluster {self._facts.cluster_uid}, not {request.cluster_uid}"
+            return self._decline("otherCluster", "OtherCluster", message, request_id)
+        waited = self._lateness.waited_seconds(request_id, now.timestamp())
+        if waited * 1000 > request.timeout_milliseconds:
+            message = f"waited {waited * 1000:.0f} ms, the plugin waits {request.timeout_milliseconds} ms"
+            return self._decline("tooLate", "TooLate", message, request_id)
+        missing = self._unsynced()
+        if missing:
+            return self._decline("notSynced", "NotSynced", missing, request_id)
+        return None
+
+    def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
+        began = time.perf_counter()
+        result = plan(self._snapshot, question, now, self._policy)
+        seconds = time.perf_counter() - began
+        decision = Decision(
+            decision_id=decision_id(now),
+            planner=self._facts.identity,
+            at=now,
+            request=request,
+            question=question,
+            result=result,
+            policy_revision=self._policy.revision,
+            duration_seconds=seconds,
+        )
+        reply = reply_of(
+            result,
+            request_id=request.request_id,
+            planner=self._facts.identity,
+            decision_id=decision.decision_id,
+            policy_revision=self._policy.revision,
+        )
+        self._decisions.put(decision)
+        self._count(result, seconds)
+        self._log(decision, reply)
+        return codec.encode(reply)
+
+    def _count(self, result: Plan | Refusal, seconds: float) -> None:
+        if isinstance(result, Refusal):
+            label = "refused"
+            self._metrics.refusals.labels(result.reason).inc()
+        elif result.candidates:
+            label = "candidates"
+            self._metrics.victims.observe(len(result.candidates[0].victims))
+        else:
+            label = "unmodelled"
+        self._metrics.attempts.labels(label).inc()
+        self._metrics.plan_seconds.labels(label).observe(seconds)
+
+    def _log(self, decision: Decision, reply: PlanReply) -> None:
+        preemptor = decision.question.preemptor
+        best = reply.candidates[0] if reply.candidates else None
+        _log.info(
+            "planned",
+            pod=f"{preemptor.namespace}/{preemptor.name}",
+            pod_uid=preemptor.uid,
+            request_id=decision.request.request_id,
+            decision_id=decision.decision_id,
+            status=reply.status,
+            reason=reply.refusal.reason if reply.refusal else "",
+            node=best.node if best else "",
+            victims=sum(one.victim for one in best.removable) if best else 0,
+            awaited=len(best.awaited) if best else 0,
+            candidates=len(reply.candidates),
+            unmodelled=reply.unmodelled_total,
+            snapshot_revision=reply.snapshot_revision,
+            plan_milliseconds=round(decision.duration_seconds * 1000, 3),
+        )
+
+    def _decline(self, label: str, reason: str, message: str, request_id: str = "") -> bytes:
+        """Say why there is no plan. Not a refusal: nothing was decided, so the scheduler may help itself."""
+        self._metrics.attempts.labels(label).inc()
+        if label == "malformed":
+            self._metrics.undecodable("plan")
+        _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
+        reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
+        return codec.encode(reply)

@@ -1,0 +1,206 @@
+"""From the API server into the snapshot: five list-watches and what each does with an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from makeway.core.budget import budget_of
+from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from makeway.core.quantity import QuantityError
+from makeway.planner.metrics import Metrics
+from makeway.planner.records import node_record, pod_record
+from makeway.planner.snapshot import Snapshot
+from makeway.runtime.listwatch import ListWatch, Reads, Resource, Timings
+
+_log = structlog.get_logger()
+
+NODES = Resource("nodes", "/api/v1/nodes", Node)
+PODS = Resource(
+    "pods",
+    "/api/v1/pods",
+    Pod,
+    # As in kube-scheduler: a pod that has ended takes no room. It leaves the selection with a DELETED event.
+    field_selector="status.phase!=Succeeded,status.phase!=Failed",
+)
+PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass)
+BUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget)
+NAMESPACES = Resource("namespaces", "/api/v1/namespaces", Namespace)
+
+
+class OtherClusterError(Exception):
+    """The API server now speaks for another cluster: nothing this process remembers holds."""
+
+
+class PodFeed:
+    """Pods, by UID. A pod whose quantities cannot be read counts as it did before, or not at all."""
+
+    def __init__(self, snapshot: Snapshot, metrics: Metrics) -> None:
+        self._snapshot = snapshot
+        self._metrics = metrics
+
+    def put(self, item: Pod) -> None:
+        """Count the pod and put it into its node's columns."""
+        try:
+            self._snapshot.put_pod(pod_record(item))
+        except QuantityError as error:
+            self._metrics.undecodable(PODS.name)
+            _log.warning(
+                "object_undecodable",
+                resource=PODS.name,
+                pod=f"{item.metadata.namespace}/{item.metadata.name}",
+                pod_uid=item.metadata.uid,
+                error=str(error),
+            )
+
+    def drop(self, item: Pod) -> None:
+        """Forget a pod that was deleted or has ended."""
+        self._snapshot.remove_pod(item.metadata.uid)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget pods that a complete list does not have."""
+        for uid in self._snapshot.pods.keys() - uids:
+            self._snapshot.remove_pod(uid)
+
+
+class NodeFeed:
+    """Nodes, by name."""
+
+    def __init__(self, snapshot: Snapshot, metrics: Metrics) -> None:
+        self._snapshot = snapshot
+        self._metrics = metrics
+        self._names: dict[str, str] = {}
+
+    def put(self, item: Node) -> None:
+        """Count what the node can hold."""
+        name = item.metadata.name
+        try:
+            self._snapshot.put_node(node_record(item))
+        except QuantityError as error:
+            self._metrics.undecodable(NODES.name)
+            _log.warning("object_undecodable", resource=NODES.name, node=name, error=str(error))
+            return
+        self._names[name] = item.metadata.uid
+
+    def drop(self, item: Node) -> None:
+        """Forget the node; its pods go by themselves."""
+        if self._names.get(item.metadata.name) == item.metadata.uid:
+            del self._names[item.metadata.name]
+            self._snapshot.remove_node(item.metadata.name)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget nodes that a complete list does not have."""
+        for name in [name for name, uid in self._names.items() if uid not in uids]:
+            del self._names[name]
+            self._snapshot.remove_node(name)
+
+
+class BudgetFeed:
+    """Pod disruption budgets, by namespace and name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._uids: dict[tuple[str, str], str] = {}
+
+    def put(self, item: PodDisruptionBudget) -> None:
+        """Compile the budget."""
+        budget = budget_of(item)
+        self._uids[budget.key] = item.metadata.uid
+        self._snapshot.put_budget(budget)
+
+    def drop(self, item: PodDisruptionBudget) -> None:
+        """Forget the budget."""
+        key = (item.metadata.namespace, item.metadata.name)
+        if self._uids.get(key) == item.metadata.uid:
+            del self._uids[key]
+            self._snapshot.remove_budget(key)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget budgets that a complete list does not have."""
+        for key in [key for key, uid in self._uids.items() if uid not in uids]:
+            del self._uids[key]
+            self._snapshot.remove_budget(key)
+
+
+class PriorityClassFeed:
+    """Priority classes, by name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def put(self, item: PriorityClass) -> None:
+        """Keep the class."""
+        self._snapshot.put_priority_class(item)
+
+    def drop(self, item: PriorityClass) -> None:
+        """Forget the class."""
+        self._snapshot.remove_priority_class(item.metadata.name)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget classes that a complete list does not have."""
+        classes = self._snapshot.priority_classes
+        for name in [name for name, item in classes.items() if item.metadata.uid not in uids]:
+            self._snapshot.remove_priority_class(name)
+
+
+class NamespaceFeed:
+    """Namespaces, by name; kube-system's UID says whether this still is the same cluster."""
+
+    def __init__(self, snapshot: Snapshot, cluster_uid: str) -> None:
+        self._snapshot = snapshot
+        self._cluster_uid = cluster_uid
+
+    def put(self, item: Namespace) -> None:
+        """Keep the namespace. Raises OtherClusterError."""
+        metadata = item.metadata
+        if metadata.name == "kube-system" and metadata.uid != self._cluster_uid:
+            raise OtherClusterError(f"this is cluster {metadata.uid}, it was {self._cluster_uid}")
+        self._snapshot.put_namespace(item)
+
+    def drop(self, item: Namespace) -> None:
+        """Forget the namespace."""
+        self._snapshot.remove_namespace(item.metadata.name)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget namespaces that a complete list does not have."""
+        namespaces = self._snapshot.namespaces
+        for name in [name for name, item in namespaces.items() if item.metadata.uid not in uids]:
+            self._snapshot.remove_namespace(name)
+
+
+class Watch:
+    """The list-watches that keep one snapshot. `run` is a part of the process."""
+
+    def __init__(
+        self,
+        api: Reads,
+        snapshot: Snapshot,
+        metrics: Metrics,
+        cluster_uid: str,
+        timings: Timings | None = None,
+    ) -> None:
+        self._parts: tuple[ListWatch[Any], ...] = (
+            ListWatch(api, NAMESPACES, NamespaceFeed(snapshot, cluster_uid), metrics, timings),
+            ListWatch(api, NODES, NodeFeed(snapshot, metrics), metrics, timings),
+            ListWatch(api, PRIORITY_CLASSES, PriorityClassFeed(snapshot), metrics, timings),
+            ListWatch(api, BUDGETS, BudgetFeed(snapshot), metrics, timings),
+            ListWatch(api, PODS, PodFeed(snapshot, metrics), metrics, timings),
+        )
+
+    @property
+    def synced(self) -> bool:
+        """Whether every resource has been listed once."""
+        return all(part.synced.is_set() for part in self._parts)
+
+    def age_seconds(self) -> float:
+        """Give how long ago the quietest resource was heard."""
+        return max(part.age_seconds() for part in self._parts)
+
+    def unhealthy(self) -> str:
+        """Give what stands in the way of a fresh snapshot, for readiness."""
+        return "; ".join(trouble for part in self._parts if (trouble := part.unhealthy()))
+
+    def runs(self) -> list[Any]:
+        """Give the coroutines to run, one a resource; each runs for ever."""
+        return [part.run() for part in self._parts]

@@ -1,0 +1,214 @@
+"""Leadership by a Kubernetes Lease, supervised: whoever holds the lease does the work, and nobody else.
+
+An optimisation, never a fence: between a lease's end and the moment its holder notices, two may work,
+and what they do must be safe all the same. What existing clients get wrong is done right here: a refused
+connection does not end it, an API that hangs does not keep a leader leading past its lease, and work that
+has crashed is not followed by more renewals. The rules are client-go's leaderelection: others trust a
+record for `duration` after *they* saw it change, so clocks need not agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NoReturn, Protocol
+
+import msgspec
+import structlog
+
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+_log = structlog.get_logger()
+
+
+class Requests(Protocol):
+    """What is used of `makeway.runtime.kube.Api`."""
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        """Send a request; raises ApiError or ApiUnavailable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseSettings:
+    """Which lease, and how often it is renewed. Times in seconds; those of kube-scheduler.
+
+    duration: others wait so long after the last renewal they saw before they take the lease.
+    renew_within: a holder that has not renewed for so long stops its work; less than `duration`.
+    retry: between two attempts to get or to renew it.
+    """
+
+    namespace: str
+    name: str
+    duration: float = 15.0
+    renew_within: float = 10.0
+    retry: float = 2.0
+
+    @property
+    def path(self) -> str:
+        """The path of all leases of the namespace."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+_decode = msgspec.json.Decoder(_Lease).decode
+
+
+class Leadership:
+    """One candidate for one lease."""
+
+    def __init__(self, api: Requests, settings: LeaseSettings, identity: str) -> None:
+        self._api = api
+        self._settings = settings
+        self._identity = identity
+        self._seen: _Lease | None = None
+        self._seen_at = 0.0
+        self._renewed_at = 0.0
+        self.leading = False
+        self.holder = ""
+
+    async def run(self, work: Callable[[], Awaitable[object]]) -> NoReturn:
+        """Work while leading, wait while not, for ever. The work is cancelled when the lease is lost.
+
+        Work that ends while leading ends this too: with its own error, or RuntimeError where it returned.
+        """
+        while True:
+            if await self._try():
+                _log.info("leading", lease=self._settings.name, holder=self._identity)
+                await self._lead(work)
+                _log.warning("leadership_lost", lease=self._settings.name, holder=self.holder)
+            await asyncio.sleep(self._settings.retry * (0.8 + random.random() * 0.4))
+
+    async def _lead(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Work and renew until the lease is lost."""
+        task = asyncio.ensure_future(work())
+        self.leading = True
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=self._settings.retry)
+                if done:
+                    task.result()
+                    raise RuntimeError("the leader's work ended; it is meant to run for ever")
+                if not await self._try() and not self._still_held():
+                    return
+        finally:
+            self.leading = False
+            task.cancel()
+            # What the work raised has been raised above, or it was cancelled.
+            await asyncio.wait({task})
+            await self._release()
+
+    def _still_held(self) -> bool:
+        """Whether a failed renewal may be tried again: nobody else has it, and it has not run out."""
+        return self.holder == self._identity and (
+            time.monotonic() - self._renewed_at < self._settings.renew_within
+        )
+
+    async def _try(self) -> bool:
+        """Get or renew the lease, once, within what is left of it. Gives whether it is ours now."""
+        left = self._settings.renew_within
+        if self.leading:
+            left = max(0.1, left - (time.monotonic() - self._renewed_at))
+        try:
+            async with asyncio.timeout(left):
+                return await self._try_once()
+        except (ApiError, ApiUnavailable, TimeoutError, msgspec.DecodeError) as error:
+            _log.warning(
+                "lease_not_reached", lease=self._settings.name, error=str(error) or type(error).__name__
+            )
+            return False
+
+    async def _try_once(self) -> bool:
+        began = time.monotonic()
+        try:
+            lease = _decode(await self._api.request("GET", self._path(), timeout_seconds=5.0))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            lease = _Lease(_Metadata(name=self._settings.name, namespace=self._settings.namespace))
+        self._look(lease)
+        free = not self.holder or time.monotonic() - self._seen_at > self._settings.duration
+        if self.holder != self._identity and not free:
+            return False
+        return await self._write(lease, began)
+
+    def _look(self, lease: _Lease) -> None:
+        """Note the record, and when it was first seen to be as it is."""
+        self.holder = lease.spec.holder_identity or ""
+        if self._seen is None or self._seen.spec != lease.spec:
+            self._seen = lease
+            self._seen_at = time.monotonic()
+
+    async def _write(self, lease: _Lease, began: float) -> bool:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        spec = lease.spec
+        mine = self.holder == self._identity
+        renewed = _Spec(
+            holder_identity=self._identity,
+            lease_duration_seconds=int(self._settings.duration),
+            acquire_time=spec.acquire_time if mine else now,
+            renew_time=now,
+            lease_transitions=(spec.lease_transitions or 0) + (0 if mine or spec.renew_time is None else 1),
+        )
+        if not await self._put(lease, renewed):
+            return False
+        self.holder = self._identity
+        # The lease runs from before the request was sent: others may have seen it as early as that.
+        self._renewed_at = began
+        return True
+
+    async def _put(self, lease: _Lease, spec: _Spec) -> bool:
+        """Create or replace the record at the version that was read; False where another was first."""
+        body = msgspec.json.encode(_Lease(lease.metadata, spec))
+        exists = bool(lease.metadata.resource_version)
+        try:
+            await self._api.request(
+                "PUT" if exists else "POST",
+                self._path() if exists else self._settings.path,
+                body=body,
+                timeout_seconds=5.0,
+            )
+        except ApiError as error:
+            if error.status == 409:
+                return False
+            raise
+        return True
+
+    async def _release(self) -> None:
+        """Give the lease back, so that the next leader need not wait for its end. Best effort."""
+        if self.holder != self._identity:
+            return
+        with contextlib.suppress(ApiError, ApiUnavailable, TimeoutError, msgspec.DecodeError):
+            async with asyncio.timeout(1):
+                lease = _decode(await self._api.request("GET", self._path(), timeout_seconds=1.0))
+                if lease.spec.holder_identity == self._identity:
+                    await self._put(lease, msgspec.structs.replace(lease.spec, holder_identity=""))
+
+    def _path(self) -> str:
+        return f"{self._settings.path}/{self._settings.name}"
