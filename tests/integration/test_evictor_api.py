@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
@@ -422,6 +423,23 @@ class TestWholeOrders:
         assert outcome.result == "expired"
         assert scene.deletes() == []
         assert (await the(scene.space, "urgent")).status.nominated_node_name is None
+
+    async def test_the_process_is_ready_and_its_metrics_tell_of_the_orders(
+        self, scene: Scene, cluster: RunningCluster
+    ) -> None:
+        await scene.set(make_pod("a"))
+        order = await scene.order("a")
+        await scene.give(order)
+        await scene.outcome(order)
+
+        async with aiohttp.ClientSession(cluster.info.evictor_url) as http:
+            ready = await (await http.get("/readyz?verbose")).text()
+            metrics = await (await http.get("/metrics")).text()
+
+        assert ready.splitlines() == ["[+]nats ok", "[+]orders ok", "[+]kubernetes ok", "readyz check passed"]
+        succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
+        assert any(line.startswith(succeeded) for line in metrics.splitlines())
+        assert "makeway_bus_connected 1.0" in metrics
 
     @pytest.mark.slow
     async def test_a_killed_evictor_leaves_its_order_to_the_next_one(
