@@ -217,7 +217,8 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[_T], *, checked: bool = F
         raise Malformed("not-json", str(error)) from error
 
 
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, and satisfied with a string that does not end: hostile bytes are passed over once.
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 

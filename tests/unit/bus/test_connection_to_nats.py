@@ -1,0 +1,215 @@
+"""The connection: how it fails, how it says so, how it comes back; against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from fixtures_nats import ConnectBus, NatsServer
+from makeway.bus import metrics
+from makeway.bus.client import Bus
+from makeway.bus.connection import Timings
+from makeway.bus.errors import BusUnavailable, ConnectionLost
+
+pytestmark = pytest.mark.nats
+
+QUICK = Timings(connect=2, probe_interval=0.2, probe_timeout=0.3)
+
+
+async def reconnected(bus: Bus) -> None:
+    back = asyncio.Event()
+    bus.connection.add_listener(back.set)
+    await asyncio.wait_for(back.wait(), 15)
+
+
+async def test_a_server_that_is_not_there_is_named_in_the_error(nats_server: NatsServer) -> None:
+    nats_server.kill()
+
+    with pytest.raises(BusUnavailable, match=f"cannot connect to NATS at 127.0.0.1:{nats_server.port}"):
+        await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=0.5))
+
+
+async def test_a_password_in_the_url_is_not_in_the_error(nats_server: NatsServer) -> None:
+    nats_server.kill()
+    url = f"nats://user:secret@127.0.0.1:{nats_server.port}"
+
+    with pytest.raises(BusUnavailable) as refused:
+        await Bus.connect(url, name="test/one", timings=Timings(connect=0.5))
+
+    assert "secret" not in str(refused.value)
+
+
+async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_server: NatsServer) -> None:
+    nats_server.extra = 'authorization { user: "a", password: "b" }'
+    nats_server.restart()
+
+    with pytest.raises(BusUnavailable, match=r"(?i)authorization violation"):
+        await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=1))
+
+
+async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> None:
+    started = time.perf_counter()
+
+    with pytest.raises(BusUnavailable, match="nobody answers"):
+        await bus.request_plan(b"{}", timeout_seconds=5)
+
+    assert time.perf_counter() - started < 1
+
+
+async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: ConnectBus) -> None:
+    asker = await connect_bus("test/asker")
+
+    async def answer(request: bytes) -> bytes:
+        return request.upper()
+
+    service = await bus.serve_plan(answer)
+    assert await asker.request_plan(b"abc", timeout_seconds=2) == b"ABC"
+    await service.unsubscribe()
+    await bus.connection.round_trip()
+
+    with pytest.raises(BusUnavailable, match="nobody answers"):
+        await asker.request_plan(b"abc", timeout_seconds=2)
+
+
+async def test_of_two_planners_one_answers_each_request(bus: Bus, connect_bus: ConnectBus) -> None:
+    other = await connect_bus("test/two")
+    seen: list[str] = []
+
+    async def one(request: bytes) -> bytes:
+        seen.append("one")
+        return b"1"
+
+    async def two(request: bytes) -> bytes:
+        seen.append("two")
+        return b"2"
+
+    await bus.serve_plan(one)
+    await other.serve_plan(two)
+    for _ in range(10):
+        await bus.request_plan(b"", timeout_seconds=2)
+
+    assert len(seen) == 10
+
+
+async def test_a_handler_that_fails_leaves_one_request_unanswered_and_serves_the_next(bus: Bus) -> None:
+    async def answer(request: bytes) -> bytes:
+        if request == b"bad":
+            raise RuntimeError("no plan")
+        return b"good"
+
+    await bus.serve_plan(answer)
+    with pytest.raises(BusUnavailable, match="no answer in time"):
+        await bus.request_plan(b"bad", timeout_seconds=0.2)
+
+    assert await bus.request_plan(b"fine", timeout_seconds=2) == b"good"
+
+
+async def test_a_planner_answers_again_after_a_restart_of_the_server(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    async def answer(request: bytes) -> bytes:
+        return request
+
+    await bus.serve_plan(answer)
+    nats_server.kill()
+    back = asyncio.create_task(reconnected(bus))
+    await asyncio.sleep(0.1)
+    assert bus.healthy().startswith("no connection for")
+    nats_server.start()
+    await back
+
+    assert bus.healthy() == ""
+    assert await bus.request_plan(b"x", timeout_seconds=2) == b"x"
+
+
+async def test_while_the_server_is_away_a_request_fails_at_once(bus: Bus, nats_server: NatsServer) -> None:
+    nats_server.kill()
+    await asyncio.sleep(0.1)
+    started = time.perf_counter()
+
+    with pytest.raises(BusUnavailable, match="not connected"):
+        await bus.request_plan(b"", timeout_seconds=5)
+
+    assert time.perf_counter() - started < 1
+
+
+async def test_the_probe_leaves_a_healthy_connection_alone(connect_bus: ConnectBus) -> None:
+    bus = await connect_bus(timings=QUICK)
+    lost = asyncio.create_task(bus.until_lost())
+
+    await asyncio.sleep(1)
+
+    assert not lost.done()
+    assert bus.healthy() == ""
+    lost.cancel()
+
+
+async def test_a_dead_read_loop_on_a_standing_connection_ends_the_process(connect_bus: ConnectBus) -> None:
+    bus = await connect_bus(timings=QUICK)
+    task = bus.connection.client._reading_task
+    assert task
+
+    task.cancel()
+
+    with pytest.raises(ConnectionLost, match="2 probes in a row were not answered"):
+        await asyncio.wait_for(bus.until_lost(), 5)
+    assert "2 probes" in bus.healthy()
+
+
+async def test_a_server_that_hangs_ends_the_process(connect_bus: ConnectBus, nats_server: NatsServer) -> None:
+    bus = await connect_bus(timings=QUICK)
+
+    nats_server.pause()
+    try:
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(bus.until_lost(), 5)
+    finally:
+        nats_server.resume()
+
+
+async def test_a_server_that_is_down_does_not_end_the_process_before_the_limit(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    patient = await connect_bus("test/patient", timings=QUICK)
+    hasty = await connect_bus("test/hasty", timings=Timings(probe_interval=0.2, reconnect_limit=0.5))
+    waiting = asyncio.create_task(patient.until_lost())
+
+    nats_server.kill()
+
+    with pytest.raises(ConnectionLost, match="no connection to NATS for"):
+        await asyncio.wait_for(hasty.until_lost(), 5)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_a_publish_that_is_not_permitted_shows_in_readiness_and_in_a_metric(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    nats_server.extra = """
+      authorization { users = [
+        { user: "limited", password: "p", permissions: {
+            publish: { deny: ["makeway.v1.plan"] }, subscribe: [">"] } } ] }
+    """
+    nats_server.restart()
+    bus = await Bus.connect(f"nats://limited:p@127.0.0.1:{nats_server.port}", name="test/one")
+    before = metrics.ERRORS.labels("permission")._value.get()
+
+    with pytest.raises(BusUnavailable):
+        await bus.request_plan(b"", timeout_seconds=0.3)
+
+    assert "permissions violation" in bus.healthy().lower()
+    assert metrics.ERRORS.labels("permission")._value.get() == before + 1
+    await bus.close()
+
+
+async def test_closing_is_not_losing(connect_bus: ConnectBus) -> None:
+    bus = await connect_bus()
+    lost = asyncio.create_task(bus.until_lost())
+
+    await bus.close()
+    await asyncio.sleep(0.1)
+
+    assert not lost.done()
+    lost.cancel()

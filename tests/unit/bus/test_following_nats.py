@@ -1,0 +1,205 @@
+"""Following streams, against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from builders_bus import make_order
+from fixtures_nats import NatsServer
+from makeway.bus import metrics
+from makeway.bus.client import Bus
+from makeway.bus.follow import Start, StreamMessage
+
+pytestmark = pytest.mark.nats
+
+
+async def publish(bus: Bus, *uids: str) -> None:
+    for uid in uids:
+        await bus.publish_order(make_order(uid), 0)
+
+
+def uid_of(message: StreamMessage) -> str:
+    return message.subject.rpartition(".")[2]
+
+
+async def take(messages: AsyncIterator[StreamMessage], count: int, seconds: float = 15) -> list[str]:
+    async with asyncio.timeout(seconds):
+        return [uid_of(await anext(messages)) for _ in range(count)]
+
+
+def rebuilds(reason: str) -> float:
+    return float(metrics.REBUILDS.labels("follow", reason)._value.get())
+
+
+async def test_from_the_beginning_everything_comes_in_order_and_then_what_is_new(bus: Bus) -> None:
+    await publish(bus, "a", "b")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+
+    assert await take(messages, 2) == ["a", "b"]
+    await publish(bus, "c")
+    assert await take(messages, 1) == ["c"]
+
+
+async def test_from_now_on_only_what_is_new_comes(bus: Bus) -> None:
+    await publish(bus, "a")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.new())
+    reading = asyncio.create_task(take(messages, 1))
+    await asyncio.sleep(0.3)
+
+    await publish(bus, "b")
+
+    assert await reading == ["b"]
+
+
+async def test_from_a_time_what_was_stored_before_is_left_out(bus: Bus) -> None:
+    await publish(bus, "a")
+    await asyncio.sleep(0.05)
+    between = datetime.now(UTC)
+    await asyncio.sleep(0.05)
+    await publish(bus, "b")
+
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.at_time(between))
+
+    assert await take(messages, 1) == ["b"]
+
+
+async def test_from_a_sequence_the_one_named_is_the_first(bus: Bus) -> None:
+    await publish(bus, "a", "b", "c")
+
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.at_sequence(2))
+
+    assert await take(messages, 2) == ["b", "c"]
+
+
+async def test_only_the_subjects_asked_for_come(bus: Bus) -> None:
+    await publish(bus, "a", "b", "c")
+
+    messages = bus.follow(
+        bus.subjects.orders_stream,
+        start=Start.beginning(),
+        subjects=[bus.subjects.pod_order("a"), bus.subjects.pod_order("c")],
+    )
+
+    assert await take(messages, 2) == ["a", "c"]
+
+
+async def test_a_reader_that_stops_at_the_end_ends_there_also_where_there_is_nothing(bus: Bus) -> None:
+    nothing = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+    assert [m async for m in nothing] == []
+
+    await publish(bus, *(f"uid-{n}" for n in range(30)))
+    everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+
+    assert [m.sequence async for m in everything] == list(range(1, 31))
+
+
+async def test_caught_up_is_told_only_when_the_last_message_was_worked_on(bus: Bus) -> None:
+    await publish(bus, "a", "b")
+    caught_up = asyncio.Event()
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), caught_up=caught_up)
+
+    await take(messages, 2)
+    assert not caught_up.is_set()
+    more = asyncio.create_task(take(messages, 1))
+    await asyncio.wait_for(caught_up.wait(), 5)
+
+    more.cancel()
+
+
+async def test_caught_up_is_told_for_an_empty_stream(bus: Bus) -> None:
+    caught_up = asyncio.Event()
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), caught_up=caught_up)
+    reading = asyncio.create_task(take(messages, 1))
+
+    await asyncio.wait_for(caught_up.wait(), 5)
+
+    reading.cancel()
+
+
+async def test_after_a_restart_of_the_server_it_goes_on_where_it_was(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    await publish(bus, "a", "b")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    assert await take(messages, 1) == ["a"]
+    reading = asyncio.create_task(take(messages, 2))
+    await asyncio.sleep(0.1)
+
+    nats_server.restart()
+    await publish(bus, "c")
+
+    assert await reading == ["b", "c"]
+
+
+async def test_from_now_on_survives_a_restart_before_the_first_message(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    await publish(bus, "a")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.new())
+    reading = asyncio.create_task(take(messages, 1))
+    await asyncio.sleep(0.3)
+
+    nats_server.kill()
+    await asyncio.sleep(0.1)
+    nats_server.start()
+    await publish(bus, "b")
+
+    assert await reading == ["b"]
+
+
+async def test_a_consumer_that_vanished_without_a_word_is_noticed_by_its_silence(bus: Bus) -> None:
+    await publish(bus, "a")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    assert await take(messages, 1) == ["a"]
+    reading = asyncio.create_task(take(messages, 1, seconds=20))
+    await asyncio.sleep(0.2)
+    before = rebuilds("heartbeat")
+
+    # The subscription's interest is taken away behind the client's back: nothing arrives any more.
+    client = bus.connection.client
+    for sid, subscription in list(client._subs.items()):
+        if getattr(subscription._cb, "__name__", "") == "_on_message":
+            await client._send_unsubscribe(sid)
+    await publish(bus, "b")
+
+    assert await reading == ["b"]
+    assert rebuilds("heartbeat") == before + 1
+
+
+async def test_a_stream_made_anew_is_read_from_its_beginning(bus: Bus) -> None:
+    await publish(bus, "a", "b", "c")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    assert await take(messages, 3) == ["a", "b", "c"]
+    reading = asyncio.create_task(take(messages, 1))
+    await asyncio.sleep(0.2)
+
+    await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
+    await bus.ensure_streams()
+    await publish(bus, "d")
+
+    assert await reading == ["d"]
+
+
+async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:
+    await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    reading = asyncio.create_task(take(messages, 1))
+    await asyncio.sleep(0.3)
+
+    await bus.ensure_streams()
+    await publish(bus, "a")
+
+    assert await reading == ["a"]
+
+
+async def test_no_consumer_is_left_behind(bus: Bus) -> None:
+    await publish(bus, "a")
+    async for _ in bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True):
+        pass
+
+    info = await bus.jetstream.api(f"STREAM.INFO.{bus.subjects.orders_stream}")
+    assert info["state"]["consumer_count"] == 0

@@ -1,0 +1,107 @@
+"""Streams are created, brought back, or refused; against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fixtures_nats import ConnectBus
+from makeway.bus import streams
+from makeway.bus.client import Bus
+from makeway.bus.errors import StreamConflict
+from makeway.bus.subjects import Subjects
+
+
+async def config_of(bus: Bus, stream: str) -> dict[str, Any]:
+    return dict((await bus.jetstream.api(f"STREAM.INFO.{stream}"))["config"])
+
+
+@pytest.mark.nats
+async def test_every_stream_is_created_as_it_is_written_down(bus: Bus) -> None:
+    for wanted in streams.stream_configs(bus.subjects):
+        assert streams.drift(wanted, await config_of(bus, wanted["name"])) == {}
+
+
+@pytest.mark.nats
+async def test_many_processes_may_start_at_once(connect_bus: ConnectBus) -> None:
+    buses = [await connect_bus(f"test/{n}") for n in range(4)]
+
+    await asyncio.gather(*(bus.ensure_streams() for bus in buses))
+
+
+@pytest.mark.nats
+async def test_what_drifted_is_brought_back_and_what_is_not_ours_stays(bus: Bus) -> None:
+    stream = bus.subjects.orders_stream
+    config = await config_of(bus, stream)
+    await bus.jetstream.api(
+        f"STREAM.UPDATE.{stream}",
+        {**config, "max_age": 3600 * 10**9, "discard": "new", "description": "the operator's words"},
+    )
+
+    await bus.ensure_streams()
+
+    found = await config_of(bus, stream)
+    assert (found["max_age"], found["discard"]) == (config["max_age"], "old")
+    assert found["description"] == "the operator's words"
+
+
+@pytest.mark.nats
+async def test_messages_survive_a_reconciliation(bus: Bus) -> None:
+    await bus.jetstream.publish("makeway.v1.orders.pod.x", b"{}", headers={}, timeout_seconds=2)
+    config = await config_of(bus, bus.subjects.orders_stream)
+    await bus.jetstream.api(f"STREAM.UPDATE.{config['name']}", {**config, "max_msgs_per_subject": 3})
+
+    await bus.ensure_streams()
+
+    stored = await bus.jetstream.last_message(bus.subjects.orders_stream, "makeway.v1.orders.pod.x")
+    assert stored is not None
+    assert stored.data == b"{}"
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(("field", "value"), [("retention", "workqueue"), ("storage", "memory")])
+async def test_a_stream_that_cannot_be_changed_is_refused_with_what_to_do(
+    connect_bus: ConnectBus, field: str, value: str
+) -> None:
+    bus = await connect_bus()
+    config = streams.stream_configs(bus.subjects)[0]
+    await bus.jetstream.api(f"STREAM.CREATE.{config['name']}", {**config, "max_bytes": 1 << 20, field: value})
+
+    with pytest.raises(StreamConflict, match=f"has {field} '{value}'.*use another subject prefix"):
+        await bus.ensure_streams()
+
+
+@pytest.mark.nats
+async def test_a_stream_of_somebody_else_on_our_subjects_is_refused_with_the_servers_reason(
+    connect_bus: ConnectBus,
+) -> None:
+    bus = await connect_bus()
+    await bus.jetstream.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["makeway.v1.>"]})
+
+    with pytest.raises(StreamConflict, match="stream MAKEWAY_ORDERS: subjects overlap"):
+        await bus.ensure_streams()
+
+
+@pytest.mark.nats
+async def test_more_replicas_than_the_server_can_keep_are_refused_with_its_reason(
+    connect_bus: ConnectBus,
+) -> None:
+    bus = await connect_bus()
+
+    with pytest.raises(StreamConflict, match="replicas > 1 not supported"):
+        await bus.ensure_streams(replicas=3)
+
+
+def test_every_limit_of_every_stream_is_set() -> None:
+    for config in streams.stream_configs(Subjects()):
+        assert config["retention"] == "limits"
+        assert all(
+            config[limit] > 0 for limit in ("max_age", "max_bytes", "max_msg_size", "max_msgs_per_subject")
+        )
+
+
+def test_a_zero_that_the_server_leaves_out_is_no_drift() -> None:
+    assert streams.drift({"max_age": 0, "deny_delete": False}, {}) == {}
+    assert streams.drift({"max_age": 5}, {}) == {"max_age": (None, 5)}
