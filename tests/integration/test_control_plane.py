@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import nats
 import pytest
 
@@ -160,6 +161,29 @@ async def test_no_account_may_do_more_than_its_part(plain_cluster: RunningCluste
     assert not await allowed("scheduler", "create", "pods")
     # Its fallback, DefaultPreemption, is on by default.
     assert await allowed("scheduler", "delete", "pods")
+
+
+async def test_no_account_is_refused_what_its_part_needs(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu(1))
+    await space.run(make_pod("victim").priority("low").cpu(1))
+    await space.create(make_pod("urgent").priority("high").cpu(1))
+    await space.until_running("urgent")
+
+    refused = [
+        (event.user, event.verb, event.resource, event.subresource)
+        for event in space.audit.events()
+        if event.code == 403 and event.user.startswith("system:serviceaccount:makeway-system:")
+    ]
+
+    assert refused == []
+
+
+async def test_planner_evictor_and_scheduler_serve_their_metrics(cluster: RunningCluster) -> None:
+    info = cluster.info
+    async with aiohttp.ClientSession(raise_for_status=True) as session:
+        for url in (info.planner_url, info.evictor_url, info.scheduler_url):
+            async with session.get(f"{url}/metrics", ssl=False) as answer:
+                assert "makeway_" in await answer.text(), url
 
 
 async def test_without_the_fallback_the_scheduler_may_not_delete_pods(
