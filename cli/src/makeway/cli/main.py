@@ -2,7 +2,8 @@
 
 Loading late keeps `makeway --help` and shell completion fast: numpy, aiohttp and the Kubernetes
 client are imported by the sub-command that needs them. A sub-command's module has an `app`
-(`typer.Typer`); one with a single command is that command, one with several is a group.
+(`typer.Typer`; one with a single command is that command, one with several is a group) or a function
+of the sub-command's name.
 
 Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
 """
@@ -107,4 +108,4 @@ for _name, _sub_command in SUB_COMMANDS.items():
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="makeway")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhd])")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -14,15 +15,23 @@ def parse_since(text: str, now: datetime) -> datetime:
     """Read it; a time without an offset is taken as UTC.
 
     Raises:
-        ValueError: it is neither form, or lies before the year 1.
+        ValueError: it is neither form, lies in the future, or before 1970.
     """
     if ago := _AGO.fullmatch(text.strip()):
         try:
-            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            moment = now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         except OverflowError as error:
             raise ValueError(f"{text!r} is too long ago") from error
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise ValueError(f"{text!r}: use 90s, 10m, 2h, 1d or a time such as 2026-01-31T12:00:00Z") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    else:
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError as error:
+            raise ValueError(
+                f"{text!r}: use 90s, 10m, 2h, 1d or a time such as 2026-01-31T12:00:00Z"
+            ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > now:
+        raise ValueError(f"{text!r} lies in the future")
+    if moment < _EPOCH:
+        raise ValueError(f"{text!r} is too long ago")
+    return moment

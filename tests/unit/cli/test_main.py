@@ -1,0 +1,82 @@
+"""The command's shell, run as a person runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from makeway.cli.main import SUB_COMMANDS
+
+
+def makeway(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from makeway.cli.main import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_help_lists_every_sub_command() -> None:
+    result = makeway("--help")
+
+    assert result.returncode == 0
+    assert all(name in result.stdout for name in SUB_COMMANDS)
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "sys.argv = ['makeway', '--help']\n"
+        "from makeway.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "print([m for m in ('numpy', 'nats', 'aiohttp', 'kubernetes_asyncio') if m in sys.modules])\n"
+    )
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert makeway("--version").stdout == f"makeway {version('makeway')}\n"
+
+
+@pytest.mark.parametrize("name", sorted(SUB_COMMANDS))
+def test_every_sub_command_explains_itself_under_its_own_name(name: str) -> None:
+    result = makeway(name, "--help")
+
+    assert result.returncode == 0, result.stderr
+    assert f"makeway {name} " in result.stdout
+
+
+def test_a_wrong_sub_command_is_wrong_usage_and_the_right_one_is_suggested() -> None:
+    result = makeway("plannr")
+
+    assert result.returncode == 2
+    assert "Did you mean 'planner'?" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_wrong_option_is_wrong_usage() -> None:
+    result = makeway("audit", "--since", "yesterday")
+
+    assert result.returncode == 2
+    assert "--since" in result.stderr
+
+
+def test_a_service_out_of_reach_is_one_line_on_stderr_and_a_failure() -> None:
+    # Port 9 is the discard service's; nobody runs it.
+    result = makeway("audit", "--nats-url", "nats://127.0.0.1:9", "--no-follow")
+
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("makeway: cannot connect to NATS at 127.0.0.1:9")
+    assert len(result.stderr.splitlines()) == 1
