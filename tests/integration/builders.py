@@ -5,7 +5,10 @@ from typing import Any, Self
 
 from makeway.dev.kwok import STARTED, TERMINATION
 
-PRIORITY_CLASSES = {"neg": -100, "low": 0, "mid": 100, "high": 1000}
+NEVER_PREEMPTS = "never"
+"""The one class whose pods evict nobody."""
+
+PRIORITY_CLASSES = {"neg": -100, "low": 0, "mid": 100, "high": 1000, NEVER_PREEMPTS: 1000}
 """Names and values of the classes every cluster of the tests has."""
 
 _FIRST_START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,10 +122,6 @@ class PodBuilder:
         """Add a finalizer: it stays terminating until somebody takes that away."""
         self._metadata.setdefault("finalizers", []).append(name)
         return self
-
-    def preemption_policy(self, policy: str) -> Self:
-        """Set `Never` or `PreemptLowerPriority`."""
-        return self.spec(preemptionPolicy=policy)
 
     def anti_affinity(self, key: str, value: str, topology: str = "kubernetes.io/hostname") -> Self:
         """Refuse to share a topology domain with pods that have this label."""

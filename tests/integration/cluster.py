@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from integration.audit import AuditLog
-from integration.builders import PRIORITY_CLASSES
+from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES
 from integration.bus_reader import BusReader, read_bus
 from makeway.dev.cluster import Cluster
 from makeway.dev.info import ClusterInfo
@@ -26,6 +26,7 @@ class RunningCluster:
                     "kind": "PriorityClass",
                     "metadata": {"name": name},
                     "value": value,
+                    "preemptionPolicy": "Never" if name == NEVER_PREEMPTS else "PreemptLowerPriority",
                 }
             )
 

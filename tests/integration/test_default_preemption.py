@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from integration.builders import NodeBuilder, PodBuilder, make_node, make_pod
+from integration.builders import NEVER_PREEMPTS, NodeBuilder, PodBuilder, make_node, make_pod
 from integration.preempting import (
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
@@ -191,7 +191,7 @@ async def test_dp_15_a_pod_that_may_never_preempt_evicts_nobody(space: Space) ->
     await space.run(sized("a", "low", XL).on("n1"))
     await settle()
 
-    (preemptor,) = await space.create(sized("p", "high", XL).preemption_policy("Never"))
+    (preemptor,) = await space.create(sized("p", NEVER_PREEMPTS, XL))
     with pytest.raises(AssertionError, match="Insufficient cpu"):
         await space.until_bound("p", seconds=2)
 

@@ -42,7 +42,10 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
     ordered = Counter(victim.uid for order in orders for victim in order.victims)
     assert len(ordered) == PREEMPTORS
     assert set(ordered.values()) == {1}
-    assert max(Counter(order.preemptor.uid for order in orders if order.preemptor).values()) == 1
+    # A preemptor whose room is there may still have to wait for a neighbour's victims, since the neighbour's
+    # nomination counts already. That is an order with awaited pods and no victims of its own.
+    with_victims = Counter(order.preemptor.uid for order in orders if order.preemptor and order.victims)
+    assert max(with_victims.values()) == 1
     for pod in urgent:
         assert_bound_once(space, pod.metadata.name)
     await assert_only_ordered_pods_were_deleted(space, urgent)
