@@ -7,6 +7,8 @@ number in decimal. Only plain reads and compare-and-set writes: no watch.
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 from typing import Final
 
@@ -18,6 +20,7 @@ from makeway.bus.subjects import Subjects
 _KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*")
 _ATTEMPTS: Final = 20
 _TIMEOUT_SECONDS: Final = 2.0
+_PAUSE_SECONDS: Final = 0.1
 
 
 class Epochs:
@@ -58,8 +61,9 @@ class Epochs:
                     timeout_seconds=_TIMEOUT_SECONDS,
                 )
             except JetStreamError as error:
-                if not error.wrong_last_sequence:
+                if not (error.wrong_last_sequence or error.temporary):
                     raise
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
             else:
                 return epoch + 1
         raise BusUnavailable(f"epoch of {key}: others were first {_ATTEMPTS} times")

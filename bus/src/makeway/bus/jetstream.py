@@ -26,7 +26,10 @@ API_TIMEOUT_SECONDS: Final = 5.0
 MSG_ID: Final = "Nats-Msg-Id"
 EXPECTED_LAST_SUBJECT_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 
-_WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+_WRONG_LAST_SEQUENCE: Final = 10071
+# Replicated streams only: a message of this id, or another of this subject, is being agreed on and is not
+# stored yet, so who comes first is still open.
+_IN_PROCESS: Final = frozenset({10158, 10164})
 _NOT_FOUND: Final = 404
 
 
@@ -41,8 +44,11 @@ class JetStreamError(BusError):
 
     @property
     def temporary(self) -> bool:
-        """The server may take it later: it is overloaded, electing a leader, or short of resources."""
-        return self.code >= 500
+        """Whether the server may take it later.
+
+        It is overloaded, electing a leader, short of resources, or agreeing on a message before this one.
+        """
+        return self.code >= 500 or self.err_code in _IN_PROCESS
 
     @property
     def not_found(self) -> bool:
@@ -52,7 +58,7 @@ class JetStreamError(BusError):
     @property
     def wrong_last_sequence(self) -> bool:
         """A compare-and-set publish came second."""
-        return self.err_code in _WRONG_LAST_SEQUENCE
+        return self.err_code == _WRONG_LAST_SEQUENCE
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from makeway.bus.codec import MAX_BYTES
-from makeway.bus.errors import StreamConflict
+from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.jetstream import JetStream, JetStreamError
 from makeway.bus.subjects import Subjects
 
@@ -30,6 +30,7 @@ _FIXED: Final = ("retention", "storage")
 _STREAM_NOT_FOUND: Final = 10059
 _NAME_IN_USE: Final = 10058
 _CONSUMER_REFUSED: Final = 10012
+_UNAVAILABLE: Final = 503
 
 _log = structlog.get_logger()
 
@@ -145,13 +146,13 @@ def drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tupl
 
 
 async def ensure_streams(jetstream: JetStream, subjects: Subjects, replicas: int = 1) -> None:
-    """Create or bring back every stream. Safe to call from several processes at once.
+    """Create or bring back every stream and the epochs' bucket. Safe to call from several processes at once.
 
     Raises:
         StreamConflict: a stream of the name cannot be made what it must be.
         BusUnavailable: NATS does not answer.
     """
-    for config in stream_configs(subjects, replicas):
+    for config in (*stream_configs(subjects, replicas), epochs_config(subjects, replicas)):
         await ensure_stream(jetstream, config)
 
 
@@ -165,6 +166,8 @@ async def ensure_stream(jetstream: JetStream, config: Mapping[str, Any]) -> None
             await jetstream.api(f"STREAM.UPDATE.{name}", {**found, **config})
             _log.info("stream_reconciled", stream=name, fields=sorted(different))
     except JetStreamError as error:
+        if error.code == _UNAVAILABLE:
+            raise BusUnavailable(f"stream {name}: {error.description}") from error
         raise StreamConflict(f"stream {name}: {error.description}") from error
 
 

@@ -1,0 +1,111 @@
+"""Publishing against a stream that answers as told: what a single server never says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from builders_bus import NOW
+from makeway.bus import publishing
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.jetstream import Ack, JetStreamError, Stored
+from makeway.bus.publishing import AlreadyExists, Published, Refused, publish
+
+IN_PROCESS = JetStreamError("publish", 409, 10158, "duplicate message id is in process")
+ANOTHER_IN_PROCESS = JetStreamError("publish", 400, 10164, "wrong last sequence")
+WRONG_SEQUENCE = JetStreamError("publish", 400, 10071, "wrong last sequence: 4")
+NO_LEADER = JetStreamError("publish", 503, 10008, "system temporarily unavailable")
+NO_ANSWER = BusUnavailable("no answer in time")
+
+
+class ScriptedStream:
+    """Answers each publish with the next of its script, and holds one message."""
+
+    def __init__(self, *script: Exception | Ack, holds: bytes | None = None) -> None:
+        self.script = list(script)
+        self.holds = holds
+        self.published: list[tuple[bytes, Mapping[str, str]]] = []
+
+    async def publish(
+        self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout_seconds: float
+    ) -> Ack:
+        self.published.append((data, headers))
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def last_message(self, stream: str, subject: str) -> Stored | None:
+        return None if self.holds is None else Stored(subject, 4, NOW, self.holds)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(seconds: float) -> None:
+        return
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+
+
+async def order(stream: ScriptedStream) -> Published | AlreadyExists:
+    return await publish(
+        stream,  # type: ignore[arg-type] # what publishing needs of it
+        "order",
+        stream="S",
+        subject="s.a",
+        message_id="ord-1",
+        data=b"ours",
+        expected_last_sequence=3,
+    )
+
+
+async def test_every_attempt_is_the_same_message_with_the_same_expectation() -> None:
+    stream = ScriptedStream(NO_ANSWER, NO_ANSWER, Ack(4, duplicate=False))
+
+    assert await order(stream) == Published(4)
+    assert (
+        stream.published
+        == [(b"ours", {"Nats-Msg-Id": "ord-1", "Nats-Expected-Last-Subject-Sequence": "3"})] * 3
+    )
+
+
+async def test_an_attempt_that_was_stored_after_all_is_found_to_be_ours() -> None:
+    assert await order(ScriptedStream(NO_ANSWER, WRONG_SEQUENCE, holds=b"ours")) == Published(4)
+
+
+async def test_anothers_message_is_handed_back() -> None:
+    answer = await order(ScriptedStream(WRONG_SEQUENCE, holds=b"theirs"))
+
+    assert isinstance(answer, AlreadyExists)
+    assert answer.existing is not None
+    assert answer.existing.data == b"theirs"
+
+
+async def test_the_same_id_with_another_content_is_anothers_message() -> None:
+    answer = await order(ScriptedStream(Ack(4, duplicate=True), holds=b"theirs"))
+
+    assert isinstance(answer, AlreadyExists)
+
+
+@pytest.mark.parametrize("still_open", [IN_PROCESS, ANOTHER_IN_PROCESS, NO_LEADER])
+async def test_while_the_servers_still_agree_the_publish_is_repeated(still_open: JetStreamError) -> None:
+    assert await order(ScriptedStream(still_open, Ack(4, duplicate=False))) == Published(4)
+
+
+async def test_what_stays_open_is_reported_as_unknown() -> None:
+    with pytest.raises(BusUnavailable):
+        await order(ScriptedStream(*[IN_PROCESS] * publishing._ATTEMPTS))
+
+
+async def test_a_refusal_for_good_is_not_repeated() -> None:
+    stream = ScriptedStream(JetStreamError("publish", 400, 10054, "message size exceeds maximum allowed"))
+
+    with pytest.raises(Refused, match="size exceeds"):
+        await order(stream)
+    assert len(stream.published) == 1
+
+
+async def test_a_message_that_was_pushed_out_meanwhile_leaves_nothing_to_hand_back() -> None:
+    assert await order(ScriptedStream(WRONG_SEQUENCE)) == AlreadyExists(None)
