@@ -71,33 +71,23 @@ func Decode(data []byte, into any) error {
 }
 
 // DecodePlanReply reads a planner's answer and refuses another major version.
-func DecodePlanReply(data []byte) (*PlanReply, error) {
-	reply := &PlanReply{}
-	if err := checkBounds(data); err != nil {
-		return nil, err
-	}
-	if err := checkAPIVersion(data); err != nil {
-		return nil, err
-	}
-	if err := Decode(data, reply); err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
+func DecodePlanReply(data []byte) (*PlanReply, error) { return decodeVersioned[PlanReply](data) }
 
 // DecodePlanRequest reads the plugin's question and refuses another major version.
-func DecodePlanRequest(data []byte) (*PlanRequest, error) {
-	request := &PlanRequest{}
+func DecodePlanRequest(data []byte) (*PlanRequest, error) { return decodeVersioned[PlanRequest](data) }
+
+func decodeVersioned[M any](data []byte) (*M, error) {
 	if err := checkBounds(data); err != nil {
 		return nil, err
 	}
 	if err := checkAPIVersion(data); err != nil {
 		return nil, err
 	}
-	if err := Decode(data, request); err != nil {
+	message := new(M)
+	if err := Decode(data, message); err != nil {
 		return nil, err
 	}
-	return request, nil
+	return message, nil
 }
 
 // checkAPIVersion looks at apiVersion alone, since another version's other fields mean nothing here.
