@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from integration.audit import AuditLog
 from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES
 from integration.bus_reader import BusReader, read_bus
+from makeway.dev.audit_log import AuditLog
 from makeway.dev.cluster import Cluster
 from makeway.dev.info import ClusterInfo
 from makeway.dev.processes import Process

@@ -66,13 +66,12 @@ class Narrator:
             f" {decision.plan_duration_microseconds / 1000:.1f} ms",
             f"  chosen {decision.nominated_node}: evict {victims}",
         ]
-        lines += [
-            f"  {'instead of' if index else 'ranked 1st:'} {candidate.node}: PDB violations"
-            f" {candidate.pdb_violations}, highest priority {candidate.highest_priority},"
-            f" victims {len(candidate.victims)}"
-            + (f"; better by {candidate.decided_by}" if candidate.decided_by else "")
-            for index, candidate in enumerate(decision.candidates[:3])
-        ]
+        for rank, candidate in enumerate(decision.candidates[:3], start=1):
+            lines.append(
+                f"  {rank}. {candidate.node}: {len(candidate.victims)} victim, highest priority"
+                f" {candidate.highest_priority}, {candidate.pdb_violations} PDB violations"
+                + (f"; before the next by {candidate.decided_by}" if candidate.decided_by else "")
+            )
         self.event(at, "\n".join(lines))
 
     def order(self, at: float | None, order: EvictionOrder) -> None:

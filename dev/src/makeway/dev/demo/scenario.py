@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.dev.audit_log import AuditLog
 from makeway.dev.demo import manifests
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.timeline import Timeline
@@ -17,6 +19,10 @@ from makeway.runtime.kube import Api, ApiError
 
 BIND_BOUND_SECONDS = 2.0
 """Within this an urgent pod is bound after its creation, where victims end at once."""
+
+_EVICTOR = "system:serviceaccount:makeway-system:makeway-evictor"
+_NOT_OURS = ("makeway-dev-kwok",)
+"""KWOK plays the kubelet, which ends a pod that is already leaving."""
 
 _SETTLE_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
@@ -29,6 +35,7 @@ class Stage:
     api: Api
     timeline: Timeline
     narrator: Narrator
+    audit_log: Path
 
     async def create(self, objects: Iterable[manifests.Manifest]) -> None:
         """Create objects, in their order."""
@@ -166,6 +173,35 @@ async def refuse(stage: Stage) -> None:
     narrator.claim(
         "fraud-check was placed by another order",
         len(orders) > 1 and bound.node == orders[-1].node and orders[-1].victims != first_order.victims,
+    )
+
+
+async def audit(stage: Stage) -> None:
+    """What the API server itself wrote down about deletes of pods."""
+    narrator = stage.narrator
+    narrator.chapter("What the API server's audit log says")
+    ordered = {
+        (victim.name, victim.uid)
+        for seen in stage.timeline.records
+        if isinstance(seen.record, EvictionOrder)
+        for victim in seen.record.victims
+    }
+    deletes = [
+        event
+        for event in AuditLog(stage.audit_log, whole=True).events(
+            verb="delete", resource="pods", subresource="", namespace=manifests.NAMESPACE
+        )
+        if event.accepted and event.user not in _NOT_OURS
+    ]
+    for event in deletes:
+        narrator.say(
+            f"{event.user.rpartition(':')[2]} deleted {event.name}, if its UID is {event.precondition_uid}"
+        )
+    narrator.claim(
+        "every pod was deleted by the evictor, by UID, as a victim of an order",
+        len(deletes) > 0
+        and {(event.name, event.precondition_uid) for event in deletes} <= ordered
+        and {event.user for event in deletes} == {_EVICTOR},
     )
 
 

@@ -44,13 +44,14 @@ async def _play(info: ClusterInfo, narrator: Narrator) -> None:
     bus = await Bus.connect(info.nats_url, name="demo/makeway-demo")
     timeline = Timeline()
     watches = [asyncio.create_task(timeline.watch_bus(bus))]
-    stage = scenario.Stage(api, timeline, narrator)
+    stage = scenario.Stage(api, timeline, narrator, info.audit_log)
     try:
         await scenario.prepare(stage)
         watches.append(asyncio.create_task(timeline.watch_pods(api)))
         await scenario.fill(stage)
         await scenario.make_room(stage)
         await scenario.refuse(stage)
+        await scenario.audit(stage)
     except TimeoutError as error:
         narrator.claim(str(error), holds=False)
     finally:

@@ -10,8 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class AuditEvent:
-    """One request that was answered. `request` and `response`: bodies, for deletes of pods and patches of
-    status."""
+    """One request that was answered.
+
+    `request` and `response`: bodies, for deletes of pods and patches of status.
+    """
 
     verb: str
     resource: str
@@ -22,13 +24,14 @@ class AuditEvent:
     code: int
     at: datetime
     """When the request came."""
+    dry_run: bool
     request: dict[str, Any] | None
     response: dict[str, Any] | None
 
     @property
     def accepted(self) -> bool:
-        """Whether the API server did what was asked."""
-        return 200 <= self.code < 300
+        """Whether the API server did what was asked; after a dry run nothing is done."""
+        return 200 <= self.code < 300 and not self.dry_run
 
     @property
     def precondition_uid(self) -> str:
@@ -42,11 +45,11 @@ class AuditEvent:
 
 
 class AuditLog:
-    """A cluster's audit log from a point in time on."""
+    """A cluster's audit log, from the time this is made on, or with `whole` from its beginning."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
         self._path = path
-        self._offset = path.stat().st_size
+        self._offset = 0 if whole else path.stat().st_size
 
     def events(self, **wanted: str) -> Iterator[AuditEvent]:
         """Give the events written since this was made, in order, whose fields have these values.
@@ -75,6 +78,7 @@ def _event(raw: dict[str, Any]) -> AuditEvent:
         user=raw["user"]["username"],
         code=(raw.get("responseStatus") or {}).get("code", 0),
         at=datetime.fromisoformat(raw["requestReceivedTimestamp"]),
+        dry_run="dryRun=" in raw["requestURI"],
         request=raw.get("requestObject"),
         response=raw.get("responseObject"),
     )
