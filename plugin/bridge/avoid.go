@@ -14,14 +14,30 @@ const (
 	avoidLongest = 5 * time.Minute
 )
 
+// How long a preemptor pauses when its orders come to nothing one after the other, on whichever nodes:
+// the first two times not at all, then doubling.
+const (
+	pauseAfter   = 3
+	pauseFirst   = time.Second
+	pauseLongest = time.Minute
+)
+
 // avoidance remembers on which nodes a preemptor's orders have failed, for example since the API server
-// refuses to delete a victim. Without it the same plan would come again at once, and for ever. Bounded
-// by the pods that are pending: a bound or deleted pod is forgotten. Safe for concurrent use.
+// refuses to delete a victim, and how many have come to nothing in a row, for example since the
+// evictors only observe. Without it the same plan would come again at once, and for ever. Bounded by
+// the pods that are pending: a bound or deleted pod is forgotten. Safe for concurrent use.
 type avoidance struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
-	pods map[types.UID]map[string]*avoided
+	pods map[types.UID]*unlucky
+}
+
+// unlucky is a preemptor whose last order came to nothing.
+type unlucky struct {
+	inARow      int
+	pausedUntil time.Time
+	nodes       map[string]*avoided
 }
 
 type avoided struct {
@@ -30,38 +46,68 @@ type avoided struct {
 }
 
 func newAvoidance(clock clock.PassiveClock) *avoidance {
-	return &avoidance{clock: clock, pods: map[types.UID]map[string]*avoided{}}
+	return &avoidance{clock: clock, pods: map[types.UID]*unlucky{}}
 }
 
-// failed notes a failure. Each further one on the same node doubles the time.
-func (a *avoidance) failed(pod types.UID, node string) {
+// failed notes an order that came to nothing. Where that lies with the node, it is left out for a
+// while; each further failure there doubles the time.
+func (a *avoidance) failed(pod types.UID, node string, nodesFault bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	nodes := a.pods[pod]
-	if nodes == nil {
-		nodes = map[string]*avoided{}
-		a.pods[pod] = nodes
+	now := a.clock.Now()
+	p := a.pods[pod]
+	if p == nil {
+		p = &unlucky{nodes: map[string]*avoided{}}
+		a.pods[pod] = p
 	}
-	entry := nodes[node]
+	if p.inARow++; p.inARow >= pauseAfter {
+		p.pausedUntil = now.Add(min(pauseFirst<<min(p.inARow-pauseAfter, 10), pauseLongest))
+	}
+	if !nodesFault {
+		return
+	}
+	entry := p.nodes[node]
 	if entry == nil {
 		entry = &avoided{duration: avoidFirst / 2}
-		nodes[node] = entry
+		p.nodes[node] = entry
 	}
 	entry.duration = min(2*entry.duration, avoidLongest)
-	entry.until = a.clock.Now().Add(entry.duration)
+	entry.until = now.Add(entry.duration)
+}
+
+// succeeded ends a row of failures.
+func (a *avoidance) succeeded(pod types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.pods[pod]; p != nil {
+		p.inARow, p.pausedUntil = 0, time.Time{}
+	}
+}
+
+// paused is until when a preemptor pauses, and after how many failures; zero where it need not.
+func (a *avoidance) paused(pod types.UID) (until time.Time, inARow int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[pod]
+	if p == nil || !a.clock.Now().Before(p.pausedUntil) {
+		return time.Time{}, 0
+	}
+	return p.pausedUntil, p.inARow
 }
 
 // nodes are those to leave out now, and when the first of them may be tried again.
 func (a *avoidance) nodes(pod types.UID) (out map[string]bool, first time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	p := a.pods[pod]
+	if p == nil {
+		return nil, time.Time{}
+	}
 	now := a.clock.Now()
-	for node, entry := range a.pods[pod] {
+	out = map[string]bool{}
+	for node, entry := range p.nodes {
 		if !now.Before(entry.until) {
 			continue
-		}
-		if out == nil {
-			out = map[string]bool{}
 		}
 		out[node] = true
 		if first.IsZero() || entry.until.Before(first) {

@@ -22,6 +22,12 @@ const (
 	revertPoll = 20 * time.Millisecond
 )
 
+// Reasons of outcomes that the plugin tells apart.
+const (
+	reasonAwaitedFailed = "awaited-order-failed"
+	reasonVictimSpared  = "victim-spared"
+)
+
 // follow reads ORDERS and OUTCOMES until the context ends. Every replica does, so that the next leader
 // knows the live orders. The two are read independently and in any order.
 func (e *engine) follow(ctx context.Context) {
@@ -114,6 +120,7 @@ func (e *engine) takeOutcome(ctx context.Context, r record) {
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
 func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	if outcome.Result == wire.ResultSucceeded {
+		e.avoid.succeeded(types.UID(outcome.PreemptorUID))
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
@@ -125,13 +132,23 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		executed(operationOrder, errors.New(outcome.Result), w.waited)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	if outcome.Result == wire.ResultFailed || outcome.Result == wire.ResultRefused {
-		e.avoid.failed(types.UID(w.pod.UID), w.node)
-	}
+	e.avoid.failed(types.UID(w.pod.UID), w.node, nodesFault(outcome))
 	spawn(ctx, "waker", func(ctx context.Context) {
 		e.awaitRevert(ctx, w)
 		e.wake(ctx, w)
 	})
+}
+
+// nodesFault says whether an order came to nothing for something about its node or victims, so that the
+// same plan would fail again.
+func nodesFault(outcome *wire.Outcome) bool {
+	switch outcome.Result {
+	case wire.ResultFailed:
+		return outcome.Reason != reasonAwaitedFailed
+	case wire.ResultRefused:
+		return outcome.Reason == reasonVictimSpared
+	}
+	return false
 }
 
 // succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.

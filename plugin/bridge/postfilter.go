@@ -44,6 +44,10 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if len(potential) == 0 {
 		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", len(all))}
 	}
+	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
+		pl.engine.retry.refuse(refOf(pod), until, nil)
+		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
+	}
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
 	potential = without(potential, avoided)
 	if len(potential) == 0 {
