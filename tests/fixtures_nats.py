@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -64,6 +65,12 @@ class NatsServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def lose_everything(self) -> None:
+        """Kill it and start it again with an empty store."""
+        self.kill()
+        shutil.rmtree(self._directory / "store")
+        self.start()
 
     def pause(self) -> None:
         assert self._process

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from fixtures_nats import ConnectBus
+from builders_bus import make_order
+from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import streams
 from makeway.bus.client import Bus
 from makeway.bus.errors import StreamConflict
+from makeway.bus.follow import Start
+from makeway.bus.publishing import Published
 from makeway.bus.subjects import Subjects
 
 
@@ -105,3 +108,27 @@ def test_every_limit_of_every_stream_is_set() -> None:
 def test_a_zero_that_the_server_leaves_out_is_no_drift() -> None:
     assert streams.drift({"max_age": 0, "deny_delete": False}, {}) == {}
     assert streams.drift({"max_age": 5}, {}) == {"max_age": (None, 5)}
+
+
+@pytest.mark.nats
+async def test_a_server_that_lost_everything_is_set_up_again_and_all_goes_on(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    consumer = await bus.orders_consumer()
+    await bus.publish_order(make_order("uid-before"), 0)
+    reader = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    assert (await anext(reader)).subject.endswith("uid-before")
+    reading = asyncio.ensure_future(anext(reader))
+    delivery = await consumer.next(5)
+    assert delivery is not None
+    await delivery.ack_sync()
+
+    nats_server.lose_everything()
+    answer = await bus.publish_order(make_order("uid-after"), 0)
+
+    assert isinstance(answer, Published)
+    async with asyncio.timeout(15):
+        assert (await reading).subject.endswith("uid-after")
+        delivery = await consumer.next(15)
+    assert delivery is not None
+    assert delivery.subject.endswith("uid-after")

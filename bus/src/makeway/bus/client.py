@@ -20,6 +20,7 @@ from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.keeper import Keeper
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
@@ -68,6 +69,7 @@ class Bus:
         self.subjects = subjects
         self.epochs = Epochs(self.jetstream, subjects)
         self.source = f"makeway/{name}"
+        self._keeper: Keeper | None = None
 
     @classmethod
     async def connect(
@@ -105,6 +107,8 @@ class Bus:
 
     async def close(self) -> None:
         """Close the connection."""
+        if self._keeper:
+            self._keeper.close()
         await self.connection.close()
 
     def healthy(self) -> str:
@@ -116,8 +120,19 @@ class Bus:
         await self.connection.until_lost()
 
     async def ensure_streams(self, replicas: int = 1) -> None:
-        """Create or reconcile the streams; raises `StreamConflict` or `BusUnavailable`."""
-        await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+        """Create or reconcile the streams, now and, until `close`, whenever they may have gone or drifted.
+
+        Raises:
+            StreamConflict: a stream of the name cannot be made what it must be.
+            BusUnavailable: NATS does not answer.
+        """
+
+        async def ensure() -> None:
+            await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+
+        await ensure()
+        if self._keeper is None:
+            self._keeper = Keeper(self.connection, ensure)
 
     # ------------------------------------------------------------------------------------ plans
 
