@@ -143,7 +143,9 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 		e.inflight.forget(pod.UID)
 		e.retry.forget(pod.UID)
 		e.avoid.forget(pod.UID)
+		return
 	}
+	e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
 }
 
 func (e *engine) podDeleted(ctx context.Context, object any) {

@@ -43,8 +43,8 @@ var errDoomed = errors.New("an order that this one counted on failed")
 //
 //	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──► (forgotten)
 //	   │                    │                                │
-//	   └─ not stored        └─ any other outcome,            └─ an awaited order failed: revert
-//	      : revert             or notAfter + 2 s: revert        grace + 60 s: wake, no revert
+//	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: revert
+//	      revert               or notAfter + 2 s: revert        nomination taken, or grace + 60 s: wake
 type phase int
 
 const (
@@ -74,6 +74,7 @@ type entry struct {
 	releasedAt time.Time
 	early      int  // how often a cycle came too early
 	doomed     bool // an order that this one counted on failed
+	taken      bool // the nomination was taken away after the order had succeeded
 	own        bool // this process wrote the order
 }
 
@@ -224,6 +225,17 @@ func (f *inflight) has(orderID string) bool {
 	return f.get(orderID) != nil
 }
 
+// preemptorOf is the pod that an order makes room for.
+func (f *inflight) preemptorOf(orderID string) (wire.PodRef, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.get(orderID)
+	if e == nil {
+		return wire.PodRef{}, false
+	}
+	return e.preemptor, true
+}
+
 // deleted notes that the pod informer reported a pod deleted. O(entries).
 func (f *inflight) deleted(uid types.UID, now time.Time) {
 	f.mu.Lock()
@@ -246,6 +258,18 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 	}
 	if _, waiting := e.remaining[victim]; waiting {
 		delete(e.remaining, victim)
+		f.notify()
+	}
+}
+
+// nominatedTo notes where the API shows a preemptor nominated. Where that is not its order's node any
+// more, a pod of higher priority has taken the place, and there is nothing left to wait for. Before the
+// order has succeeded that is the evictor's to find out, which cancels the order.
+func (f *inflight) nominatedTo(uid types.UID, node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.byPod[uid]; e != nil && e.phase == leaving && e.node != node && !e.taken {
+		e.taken = true
 		f.notify()
 	}
 }
@@ -379,6 +403,9 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			continue
 		case e.doomed:
 			w.revert, w.reason = true, errDoomed.Error()
+			f.drop(e)
+		case e.taken:
+			w.reason = "its nomination was taken away"
 			f.drop(e)
 		case !now.Before(e.opensAt):
 			w.reason = "victims are still there after their grace period and 60 s"

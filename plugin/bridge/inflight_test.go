@@ -327,3 +327,21 @@ func TestLiveOrdersAreThoseWhoseVictimsAreNotGone(t *testing.T) {
 		t.Errorf("live orders %+v", live)
 	}
 }
+
+func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.nominatedTo("p", "") // not shown yet
+	expectWakes(t, f, at(5))
+	f.commit("o", at(60000))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.nominatedTo("p", "n1")
+	expectWakes(t, f, at(10))
+
+	f.nominatedTo("p", "")
+
+	expectWakes(t, f, at(20), wake{orderID: "o"})
+	if f.closed("p", at(20)) {
+		t.Error("still gated")
+	}
+}

@@ -158,6 +158,10 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
+	if preemptor, known := e.inflight.preemptorOf(orderID); known && e.placements.knows(types.UID(preemptor.UID)) {
+		// The nomination may have been taken away while the order was carried out.
+		e.inflight.nominatedTo(types.UID(preemptor.UID), e.podOf(preemptor).Status.NominatedNodeName)
+	}
 }
 
 // leavingUntil is when the last victim should be gone: its grace period and a minute after `from`.
