@@ -52,7 +52,7 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 	@unformatted=$$(gofmt -l plugin); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	cd plugin && go vet $(GO_PACKAGES)
 	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
-	$(BIN)/python -m makeway.dev.reference --check
+	$(BIN)/python dev/reference.py --check
 
 .PHONY: unit
 unit: setup ## Unit tests, Python and Go
@@ -86,7 +86,7 @@ demo: setup ## The main job on a real control plane, with a readable outcome (SC
 
 .PHONY: reference
 reference: setup ## Write the generated reference: schemas, AsyncAPI, golden files, metrics, configuration
-	$(BIN)/python -m makeway.dev.reference
+	$(BIN)/python dev/reference.py
 
 .PHONY: lock
 lock: | $(UV) ## Update uv.lock after a change of pyproject.toml

@@ -18,7 +18,7 @@ def test_every_source_root_is_known_to_the_build_to_mypy_and_to_ruff() -> None:
     roots = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/src"))
 
     assert sorted(config["tool"]["hatch"]["build"]["dev-mode-dirs"]) == roots
-    assert sorted(set(config["tool"]["mypy"]["files"]) - {"tests"}) == roots
+    assert sorted(set(config["tool"]["mypy"]["files"]) - {"tests", "dev/reference.py"}) == roots
     assert sorted(set(config["tool"]["ruff"]["src"]) - {"tests"}) == roots
 
 
