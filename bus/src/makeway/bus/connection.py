@@ -175,15 +175,18 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         kind = _kind(error)
-        self._last_error = str(error) or type(error).__name__
+        said = str(error) or type(error).__name__
         metrics.ERRORS.labels(kind).inc()
+        # What the server said tells more than the broken connection that follows it.
+        if kind != "connection" or not self._last_error:
+            self._last_error = said
         if kind == "permission":
-            self._denied, self._denied_at = self._last_error, time.monotonic()
+            self._denied, self._denied_at = said, time.monotonic()
         _log.log(
             10 if kind == "connection" else 30,
             "nats_error",
             kind=kind,
-            error=self._last_error,
+            error=said,
             error_type=type(error).__name__,
         )
 
@@ -197,6 +200,7 @@ class Connection:
     async def _on_reconnected(self) -> None:
         self._down_since = None
         self._misses = 0
+        self._last_error = ""
         metrics.CONNECTED.set(1)
         metrics.RECONNECTS.inc()
         _log.info("nats_reconnected")
