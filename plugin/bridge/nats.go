@@ -73,6 +73,7 @@ const (
 	natsHeartbeat      = 2 * time.Second
 	natsRetryDelay     = time.Second
 	natsWatchdog       = 10 * time.Second
+	natsInactive       = 30 * time.Second // after which the server forgets a follower's consumer
 )
 
 // connectNATS returns at once. Until the first connection stands, every call gives errNotSent. The
@@ -259,7 +260,7 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 	if handle.CachedInfo().State.LastSeq < last.Load() {
 		last.Store(0)
 	}
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects}}
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects}, InactiveThreshold: natsInactive}
 	if seen := last.Load(); seen > 0 {
 		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, seen+1
 	} else {
@@ -287,10 +288,8 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 	if err != nil {
 		return err
 	}
-	defer func() {
-		consuming.Stop()
-		<-consuming.Closed()
-	}()
+	// A callback of a stopped consumer may still run: what it takes a second time does no harm.
+	defer consuming.Stop()
 
 	watchdog := time.NewTicker(natsWatchdog)
 	defer watchdog.Stop()
