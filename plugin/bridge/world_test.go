@@ -66,10 +66,9 @@ type world struct {
 
 // setup is what a test may change about its world.
 type setup struct {
-	args       func(*MakeWayArgs)
-	filters    []tf.RegisterPluginFunc
-	extenders  []fwk.Extender
-	namespaces []string
+	args      func(*MakeWayArgs)
+	filters   []tf.RegisterPluginFunc
+	extenders []fwk.Extender
 }
 
 func node(name string) *v1.Node {
