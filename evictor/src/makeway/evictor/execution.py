@@ -36,6 +36,7 @@ from makeway.evictor.verdicts import (
     Terminating,
     VictimVerdict,
 )
+from makeway.runtime.failpoints import failpoint
 
 AWAIT_POLL_SECONDS = 0.1
 """Between two looks at an awaited order's outcome. Orders take tens of milliseconds."""
@@ -251,14 +252,18 @@ class Execution:
     ) -> Deleted | Gone | Terminating | Spared:
         victim = progress.victim
         if isinstance(verdict, Delete) and verdict.mark:
+            await failpoint("evictor.before-mark")
             self._may_begin()
             marked = await self._cluster.mark(victim, self._message, self._clock.now())
+            await failpoint("evictor.after-mark")
             verdict = decide.judge(self.order, victim, marked, self.preemptor_priority)
         if not isinstance(verdict, Delete):
             return verdict
+        await failpoint("evictor.before-delete")
         self._may_begin()
         progress.delete_sent = True
         deleted = await self._cluster.delete(victim)
+        await failpoint("evictor.after-delete")
         if deleted is None:
             return Gone("not-found")
         progress.deleted_at = self._clock.now()

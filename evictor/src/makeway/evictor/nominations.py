@@ -17,6 +17,7 @@ from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
+from makeway.runtime.failpoints import failpoint
 
 PATIENCE = timedelta(seconds=3)
 """How long an order's outcome waits for the clearing: it holds the preemptor back."""
@@ -37,6 +38,7 @@ async def clear_listed(
                 return False
             if decide.expired(order, clock.now()) is not None:
                 return False
+            await failpoint("evictor.before-clear")
             await cluster.clear_nomination(pod)
             return True
 

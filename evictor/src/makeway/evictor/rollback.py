@@ -31,6 +31,7 @@ from makeway.evictor.retry import (
     retrying,
 )
 from makeway.evictor.verdicts import Gone, Terminating
+from makeway.runtime.failpoints import failpoint
 
 PATIENCE = timedelta(seconds=30)
 """How long permanent refusals of a rollback are tried again."""
@@ -84,6 +85,7 @@ class RollingBack:
         marks of victims that it names too.
         """
         begun = self._clock.now()
+        await failpoint("evictor.before-rollback")
         named_again = await self._durably("last order", self._superseded_with)
         work = [
             self._durably(f"mark of {v.namespace}/{v.name}", partial(self._unmark, v, named_again or ()))
@@ -115,7 +117,9 @@ class RollingBack:
             return
         pod = await self._cluster.get_pod(preemptor.namespace, preemptor.name)
         if pod is not None and decide.nomination_is_ours(self._order, pod):
+            await failpoint("evictor.before-revert")
             await self._cluster.clear_nomination(pod)
+            await failpoint("evictor.after-revert")
             self._undone.nomination_reverted = True
 
     async def _unmark(self, victim: Victim, named_again: Collection[str]) -> None:
@@ -127,7 +131,9 @@ class RollingBack:
         elif victim.uid not in named_again and decide.marked_by_scheduler(
             pod, patches.mark_message(self._order)
         ):
+            await failpoint("evictor.before-unmark")
             await self._cluster.clear_mark(pod)
+            await failpoint("evictor.after-unmark")
             self._undone.conditions_cleared.append(victim.uid)
 
     async def _durably(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:

@@ -31,6 +31,7 @@ from makeway.evictor.report import summarise
 from makeway.evictor.retry import Clock, PermanentError, reporter, retrying
 from makeway.evictor.rollback import RollingBack, Undone
 from makeway.evictor.verdicts import Refused, Stop
+from makeway.runtime.failpoints import failpoint
 from makeway.runtime.logs import bound
 
 PARK_AFTER_DELIVERIES = 50
@@ -101,7 +102,9 @@ class Evictor:
         ):
             try:
                 async with kept(delivery):
+                    await failpoint("evictor.order-received")
                     await self._settle(order, delivery.deliveries)
+                    await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
             except BusUnavailable as error:
                 _log.warning("order_not_acknowledged", error=str(error))
@@ -133,6 +136,7 @@ class Evictor:
             return
         _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
         outcome = await self._carry_out(order, deliveries)
+        await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome))
         self._report(order, outcome, standing)
 

@@ -15,6 +15,7 @@ from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
 from makeway.planner.metrics import Metrics
 from makeway.planner.replies import Decision, record_of
+from makeway.runtime.failpoints import failpoint
 
 QUEUE_LIMIT = 1024
 """Decisions that may wait; at a few kilobytes each."""
@@ -50,7 +51,9 @@ class Decisions:
         while True:
             decision = await self._queue.get()
             try:
+                await failpoint("planner.before-record")
                 await self._bus.publish_decision(record_of(decision))
+                await failpoint("planner.after-record")
             except BusError as error:
                 self._metrics.decisions.labels("failed").inc()
                 _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))

@@ -25,6 +25,7 @@ from makeway.planner.policy import Policy
 from makeway.planner.question import Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.snapshot import Snapshot
+from makeway.runtime.failpoints import failpoint
 
 _log = structlog.get_logger()
 
@@ -65,6 +66,7 @@ class Planner:
 
     async def handle(self, data: bytes) -> bytes:
         """Answer one plan request. Never raises for what a request may contain."""
+        await failpoint("planner.request-received")
         now = datetime.now(UTC)
         try:
             request = codec.decode_plan_request(data)
@@ -78,7 +80,9 @@ class Planner:
             question = question_of(request, in_flight, self._ledger.leaving(now))
         except (msgspec.DecodeError, QuantityError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
-        return self._plan(request, question, now)
+        reply = self._plan(request, question, now)
+        await failpoint("planner.before-reply")
+        return reply
 
     def _check(self, request: PlanRequest, now: datetime) -> bytes | None:
         """Give the reply to a request that cannot be planned here and now."""

@@ -1,0 +1,84 @@
+"""Failpoints: inert without a directory, fire once, and every one of them stands somewhere in the code."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from makeway.runtime import failpoints
+from makeway.runtime.failpoints import NAMES, Failpoints, failpoint
+
+ROOT = Path(__file__).parents[3]
+SOURCES = [*(ROOT / "evictor" / "src").rglob("*.py"), *(ROOT / "planner" / "src").rglob("*.py")]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / failpoints.FIRED).mkdir()
+    return tmp_path
+
+
+async def test_without_a_directory_a_point_does_nothing() -> None:
+    await failpoint("evictor.before-delete")
+    await failpoint("no name is looked at either")
+
+
+async def test_an_unarmed_point_does_nothing(directory: Path) -> None:
+    await Failpoints(directory).hit("evictor.before-delete")
+
+    assert list((directory / failpoints.FIRED).iterdir()) == []
+
+
+async def test_a_name_that_is_not_listed_is_an_error(directory: Path) -> None:
+    with pytest.raises(ValueError, match="no failpoint is called"):
+        await Failpoints(directory).hit("evictor.nowhere")
+
+
+async def test_a_point_fires_once_at_the_hit_it_is_armed_for(directory: Path) -> None:
+    (directory / "evictor.after-delete").write_text("delay 3 0.05")
+    points = Failpoints(directory)
+
+    took = []
+    for _ in range(4):
+        began = time.monotonic()
+        await points.hit("evictor.after-delete")
+        took.append(time.monotonic() - began >= 0.05)
+
+    assert took == [False, False, True, False]
+    assert (directory / failpoints.FIRED / "evictor.after-delete").exists()
+
+
+@pytest.mark.parametrize("action", ["kill", "stop"])
+def test_kill_and_stop_are_signals_to_the_process_itself(directory: Path, action: str) -> None:
+    (directory / "evictor.before-ack").write_text(f"{action} 1 0")
+    program = "import asyncio; from makeway.runtime.failpoints import failpoint; " + (
+        "asyncio.run(failpoint('evictor.before-ack')); print('went on')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env={failpoints.VARIABLE: str(directory)}, stdout=subprocess.PIPE
+    )
+    fired = directory / failpoints.FIRED / "evictor.before-ack"
+    until = time.monotonic() + 20
+    while not (fired.exists() and fired.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+    assert fired.read_text() == str(process.pid)
+    if action == "stop":
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGCONT)
+    printed, _ = process.communicate(timeout=20)
+    assert (process.returncode, printed) == (
+        (0, b"went on\n") if action == "stop" else (-signal.SIGKILL, b"")
+    )
+
+
+def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:
+    calls = {name for path in SOURCES for name in re.findall(r'failpoint\("([^"]+)"\)', path.read_text())}
+
+    assert calls == NAMES
