@@ -83,6 +83,8 @@ func (e *engine) startCommit(order *pendingOrder) {
 		var lives *orderLivesError
 		if errors.As(err, &lives) {
 			e.takeOrder(ctx, lives.stored)
+		} else {
+			e.avoid.failed(order.pod.UID, order.chosen.node, false)
 		}
 		e.wake(ctx, w)
 	})
@@ -120,11 +122,13 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		e.succeeded(order.id, nil)
 		return nil
 	}
+	failpoint(failBeforePublish)
 	sequence, err := e.publish(ctx, message)
 	if err != nil {
 		return err
 	}
 	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
+	failpoint(failAfterCommit)
 	klog.FromContext(ctx).Info("order_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id,
 		"request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.node, "victims", len(message.Victims),
 		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
@@ -256,6 +260,7 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 		cancel()
 		switch {
 		case err == nil:
+			failpoint(failAfterPublish)
 			return sequence, nil
 		case errors.Is(err, errNotSent) && !ambiguous:
 			return 0, fmt.Errorf("publish order: %w", err)

@@ -194,6 +194,7 @@ func (e *engine) runWaker(ctx context.Context) {
 // wake lets a pod be tried again. The gate is open already. It must not be called under any lock.
 func (e *engine) wake(ctx context.Context, w wake) {
 	defer recovered(ctx, "waker", nil)
+	failpoint(failBeforeActivate)
 	logger := klog.FromContext(ctx)
 	pod := e.podOf(w.pod)
 	if w.revert {

@@ -113,6 +113,7 @@ func (e *engine) takeOutcome(ctx context.Context, r record) {
 		e.complain(ctx, "outcome_not_understood", r, err)
 		return
 	}
+	failpoint(failOnOutcome)
 	e.inflight.remember(outcome)
 	e.applyOutcome(ctx, outcome)
 }

@@ -93,12 +93,9 @@ func (a *attempt) run(ctx context.Context) ending {
 			return a.refused(reply, len(failed))
 		}
 
-		best, more, err := a.choose(ctx, reply)
-		if err != nil {
-			return ending{kind: endError, message: err.Error()}
-		}
-		if best != nil {
-			return a.nominate(ctx, best, reply, request.RequestID)
+		stand, more := a.verify(ctx, reply)
+		if len(stand) > 0 {
+			return a.choose(ctx, stand, reply)
 		}
 		if failed = append(failed, more...); len(failed) >= len(a.potential) || ctx.Err() != nil {
 			break
@@ -107,34 +104,41 @@ func (a *attempt) run(ctx context.Context) ending {
 	return a.unverifiable(ctx, failed)
 }
 
-// choose verifies a plan's candidates and gives the best that stands, or the nodes that failed.
-func (a *attempt) choose(ctx context.Context, reply *wire.PlanReply) (best *verified, failed []string, err error) {
+// verify gives a plan's candidates that stand, best first, or the nodes that failed.
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, failed []string) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
-	now := a.engine.clock.Now()
-	rankAll := func(candidates []*verified) { rank(candidates, now) }
-	extenders := interestedExtenders(a.handle, a.pod)
 	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod}
-	stand, failed := verifier.verify(ctx, reply, len(a.potential), len(extenders) > 0, rankAll)
-	if len(stand) > 0 && len(extenders) > 0 {
-		if stand, err = askExtenders(extenders, a.pod, stand, a.handle.SnapshotSharedLister().NodeInfos()); err != nil {
-			return nil, nil, err
-		}
-		rankAll(stand)
-	}
-	if len(stand) == 0 {
-		return nil, failed, nil
-	}
-	return stand[0], failed, nil
+	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
+	return verifier.verify(ctx, reply, len(a.potential), wantAll, a.rank)
 }
+
+// choose lets extenders have their say, once, and nominates the best of what is left.
+func (a *attempt) choose(ctx context.Context, stand []*verified, reply *wire.PlanReply) ending {
+	if extenders := interestedExtenders(a.handle, a.pod); len(extenders) > 0 {
+		kept, err := askExtenders(extenders, a.pod, stand, a.handle.SnapshotSharedLister().NodeInfos())
+		if err != nil {
+			return ending{kind: endError, message: err.Error()}
+		}
+		if len(kept) == 0 {
+			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+			return ending{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(stand))}
+		}
+		a.rank(kept)
+		stand = kept
+	}
+	return a.nominate(ctx, stand[0], reply)
+}
+
+func (a *attempt) rank(candidates []*verified) { rank(candidates, a.engine.clock.Now()) }
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
 // leaves the rest to a goroutine.
-func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.PlanReply, requestID string) ending {
+func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.PlanReply) ending {
 	now := a.engine.clock.Now()
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
-		requestID:  requestID,
+		requestID:  reply.RequestID,
 		decisionID: reply.DecisionID,
 		pod:        a.pod,
 		chosen:     best,
@@ -143,7 +147,8 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.victims)))
 	klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", best.node,
-		"order_id", order.id, "request_id", requestID, "decision_id", reply.DecisionID, "victims", len(best.victims), "awaited", len(best.awaited))
+		"order_id", order.id, "request_id", reply.RequestID, "decision_id", reply.DecisionID, "victims", len(best.victims), "awaited", len(best.awaited))
+	failpoint(failNominated)
 	a.engine.startCommit(order)
 	return ending{kind: endNominated, node: best.node}
 }
