@@ -434,3 +434,23 @@ func TestHintsSkipAndTakeANote(t *testing.T) {
 		t.Errorf("still waiting for %v", e.remaining)
 	}
 }
+
+func TestAPodWhoseOrdersCannotBeCommittedPauses(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.publish = func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", errNotSent) }
+	w.show(p, "n1")
+	w.eventually("the nomination shows", func() bool {
+		current, err := w.plugin.engine.pods.Pods("default").Get("p")
+		return err == nil && current.Status.NominatedNodeName == "n1"
+	})
+
+	for range pauseAfter {
+		w.nominated(p, "n1")
+		w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+	}
+
+	w.eventually("the pod pauses", func() bool {
+		_, status := w.cycle(p)
+		return strings.Contains(status.Message(), "came to nothing")
+	})
+}

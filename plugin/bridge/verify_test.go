@@ -287,6 +287,14 @@ func TestAnExtenderChoosesOnceAmongAllVerifiedCandidates(t *testing.T) {
 		}})
 		expectVictims(t, w.nominated(p, "n2"), "b")
 	})
+	t.Run("it leaves none", func(t *testing.T) {
+		c := &chooser{answer: func(map[string]*extenderv1.Victims) (map[string]*extenderv1.Victims, error) { return nil, nil }}
+		w := world(c)
+		result, status := w.cycle(p)
+		if result.NominatedNodeName != "" || status.Code() != fwk.UnschedulableAndUnresolvable || c.asked != 1 {
+			t.Errorf("result %+v, status %v, asked %d times", result, status, c.asked)
+		}
+	})
 	t.Run("its error leaves the pod to others", func(t *testing.T) {
 		w := world(&chooser{answer: func(map[string]*extenderv1.Victims) (map[string]*extenderv1.Victims, error) {
 			return nil, errors.New("no")

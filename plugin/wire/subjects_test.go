@@ -1,0 +1,31 @@
+package wire
+
+import "testing"
+
+func TestNamesAreSpelledAsOnThePythonSide(t *testing.T) {
+	s, err := NewSubjects("one.two")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for got, want := range map[string]string{
+		s.Plan:             "one.two.v1.plan",
+		s.PodOrder("uid"):  "one.two.v1.orders.pod.uid",
+		s.Outcome("ord-1"): "one.two.v1.outcomes.ord-1",
+		s.OrdersStream:     "ONE_TWO_ORDERS",
+		s.OutcomesStream:   "ONE_TWO_OUTCOMES",
+		s.EpochsBucket:     "ONE_TWO_EPOCHS",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestPrefixesThatWouldBreakSubjectsAreRefused(t *testing.T) {
+	for _, prefix := range []string{"", ".a", "a.", "a..b", "a b", "a.*", "a.>", "a\n"} {
+		if _, err := NewSubjects(prefix); err == nil {
+			t.Errorf("%q was taken", prefix)
+		}
+	}
+}
