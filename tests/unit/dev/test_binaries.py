@@ -55,6 +55,7 @@ def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Pa
 
 def test_only_what_a_cluster_runs_is_built() -> None:
     assert needed(COMPONENTS) == ALL
+    assert MAKEWAY_SCHEDULER not in needed(COMPONENTS, failpoints=True)
     assert {binary.name for binary in needed(())} == {
         "etcd",
         "kube-apiserver",

@@ -6,7 +6,7 @@ Go build cache is shared between `dev/controlplane` and `plugin`: others compile
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from makeway.dev.options import KWOK as KWOK_COMPONENT
@@ -45,6 +45,8 @@ class Binary:
     """The version installed where there is no module directory."""
     hash_sources: bool = False
     """Whether the module's own Go files are part of the key."""
+    tags: str = ""
+    """Go build tags, separated by commas."""
 
 
 ETCD = Binary("etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE)
@@ -62,6 +64,8 @@ KUBECTL = Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", 20, _KUBERNETES_LDF
 MAKEWAY_SCHEDULER = Binary(
     "makeway-scheduler", "./cmd/makeway-scheduler", 90, _KUBERNETES_LDFLAGS, PLUGIN_MODULE, hash_sources=True
 )
+MAKEWAY_SCHEDULER_WITH_FAILPOINTS = replace(MAKEWAY_SCHEDULER, tags="failpoints", usual_seconds=30)
+"""For tests of crashes; only the plugin and main are compiled anew for the tag."""
 NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
 KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
@@ -72,10 +76,16 @@ _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPON
 """Binaries that only clusters with a certain component need."""
 
 
-def needed(components: Iterable[str]) -> tuple[Binary, ...]:
-    """Name the binaries of a cluster with these components, in the order they are built."""
+def needed(components: Iterable[str], *, failpoints: bool = False) -> tuple[Binary, ...]:
+    """Name the binaries of a cluster with these components, in the order they are built.
+
+    `failpoints`: the scheduler is the one that tests can kill at named points.
+    """
     chosen = set(components)
-    return tuple(binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
+    usual = (binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
+    if not failpoints:
+        return tuple(usual)
+    return tuple(MAKEWAY_SCHEDULER_WITH_FAILPOINTS if one == MAKEWAY_SCHEDULER else one for one in usual)
 
 
 def cache_key(binary: Binary) -> str:
@@ -84,7 +94,8 @@ def cache_key(binary: Binary) -> str:
     The Go release is left out, so that a machine with a filled cache needs no Go at all.
     """
     digest = hashlib.sha256()
-    for part in (binary.package, binary.version, binary.ldflags, *sorted(GO_ENVIRONMENT.items())):
+    tags = (binary.tags,) if binary.tags else ()
+    for part in (binary.package, binary.version, binary.ldflags, *tags, *sorted(GO_ENVIRONMENT.items())):
         digest.update(repr(part).encode())
     if binary.module is not None:
         for path in (binary.module / "go.mod", binary.module / "go.sum", *_sources(binary)):

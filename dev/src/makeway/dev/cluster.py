@@ -1,6 +1,7 @@
 """A control plane owned by this process: started in order, controlled part by part, ended for certain."""
 
 import atexit
+import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,6 +45,7 @@ class Cluster:
         self._progress = progress or SilentProgress()
         self._ports = Ports()
         self._processes: ProcessSet | None = None
+        self._site: Site | None = None
         self._info: ClusterInfo | None = None
         self._api: AdminApi | None = None
 
@@ -53,7 +55,8 @@ class Cluster:
         Raises:
             DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
         """
-        built = ensure(binaries.needed(self.options.components), self._progress)
+        wanted = binaries.needed(self.options.components, failpoints=self.options.failpoints)
+        built = ensure(wanted, self._progress)
         atexit.register(self.stop)
         try:
             self._start(built)
@@ -63,7 +66,7 @@ class Cluster:
         return self
 
     def _start(self, built: Mapping[str, Path]) -> None:
-        site = prepare(self.directory, self.options, built, self._ports)
+        site = self._site = prepare(self.directory, self.options, built, self._ports)
         api = self._api = AdminApi(site.server, site.authority, site.admin)
         self._processes = ProcessSet(site.directory)
         self._info = _info(self.name, site)
@@ -140,6 +143,23 @@ class Cluster:
         except KeyError:
             running = ", ".join(process.program.name for process in self._processes)
             raise DevError(f"cluster {self.name} runs no {component}; it runs {running}") from None
+
+    def start_replica(self, service: str) -> Process:
+        """Start another planner or evictor beside those that run, and wait until it is ready.
+
+        Its name, for `process`, is `planner-2`, `planner-3`, ...
+
+        Raises:
+            DevError: the cluster does not run, or the replica did not become ready.
+        """
+        if self._processes is None or self._site is None:
+            raise DevError(f"cluster {self.name} does not run")
+        taken = {process.program.name for process in self._processes}
+        name = next(name for number in itertools.count(2) if (name := f"{service}-{number}") not in taken)
+        program = services.replica(self._site, service, name, self._ports.take())
+        process = self._processes.start(program)
+        process.wait_ready()
+        return process
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as the administrator and give its output.

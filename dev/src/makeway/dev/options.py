@@ -37,6 +37,9 @@ class ClusterOptions:
     """Further options of `makeway planner`."""
     evictor_arguments: tuple[str, ...] = ()
     """Further options of `makeway evictor`."""
+    failpoints: bool = False
+    """Whether tests can kill, freeze or delay scheduler, planner and evictor at named points, by files in the
+    cluster's directory `failpoints`; see makeway.runtime.failpoints."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
 

@@ -92,4 +92,5 @@ def program(site: Site) -> Program:
         ),
         ready=http_ok(f"https://127.0.0.1:{port}/readyz", unverified()),
         restart=True,
+        environment=site.failpoint_environment,
     )

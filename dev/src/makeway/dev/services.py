@@ -13,25 +13,31 @@ _MAKEWAY = Path(sys.executable).parent / "makeway"
 
 def planner(site: Site) -> Program:
     """`makeway planner`."""
-    return _service(site, PLANNER, site.options.planner_arguments)
+    return _service(site, PLANNER, site.options.planner_arguments, PLANNER, site.ports[PLANNER])
 
 
 def evictor(site: Site) -> Program:
     """`makeway evictor`."""
-    return _service(site, EVICTOR, site.options.evictor_arguments)
+    return _service(site, EVICTOR, site.options.evictor_arguments, EVICTOR, site.ports[EVICTOR])
 
 
-def _service(site: Site, name: str, extra: tuple[str, ...]) -> Program:
+def replica(site: Site, service: str, name: str, port: int) -> Program:
+    """Another planner or evictor beside the first, under a name and on a port of its own."""
+    extra = {PLANNER: site.options.planner_arguments, EVICTOR: site.options.evictor_arguments}
+    return _service(site, service, extra[service], name, port)
+
+
+def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: int) -> Program:
     """A service of this project; started again when it ends, as a kubelet would."""
-    address = f"127.0.0.1:{site.ports[name]}"
+    address = f"127.0.0.1:{port}"
     return Program(
         name=name,
         argv=(
             str(_MAKEWAY),
-            name,
+            service,
             f"--nats-url={site.nats_url}",
             f"--subject-prefix={site.options.subject_prefix}",
-            f"--kubeconfig={site.kubeconfig(name)}",
+            f"--kubeconfig={site.kubeconfig(service)}",
             f"--listen={address}",
             f"--mode={site.options.mode}",
             "--log-format=json",
@@ -39,5 +45,5 @@ def _service(site: Site, name: str, extra: tuple[str, ...]) -> Program:
         ),
         ready=http_ok(f"http://{address}/readyz"),
         restart=True,
-        environment={"PYTHONUNBUFFERED": "1"},
+        environment={"PYTHONUNBUFFERED": "1", **site.failpoint_environment},
     )

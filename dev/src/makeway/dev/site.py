@@ -9,6 +9,7 @@ from makeway.dev.kubeconfig import write_with_certificate
 from makeway.dev.options import ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
 from makeway.dev.ports import Ports
+from makeway.runtime import failpoints
 
 _PORTS = (
     "etcd",
@@ -57,6 +58,16 @@ class Site:
         """The API server's audit log, one JSON object a line."""
         return self.directory / "audit.log"
 
+    @property
+    def failpoints(self) -> Path:
+        """Where tests arm failpoints, in a cluster that has them."""
+        return self.directory / "failpoints"
+
+    @property
+    def failpoint_environment(self) -> dict[str, str]:
+        """What a process is told of failpoints."""
+        return {failpoints.VARIABLE: str(self.failpoints)} if self.options.failpoints else {}
+
     def kubeconfig(self, name: str) -> Path:
         """Path of a component's kubeconfig."""
         return self.directory / "kubeconfig" / f"{name}.yaml"
@@ -76,6 +87,8 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
         raise DevError(f"{directory} holds a cluster already, or what is left of one; use another directory")
     for name in ("config", "kubeconfig", "bin", "logs"):
         (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if options.failpoints:
+        (directory / "failpoints" / failpoints.FIRED).mkdir(mode=0o700, parents=True)
     for name, path in built.items():
         (directory / "bin" / name).symlink_to(path)
     authority = Authority(directory / "pki")
