@@ -127,3 +127,24 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
     yield start
     for running in reversed(started):
         await asyncio.to_thread(_stop, running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def crash_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose parts can be killed between any two side effects.
+
+    Nobody preempts there but makeway, so that a pod that is bound was helped by makeway.
+    """
+    options = ClusterOptions(failpoints=True, fallback=False)
+    running = _start(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test."""
+    async with open_space(crash_cluster) as opened:
+        yield opened
