@@ -21,8 +21,9 @@ _SECOND: Final = 1_000_000_000
 _DAY: Final = 24 * 3600 * _SECOND
 _MIB: Final = 1 << 20
 
-ACK_WAIT_SECONDS: Final = 30
-"""An order is given to another evictor when the one that has it is silent for so long."""
+ACK_WAIT_SECONDS: Final = 10
+"""An order is given to another evictor when the one that has it is silent for so long: as long as its
+preemptor waits where an evictor dies. One that was only slow does no harm, as every effect is idempotent."""
 
 EVICTOR_CONSUMER: Final = "evictor"
 

@@ -11,8 +11,8 @@ import structlog
 
 from makeway.bus.errors import BusUnavailable
 
-KEEP_SECONDS = 10.0
-"""Between two in-progress acknowledgements; a third of the consumer's AckWait of 30 s."""
+KEEP_SECONDS = 3.0
+"""Between two in-progress acknowledgements; a third of the consumer's AckWait of 10 s."""
 
 NEXT_TIMEOUT_SECONDS = 30.0
 """How long one wait for an order lasts; nothing depends on it."""
