@@ -248,6 +248,7 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 	if err != nil {
 		return 0, err
 	}
+	e.inflight.stored(order.OrderID, data)
 	subject := e.subjects.PodOrder(order.Preemptor.UID)
 	expected, err := e.expectedSequence(ctx, subject)
 	if err != nil {

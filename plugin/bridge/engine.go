@@ -125,6 +125,7 @@ func (e *engine) start(ctx context.Context) error {
 		}
 		spawn(ctx, "waker", e.runWaker)
 		spawn(ctx, "retry", e.runRetries)
+		spawn(ctx, "reconcile", e.runReconcile)
 		e.follow(ctx)
 	})
 	return nil

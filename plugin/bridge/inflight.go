@@ -72,10 +72,11 @@ type entry struct {
 	opensAt    time.Time // whatever happens, the gate opens then
 	notBefore  time.Time // a wake that is put off until then
 	releasedAt time.Time
-	early      int  // how often a cycle came too early
-	doomed     bool // an order that this one counted on failed
-	taken      bool // the nomination was taken away after the order had succeeded
-	own        bool // this process wrote the order
+	early      int    // how often a cycle came too early
+	doomed     bool   // an order that this one counted on failed
+	taken      bool   // the nomination was taken away after the order had succeeded
+	own        bool   // this process wrote the order
+	message    []byte // the order as it is stored
 }
 
 // wake is something to do outside every lock: let a pod be tried again, after deleting its nomination

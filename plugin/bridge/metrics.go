@@ -71,9 +71,14 @@ var (
 		Help: "Pods that are kept to be tried again when a time or an object they depend on comes.",
 	})
 
+	ordersRepublished = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "orders_republished_total", StabilityLevel: metrics.ALPHA,
+		Help: "Orders that their stream had lost and that were published again.",
+	})
+
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: post_filter, pre_enqueue, queueing_hint, reserve, unreserve, informer, commit, waker, retry, follow.",
+		Help: "Panics recovered, by where: post_filter, pre_enqueue, queueing_hint, reserve, unreserve, informer, commit, waker, retry, reconcile, follow.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -90,7 +95,7 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, verificationDuration, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, panicsTotal, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 	)
 })
 

@@ -236,13 +236,14 @@ func (b *natsBus) NextEpoch(ctx context.Context, bucket, key string) (int64, err
 func (b *natsBus) Follow(ctx context.Context, stream, subjects string, since time.Time, take func(record)) {
 	logger := klog.FromContext(ctx)
 	var last atomic.Uint64
+	var created time.Time // of the stream that last counts in
 	for ctx.Err() == nil {
 		c := b.conn.Load()
 		if c == nil {
 			sleep(ctx, natsReconnectWait)
 			continue
 		}
-		if err := b.followOnce(ctx, c.js, stream, subjects, since, &last, take); err != nil && ctx.Err() == nil {
+		if err := b.followOnce(ctx, c.js, stream, subjects, since, &created, &last, take); err != nil && ctx.Err() == nil {
 			logger.V(2).Info("nats_follow_restarted", "stream", stream, "sequence", last.Load(), "reason", err.Error())
 			sleep(ctx, natsRetryDelay)
 		}
@@ -250,14 +251,15 @@ func (b *natsBus) Follow(ctx context.Context, stream, subjects string, since tim
 }
 
 // followOnce follows with one consumer until the context ends or the consumer is no good any more.
-func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream, subjects string, since time.Time, last *atomic.Uint64, take func(record)) error {
+func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream, subjects string, since time.Time, created *time.Time, last *atomic.Uint64, take func(record)) error {
 	setup, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
 	handle, err := js.Stream(setup, stream)
 	if err != nil {
 		return err
 	}
-	if handle.CachedInfo().State.LastSeq < last.Load() {
+	if info := handle.CachedInfo(); info.State.LastSeq < last.Load() || !info.Created.Equal(*created) {
+		*created = info.Created
 		last.Store(0)
 	}
 	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects}, InactiveThreshold: natsInactive}
@@ -301,7 +303,7 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 		case err := <-broken:
 			return err
 		case <-watchdog.C:
-			if stalledAt, err = b.look(ctx, handle, consumer, last.Load(), stalledAt); err != nil {
+			if stalledAt, err = b.look(ctx, handle, *created, consumer, last.Load(), stalledAt); err != nil {
 				return err
 			}
 		}
@@ -310,12 +312,15 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 
 // look is the watchdog: it finds a stream made anew, a consumer that is gone, and one that has messages
 // to deliver and has not delivered any since the last look.
-func (b *natsBus) look(ctx context.Context, stream jetstream.Stream, consumer jetstream.Consumer, seen, stalledAt uint64) (uint64, error) {
+func (b *natsBus) look(ctx context.Context, stream jetstream.Stream, created time.Time, consumer jetstream.Consumer, seen, stalledAt uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
 	streamInfo, err := stream.Info(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if !streamInfo.Created.Equal(created) {
+		return 0, errors.New("the stream was made anew")
 	}
 	if streamInfo.State.LastSeq < seen {
 		return 0, fmt.Errorf("the stream ends at %d, before %d", streamInfo.State.LastSeq, seen)

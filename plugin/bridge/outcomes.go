@@ -72,7 +72,9 @@ func (e *engine) takeOrder(ctx context.Context, r record) {
 		}
 		opensAt = leavingUntil(outcome, outcome.FinishedAt.Time)
 	}
-	if !e.inflight.adopt(adopted(order, opensAt), now) {
+	taken := adopted(order, opensAt)
+	taken.message = r.data
+	if !e.inflight.adopt(taken, now) {
 		return
 	}
 	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
