@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -18,7 +18,7 @@ from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
 
-NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=timezone.utc)
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 S, M, L, XL = 100, 200, 300, 500
 NEG, LOW, MID, HIGH = -100, 0, 100, 1000
 

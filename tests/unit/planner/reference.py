@@ -45,7 +45,8 @@ def split(
     pods: list[PodRecord], budgets: list[Budget], debits: Mapping[str, int]
 ) -> tuple[list[PodRecord], list[PodRecord]]:
     left = {budget.name: budget.allowed - debits.get(budget.name, 0) for budget in budgets}
-    violating, others = [], []
+    violating: list[PodRecord] = []
+    others: list[PodRecord] = []
     for pod in pods:
         violated = False
         for budget in budgets:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
+
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -138,7 +141,7 @@ def test_dp_9_nodes_in_the_way_of_a_spread_are_unmodelled_and_those_without_lowe
     assert result.unmodelled_total == 2
 
 
-def best(pods: dict[str, list[tuple[int, int, float]]]) -> tuple[str, str]:
+def best(pods: Mapping[str, Sequence[tuple[int, int, float]]]) -> tuple[str, str]:
     """The chosen node, and the rule that decided, for P high XL; pods as (priority, size, start)."""
     records = [
         make_pod(f"{node}-{index}", node, priority, size, start=start)

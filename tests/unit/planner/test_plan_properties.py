@@ -27,7 +27,7 @@ from unit.planner.building import (
 )
 from unit.planner.reference import Answer, NodeCase, answer, fits
 
-LABELS = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
+LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
 PRIORITIES = (-10, 0, 5, 10)
 
 

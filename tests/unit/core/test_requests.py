@@ -1,0 +1,178 @@
+"""What a pod counts for, as kube-scheduler's NodeInfo and NodeResourcesFit count it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.core.objects import Pod
+from makeway.core.requests import pod_requests
+from makeway.core.resources import allocatable, is_counted, is_extended
+
+
+def pod(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Pod:
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": spec, "status": status or {}}, Pod)
+
+
+def container(name: str = "c", restart: str | None = None, **requests: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "resources": {"requests": requests}}
+    return {**made, "restartPolicy": restart} if restart else made
+
+
+def placed(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
+    return pod_requests(pod(spec, status), placed=True)
+
+
+def test_containers_are_summed_and_the_pod_counts_as_one() -> None:
+    spec = {"containers": [container("a", cpu="100m", memory="1Gi"), container("b", cpu="200m")]}
+
+    assert placed(spec) == {"cpu": 300, "memory": 2**30, "pods": 1}
+
+
+def test_amounts_are_rounded_up_once_and_not_container_by_container() -> None:
+    spec = {"containers": [container("a", cpu="0.4m"), container("b", cpu="0.4m")]}
+
+    assert placed(spec)["cpu"] == 1
+
+
+def test_an_init_container_counts_where_it_needs_more_than_all_containers() -> None:
+    spec = {
+        "containers": [container("a", cpu="1", memory="1Gi")],
+        "initContainers": [container("i", cpu="3"), container("j", cpu="2", memory="512Mi")],
+    }
+
+    assert placed(spec) == {"cpu": 3000, "memory": 2**30, "pods": 1}
+
+
+def test_a_sidecar_counts_with_the_containers_and_with_the_init_containers_after_it() -> None:
+    spec = {
+        "containers": [container("a", cpu="1")],
+        "initContainers": [
+            container("before", cpu="4"),
+            container("side", "Always", cpu="2"),
+            container("after", cpu="3"),
+        ],
+    }
+
+    assert placed(spec)["cpu"] == 5000
+
+
+def test_overhead_is_added_after_the_greatest_is_taken() -> None:
+    spec = {
+        "containers": [container("a", cpu="1")],
+        "initContainers": [container("i", cpu="2")],
+        "overhead": {"cpu": "250m"},
+    }
+
+    assert placed(spec)["cpu"] == 2250
+
+
+def test_pod_level_requests_stand_in_for_the_containers_where_a_pod_may_have_them() -> None:
+    spec = {
+        "containers": [container("a", **{"cpu": "1", "memory": "1Gi", "x.io/gpu": "2"})],
+        "resources": {"requests": {"cpu": "3", "hugepages-2Mi": "4Mi", "x.io/gpu": "9"}},
+        "overhead": {"cpu": "1"},
+    }
+
+    assert placed(spec) == {
+        "cpu": 4000,
+        "memory": 2**30,
+        "hugepages-2Mi": 4 * 2**20,
+        "x.io/gpu": 2,
+        "pods": 1,
+    }
+
+
+RESIZING = {
+    "containerStatuses": [
+        {"name": "a", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "2"}}}
+    ]
+}
+
+
+@pytest.mark.parametrize(("asked", "counted"), [("1", 3000), ("5", 5000)])
+def test_while_a_pod_is_resized_the_most_of_asked_running_and_allocated_counts(
+    asked: str, counted: int
+) -> None:
+    assert placed({"containers": [container("a", cpu=asked)]}, RESIZING)["cpu"] == counted
+
+
+def test_what_is_asked_infeasibly_does_not_count() -> None:
+    infeasible = {
+        **RESIZING,
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+    }
+
+    assert placed({"containers": [container("a", cpu="5")]}, infeasible)["cpu"] == 3000
+
+
+def test_a_pod_that_looks_for_a_node_counts_as_asked() -> None:
+    waiting = pod({"containers": [container("a", cpu="1")]}, RESIZING)
+
+    assert pod_requests(waiting, placed=False)["cpu"] == 1000
+
+
+def test_a_status_without_resources_changes_nothing() -> None:
+    status = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "9"}}]}
+
+    assert placed({"containers": [container("a", cpu="1")]}, status)["cpu"] == 1000
+
+
+def test_a_resized_sidecar_counts_and_a_plain_init_containers_status_does_not() -> None:
+    statuses = [
+        {"name": "side", "resources": {"requests": {"cpu": "4"}}},
+        {"name": "init", "resources": {"requests": {"cpu": "90"}}},
+    ]
+    spec = {
+        "containers": [container("a", cpu="1")],
+        "initContainers": [container("side", "Always", cpu="2"), container("init", cpu="1")],
+    }
+
+    assert placed(spec, {"initContainerStatuses": statuses})["cpu"] == 5000
+
+
+def test_a_pod_level_resize_counts_the_most_too() -> None:
+    spec = {"containers": [container("a", cpu="1")], "resources": {"requests": {"cpu": "2"}}}
+    status = {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "4"}}
+
+    assert placed(spec, status)["cpu"] == 4000
+
+
+def test_names_of_no_known_form_and_devices_of_a_class_are_not_counted() -> None:
+    spec = {
+        "containers": [
+            container(
+                "a", **{"storage": "1Gi", "deviceclass.resource.kubernetes.io/gpu": "1", "x.io/fpga": "1"}
+            )
+        ]
+    }
+
+    assert placed(spec) == {"x.io/fpga": 1, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "counted", "extended"),
+    [
+        ("cpu", True, False),
+        ("ephemeral-storage", True, False),
+        ("hugepages-1Gi", True, False),
+        ("attachable-volumes-aws-ebs", True, False),
+        ("example.com/foo", True, True),
+        ("requests.example.com/foo", False, False),
+        ("kubernetes.io/thing", True, False),
+        ("sub.kubernetes.io/thing", True, False),
+        ("foo", False, False),
+        ("exa mple.com/foo", False, False),
+        ("example.com/" + "f" * 64, False, False),
+    ],
+)
+def test_which_names_count(name: str, counted: bool, extended: bool) -> None:
+    assert (is_counted(name), is_extended(name)) == (counted, extended)
+
+
+def test_a_nodes_allocatable_has_a_number_of_pods_and_no_unknown_names() -> None:
+    found = allocatable({"cpu": "3920m", "memory": "1Gi", "pods": "110", "x.io/gpu": "4", "odd": "1"})
+
+    assert found == {"cpu": 3920, "memory": 2**30, "pods": 110, "x.io/gpu": 4}

@@ -1,0 +1,39 @@
+"""How long a request waited, whatever the two clocks say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from makeway.bus.ids import request_id
+from makeway.planner.lateness import Lateness
+from unit.planner.building import NOW
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
+    lateness = Lateness()
+    made = NOW.timestamp()
+
+    assert lateness.waited_seconds(request_id(NOW), made + skew) == 0
+    late = lateness.waited_seconds(request_id(NOW), made + skew + 0.25)
+
+    assert late == pytest.approx(0.25, abs=0.002)
+
+
+def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
+    lateness = Lateness()
+    made = NOW.timestamp()
+    lateness.waited_seconds(request_id(NOW), made)
+
+    for second in range(1, 63):
+        now = NOW + timedelta(seconds=second)
+        waited = lateness.waited_seconds(request_id(now), now.timestamp() + 5)
+
+    assert waited == pytest.approx(0, abs=0.002)
+
+
+@pytest.mark.parametrize("strange", ["", "req-", "req-1", "req-UPPERCASE0000", "no dash at all"])
+def test_an_id_without_a_time_has_not_waited(strange: str) -> None:
+    assert Lateness().waited_seconds(strange, 1e9) == 0

@@ -1,0 +1,109 @@
+"""Which pods are on their way out, and through which order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from makeway.bus.messages import (
+    EvictionOrder,
+    Fence,
+    LiveOrder,
+    Outcome,
+    OutcomeResult,
+    Victim,
+    VictimOutcome,
+    VictimResult,
+)
+from makeway.planner.ledger import Ledger
+from unit.planner.building import NOW
+
+
+def order(order_id: str, *victims: str) -> EvictionOrder:
+    return EvictionOrder(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        fence=Fence(kind="lease", name="l", epoch=1),
+        writer="w",
+        created_at=NOW,
+        not_after=NOW + timedelta(seconds=60),
+        victims=tuple(
+            Victim(
+                namespace="ns",
+                name=uid,
+                uid=uid,
+                node="n",
+                priority=0,
+                grace_period_seconds=30,
+                rule="lower-priority",
+            )
+            for uid in victims
+        ),
+    )
+
+
+def outcome(order_id: str, result: OutcomeResult, **victims: VictimResult) -> Outcome:
+    return Outcome(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        epoch=1,
+        result=result,
+        evictor="e",
+        started_at=NOW,
+        finished_at=NOW,
+        victims=tuple(
+            VictimOutcome(namespace="ns", name=uid, uid=uid, result=became) for uid, became in victims.items()
+        ),
+    )
+
+
+def told(order_id: str, *victims: str) -> LiveOrder:
+    return LiveOrder(order_id=order_id, preemptor_uid="p", node="n", victims=victims)
+
+
+def test_an_orders_victims_are_in_flight_until_its_outcome() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("ord-1", "a", "b"))
+
+    assert ledger.in_flight((), NOW) == {"a": "ord-1", "b": "ord-1"}
+
+    ledger.ended(outcome("ord-1", "succeeded", a="deleted", b="gone"))
+
+    assert ledger.in_flight((), NOW) == {}
+
+
+def test_without_an_outcome_they_are_in_flight_until_two_seconds_past_the_deadline() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("ord-1", "a"))
+
+    assert ledger.in_flight((), NOW + timedelta(seconds=62)) == {"a": "ord-1"}
+    assert ledger.in_flight((), NOW + timedelta(seconds=62, microseconds=1)) == {}
+    assert len(ledger) == 0
+
+
+def test_the_plugins_set_counts_where_the_streams_are_behind() -> None:
+    assert Ledger().in_flight([told("ord-2", "b")], NOW) == {"b": "ord-2"}
+
+
+def test_an_ended_order_is_not_brought_back_by_a_plugin_that_is_behind() -> None:
+    ledger = Ledger()
+    ledger.ended(outcome("ord-1", "failed", a="failed"))
+    ledger.ordered(order("ord-1", "a"))
+
+    assert ledger.in_flight([told("ord-1", "a")], NOW) == {}
+
+
+def test_a_pod_that_two_orders_name_belongs_to_the_elder() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("ord-2", "a"))
+
+    assert ledger.in_flight([told("ord-1", "a")], NOW) == {"a": "ord-1"}
+
+
+def test_only_removed_pods_are_leaving_and_only_for_a_while() -> None:
+    ledger = Ledger()
+    ledger.ended(outcome("ord-1", "failed", a="deleted", b="failed", c="notAttempted", d="terminating"))
+
+    assert ledger.leaving(NOW) == {"a", "d"}
+    assert ledger.leaving(NOW + timedelta(seconds=11)) == frozenset()

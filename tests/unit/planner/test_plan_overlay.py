@@ -1,0 +1,279 @@
+"""What a request adds to the snapshot: nominations, assumed pods, victims already on their way out."""
+
+from __future__ import annotations
+
+from makeway.planner.answer import Proposal
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    XL,
+    L,
+    M,
+    S,
+    ask,
+    choices,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+    planned,
+    refused,
+    victims,
+)
+
+FOO = {"app": "foo"}
+
+
+def awaited(proposal: Proposal) -> dict[str, str]:
+    return {one.pod.uid: one.order_id for one in proposal.awaited}
+
+
+def test_room_for_a_nominated_pod_of_the_same_priority_is_kept() -> None:
+    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, M), make_pod("Q", priority=HIGH, size=M)]
+    snapshot = make_snapshot(["n1"], pods)
+    preemptor = make_pod("P", priority=HIGH, size=M)
+
+    assert choices(planned(snapshot, ask(preemptor))) == [("n1", {"b"})]
+    assert choices(planned(snapshot, ask(preemptor, nominations=[("Q", "n1")]))) == [("n1", {"a", "b"})]
+
+
+def test_room_for_a_nominated_pod_of_lower_priority_is_not_kept() -> None:
+    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, M), make_pod("Q", priority=MID, size=M)]
+    question = ask(make_pod("P", priority=HIGH, size=M), nominations=[("Q", "n1")])
+
+    assert choices(planned(make_snapshot(["n1"], pods), question)) == [("n1", {"b"})]
+
+
+def test_the_preemptors_own_nomination_does_not_stand_in_its_way() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL), make_pod("P", priority=HIGH, size=XL)])
+    question = ask(make_pod("P", priority=HIGH, size=XL), nominations=[("P", "n1")])
+
+    assert choices(planned(snapshot, question)) == [("n1", {"a"})]
+
+
+def test_a_nominated_pod_that_is_bound_meanwhile_counts_once() -> None:
+    pods = [make_pod("a", "n1", LOW, L), make_pod("Q", "n1", HIGH, S)]
+    question = ask(make_pod("P", priority=HIGH, size=M), nominations=[("Q", "n1")])
+
+    assert choices(planned(make_snapshot(["n1"], pods), question)) == [("n1", {"a"})]
+
+
+def test_an_assumed_pod_takes_room_and_may_be_a_victim_itself() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", MID, L), make_pod("R", priority=LOW, size=M)])
+    question = ask(make_pod("P", priority=HIGH, size=M), assumed=[("R", "n1")])
+
+    (candidate,) = planned(snapshot, question).candidates
+
+    assert victims(candidate) == {"R"}
+    assert candidate.victims[0].pod.node == ""
+
+
+def test_an_assumed_pod_the_snapshot_has_as_bound_counts_once() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, M), make_pod("R", "n1", HIGH, S)])
+    question = ask(make_pod("P", priority=HIGH, size=L), assumed=[("R", "n1")])
+
+    assert choices(planned(snapshot, question)) == [("n1", {"a"})]
+
+
+def test_pods_of_the_request_that_the_snapshot_does_not_know_are_left_to_the_scheduler() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
+    question = ask(
+        make_pod("P", priority=HIGH, size=XL),
+        nominations=[("ghost", "n1"), ("ghost", "nowhere")],
+        assumed=[("ghost2", "n1")],
+        in_flight={"ghost3": "ord-1"},
+    )
+
+    assert choices(planned(snapshot, question)) == [("n1", {"a"})]
+
+
+def test_a_victim_of_a_live_order_is_awaited_and_not_ordered_a_second_time() -> None:
+    pods = [make_pod("a", "n1", LOW, M), make_pod("b", "n1", LOW, L), make_pod("Q", priority=HIGH, size=M)]
+    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1"}, nominations=[("Q", "n1")])
+
+    (candidate,) = planned(make_snapshot(["n1"], pods), question).candidates
+
+    assert victims(candidate) == {"b"}
+    assert awaited(candidate) == {"a": "ord-1"}
+    assert [one.pod.uid for one in candidate.removable] == ["b"]
+
+
+def test_where_awaited_pods_alone_make_room_nobody_else_goes() -> None:
+    pods = [make_pod("a", "n1", LOW, L), make_pod("b", "n1", LOW, M), make_pod("c", "n2", LOW, XL)]
+    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1"})
+
+    result = planned(make_snapshot(["n1", "n2"], pods), question)
+
+    assert choices(result) == [("n1", set()), ("n2", {"c"})]
+    assert awaited(result.candidates[0]) == {"a": "ord-1"}
+
+
+def test_an_awaited_pod_whose_leaving_does_not_matter_is_not_waited_for() -> None:
+    pods = [make_pod("a", "n1", LOW, S), make_pod("b", "n1", LOW, S), make_pod("c", "n1", LOW, L)]
+    question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1", "c": "ord-2"})
+
+    (candidate,) = planned(make_snapshot(["n1"], pods), question).candidates
+
+    assert awaited(candidate) == {"c": "ord-2"}
+
+
+def test_awaited_pods_count_in_ranking() -> None:
+    pods = [make_pod("a", "n1", MID, XL), make_pod("b", "n2", LOW, XL)]
+    question = ask(make_pod("P", priority=HIGH, size=XL), in_flight={"a": "ord-1"})
+
+    result = planned(make_snapshot(["n1", "n2"], pods), question)
+
+    assert [proposal.node for proposal in result.candidates] == ["n2", "n1"]
+    assert result.candidates[0].decided_by == "lowest-highest-priority"
+
+
+def test_of_two_equal_nodes_the_one_that_evicts_nobody_new_wins() -> None:
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
+    question = ask(make_pod("P", priority=HIGH, size=XL), in_flight={"b": "ord-1"})
+
+    result = planned(make_snapshot(["n1", "n2"], pods), question)
+
+    assert choices(result) == [("n2", set()), ("n1", {"a"})]
+    assert result.candidates[0].decided_by == "fewest-new-victims"
+
+
+def test_a_node_whose_awaited_pods_block_something_unmodelled_is_left_to_verification() -> None:
+    question = ask(make_pod("P", priority=HIGH, size=S), in_flight={"a": "ord-1"})
+
+    (unmodelled,) = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, S)]), question).unmodelled
+
+    assert awaited(unmodelled) == {"a": "ord-1"}
+
+
+def test_victims_of_live_orders_use_up_a_budget_before_its_status_shows_it() -> None:
+    pods = [
+        make_pod("a", "n1", LOW, XL, labels=FOO),
+        make_pod("b", "n2", LOW, XL, labels=FOO),
+        make_pod("c", "n3", MID, XL),
+    ]
+    snapshot = make_snapshot(["n1", "n2", "n3"], pods, [make_budget("foo", FOO, 1)])
+    preemptor = make_pod("P", priority=HIGH, size=XL)
+    elsewhere = ["n2", "n3"]
+
+    assert choices(planned(snapshot, ask(preemptor, nodes=elsewhere)))[0] == ("n2", {"b"})
+    result = planned(snapshot, ask(preemptor, nodes=elsewhere, in_flight={"a": "ord-1"}))
+
+    assert choices(result) == [("n3", {"c"}), ("n2", {"b"})]
+    assert result.candidates[0].decided_by == "fewest-pdb-violations"
+
+
+def test_a_pod_that_left_uses_up_its_budget_until_the_budgets_object_changes() -> None:
+    pods = [make_pod("a", "n1", LOW, XL, labels=FOO), make_pod("b", "n2", LOW, XL, labels=FOO)]
+    snapshot = make_snapshot(["n1", "n2"], pods, [make_budget("foo", FOO, 1)])
+    question = ask(make_pod("P", priority=HIGH, size=XL), nodes=["n2"], leaving=["a"])
+
+    snapshot.remove_pod("a")
+    assert planned(snapshot, question).candidates[0].pdb_violations == 1
+
+    snapshot.put_budget(make_budget("foo", FOO, 1))
+    assert planned(snapshot, question).candidates[0].pdb_violations == 0
+
+
+def test_removable_pods_come_in_the_order_in_which_they_are_offered_back() -> None:
+    pods = [
+        make_pod("plain-mid", "n1", MID, S),
+        make_pod("covered-low", "n1", LOW, S, labels=FOO),
+        make_pod("plain-low", "n1", LOW, S, start=1),
+        make_pod("covered-mid", "n1", MID, S, labels=FOO),
+    ]
+    snapshot = make_snapshot([make_node("n1", 400)], pods, [make_budget("foo", FOO, 0)])
+
+    (candidate,) = planned(snapshot, ask(make_pod("P", priority=HIGH, size=S))).candidates
+
+    assert [one.pod.uid for one in candidate.removable] == [
+        "covered-mid",
+        "covered-low",
+        "plain-mid",
+        "plain-low",
+    ]
+    assert victims(candidate) == {"plain-low"}
+    assert {one.rule for one in candidate.removable} == {"lower-priority"}
+
+
+def test_an_extended_resource_is_a_column_like_any_other() -> None:
+    gpu = {"cpu": 1, "x.io/gpu": 2}
+    pods = [
+        make_pod("a", "n1", LOW, requests={"cpu": 1, "x.io/gpu": 2}),
+        make_pod("b", "n1", LOW, requests={"cpu": 400}),
+    ]
+    snapshot = make_snapshot([make_node("n1", **{"x.io/gpu": 3}), make_node("n2")], pods)
+
+    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, requests=gpu)))) == [("n1", {"a"})]
+
+
+def test_pods_are_a_resource_too() -> None:
+    pods = [make_pod("a", "n1", LOW, 0), make_pod("b", "n1", LOW, S)]
+    snapshot = make_snapshot([make_node("n1", pods=2)], pods)
+
+    assert choices(planned(snapshot, ask(make_pod("P", priority=HIGH, size=S)))) == [("n1", {"b"})]
+
+
+def test_a_refusal_says_what_is_missing_where_in_numbers() -> None:
+    pods = [
+        make_pod("a", "n1", LOW, requests={"cpu": 400}),
+        make_pod("b", "n1", HIGH, requests={"cpu": 450}),
+        make_pod("c", "n3", HIGH, S),
+    ]
+    snapshot = make_snapshot([make_node("n1", 900), make_node("n2", 300), make_node("n3")], pods)
+    snapshot.put_pod(make_pod("d", "n2", LOW, S))
+
+    refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, requests={"cpu": 500, "memory": 10})))
+
+    assert refusal.reason == "NotEnoughRoom"
+    assert refusal.node_reasons == {
+        "Insufficient cpu": 1,
+        "No pods of lower priority": 1,
+        "Node too small: cpu": 1,
+    }
+    assert "n1 lacks cpu 50m without its 1 lower" in refusal.message
+    assert refusal.scope.nodes_potential == 3
+
+
+def test_a_native_resource_that_no_node_offers_is_refused_by_name() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
+    preemptor = make_pod("P", priority=HIGH, requests={"cpu": 1, "hugepages-2Mi": 2**21})
+
+    refusal = refused(snapshot, ask(preemptor))
+
+    assert refusal.reason == "ResourceNotOffered"
+    assert "hugepages-2Mi 2Mi" in refusal.message
+
+
+def test_an_extended_resource_that_no_node_offers_is_left_to_the_scheduler() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
+    preemptor = make_pod("P", priority=HIGH, requests={"cpu": 100, "x.io/claimed": 1})
+
+    assert choices(planned(snapshot, ask(preemptor))) == [("n1", {"a"})]
+
+
+def test_named_nodes_that_are_not_known_are_counted() -> None:
+    refusal = refused(make_snapshot(["n1"]), ask(make_pod("P", priority=HIGH), nodes=["n8", "n9"]))
+
+    assert refusal.reason == "NoPotentialNodes"
+    assert refusal.node_reasons == {"Not known to the planner": 2}
+
+
+def test_only_the_potential_nodes_are_looked_at() -> None:
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
+
+    result = planned(
+        make_snapshot(["n1", "n2"], pods), ask(make_pod("P", priority=HIGH, size=L), nodes=["n2"])
+    )
+
+    assert choices(result) == [("n2", {"b"})]
+
+
+def test_unmodelled_nodes_are_counted_in_full_and_listed_up_to_the_schedulers_own_limit() -> None:
+    nodes = [make_node(f"n{index:03}") for index in range(150)]
+    pods = [make_pod(f"p{index:03}", f"n{index:03}", LOW, S) for index in range(150)]
+
+    result = planned(make_snapshot(nodes, pods), ask(make_pod("P", priority=HIGH, size=S)))
+
+    assert result.unmodelled_total == 150
+    assert [proposal.node for proposal in result.unmodelled] == [f"n{index:03}" for index in range(100)]
