@@ -2,7 +2,14 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from makeway.dev.binaries import ALL, KUBERNETES_VERSION, MAKEWAY_SCHEDULER, cache_key, needed
+from makeway.dev.binaries import (
+    ALL,
+    KUBERNETES_VERSION,
+    MAKEWAY_SCHEDULER,
+    MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
+    cache_key,
+    needed,
+)
 from makeway.dev.options import COMPONENTS
 from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
@@ -56,6 +63,7 @@ def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Pa
 def test_only_what_a_cluster_runs_is_built() -> None:
     assert needed(COMPONENTS) == ALL
     assert MAKEWAY_SCHEDULER not in needed(COMPONENTS, failpoints=True)
+    assert MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS in needed(COMPONENTS, failpoints=True, test_plugins=True)
     assert {binary.name for binary in needed(())} == {
         "etcd",
         "kube-apiserver",

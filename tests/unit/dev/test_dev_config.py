@@ -45,6 +45,16 @@ def test_the_plugins_arguments_can_be_overridden() -> None:
     assert (arguments["notAfter"], arguments["maxCandidates"]) == ("5s", 3)
 
 
+def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> None:
+    options = ClusterOptions(test_plugins=True)
+
+    profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
+    names = {point: [one["name"] for one in rest["enabled"]] for point, rest in profile["plugins"].items()}
+
+    assert names["multiPoint"] == ["MakeWay", "TestAloof", "TestPermit", "TestPreBind"]
+    assert names["bind"] == ["TestBind", "DefaultBinder"]
+
+
 def test_without_the_plugin_the_profile_is_kube_schedulers_own() -> None:
     options = ClusterOptions(plugin=False)
 

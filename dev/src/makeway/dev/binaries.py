@@ -66,6 +66,10 @@ MAKEWAY_SCHEDULER = Binary(
 )
 MAKEWAY_SCHEDULER_WITH_FAILPOINTS = replace(MAKEWAY_SCHEDULER, tags="failpoints", usual_seconds=30)
 """For tests of crashes; only the plugin and main are compiled anew for the tag."""
+MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS = replace(
+    MAKEWAY_SCHEDULER_WITH_FAILPOINTS, package="./internal/testscheduler"
+)
+"""For tests beside plugins of third parties; it has failpoints too."""
 NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
 KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
@@ -76,16 +80,20 @@ _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPON
 """Binaries that only clusters with a certain component need."""
 
 
-def needed(components: Iterable[str], *, failpoints: bool = False) -> tuple[Binary, ...]:
+def needed(
+    components: Iterable[str], *, failpoints: bool = False, test_plugins: bool = False
+) -> tuple[Binary, ...]:
     """Name the binaries of a cluster with these components, in the order they are built.
 
-    `failpoints`: the scheduler is the one that tests can kill at named points.
+    `failpoints`: the scheduler is the one that tests can kill at named points. `test_plugins`: it is the one
+    with further plugins.
     """
     chosen = set(components)
     usual = (binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
-    if not failpoints:
-        return tuple(usual)
-    return tuple(MAKEWAY_SCHEDULER_WITH_FAILPOINTS if one == MAKEWAY_SCHEDULER else one for one in usual)
+    scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if failpoints else MAKEWAY_SCHEDULER
+    if test_plugins:
+        scheduler = MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS
+    return tuple(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual)
 
 
 def cache_key(binary: Binary) -> str:

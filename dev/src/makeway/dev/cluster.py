@@ -55,7 +55,11 @@ class Cluster:
         Raises:
             DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
         """
-        wanted = binaries.needed(self.options.components, failpoints=self.options.failpoints)
+        wanted = binaries.needed(
+            self.options.components,
+            failpoints=self.options.failpoints,
+            test_plugins=self.options.test_plugins,
+        )
         built = ensure(wanted, self._progress)
         atexit.register(self.stop)
         try:

@@ -40,6 +40,9 @@ class ClusterOptions:
     failpoints: bool = False
     """Whether tests can kill, freeze or delay scheduler, planner and evictor at named points, by files in the
     cluster's directory `failpoints`; see makeway.runtime.failpoints."""
+    test_plugins: bool = False
+    """Whether the scheduler also runs plugins that the product knows nothing of; see
+    plugin/internal/testscheduler."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
 

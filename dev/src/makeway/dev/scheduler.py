@@ -30,12 +30,14 @@ _ELECTION = {
     "retryPeriod": "500ms",
 }
 
+_TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind"]
+
 
 def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
     """Build the KubeSchedulerConfiguration of one profile, `default-scheduler`."""
     profile: dict[str, Any] = {"schedulerName": "default-scheduler"}
     if options.plugin:
-        profile["plugins"] = _plugins(options.fallback)
+        profile["plugins"] = _plugins(options)
         profile["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -49,12 +51,19 @@ def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> d
     }
 
 
-def _plugins(fallback: bool) -> dict[str, Any]:
-    post_filter = ["DynamicResources", "MakeWay", *(["DefaultPreemption"] if fallback else [])]
-    multi_point: dict[str, Any] = {"enabled": [{"name": "MakeWay"}]}
-    if not fallback:
-        multi_point["disabled"] = [{"name": "DefaultPreemption"}]
-    return {"multiPoint": multi_point, "postFilter": {"enabled": [{"name": name} for name in post_filter]}}
+def _plugins(options: ClusterOptions) -> dict[str, Any]:
+    post_filter = ["DynamicResources", "MakeWay", *(["DefaultPreemption"] if options.fallback else [])]
+    everywhere = ["MakeWay", *(_TEST_PLUGINS if options.test_plugins else [])]
+    plugins: dict[str, Any] = {"multiPoint": _enabled(everywhere), "postFilter": _enabled(post_filter)}
+    if not options.fallback:
+        plugins["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
+    if options.test_plugins:
+        plugins["bind"] = _enabled(["TestBind", "DefaultBinder"])
+    return plugins
+
+
+def _enabled(names: list[str]) -> dict[str, Any]:
+    return {"enabled": [{"name": name} for name in names]}
 
 
 def _arguments(options: ClusterOptions, nats_url: str) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+// Package command makes the command line of a kube-scheduler that has the plugin MakeWay compiled in. All
+// of kube-scheduler's own flags and configuration work as they do there.
+package command
+
+import (
+	"github.com/spf13/cobra"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // the version's metric
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"makeway.dev/makeway/plugin/bridge"
+)
+
+// New makes the command, with further plugins where they are given.
+func New(further ...app.Option) *cobra.Command {
+	command := app.NewSchedulerCommand(append([]app.Option{app.WithPlugin(bridge.Name, bridge.New)}, further...)...)
+	command.PreRunE = rememberConfiguration
+	return command
+}
+
+// rememberConfiguration shows the plugin the arguments of the other plugins, which the scheduling
+// framework does not. A configuration that cannot be read is the scheduler's to complain about.
+func rememberConfiguration(command *cobra.Command, _ []string) error {
+	path := command.Flag("config").Value.String()
+	if path == "" {
+		return nil
+	}
+	configuration, err := options.LoadConfigFromFile(klog.Background(), path)
+	if err != nil {
+		return nil
+	}
+	return bridge.RememberConfiguration(configuration)
+}
