@@ -3,14 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import nats
+from nats.js import JetStreamContext
 
 from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES
 from integration.bus_reader import BusReader, read_bus
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.cluster import Cluster
 from makeway.dev.info import ClusterInfo
+from makeway.dev.options import EVICTOR, NATS, SCHEDULER
 from makeway.dev.processes import Process
 from makeway.runtime.kube import Api
+
+_PROMISES_NEED = (NATS, SCHEDULER, EVICTOR, "kube-apiserver", "etcd")
+"""While one of these is away on purpose, nobody is expected to keep to a bound in time."""
 
 
 class RunningCluster:
@@ -19,6 +27,8 @@ class RunningCluster:
     def __init__(self, owned: Cluster) -> None:
         self.owned = owned
         self.info: ClusterInfo = owned.info
+        self._away: dict[str, datetime] = {}
+        self._outages: list[tuple[datetime, datetime]] = []
         for name, value in PRIORITY_CLASSES.items():
             owned.api.apply(
                 {
@@ -36,10 +46,12 @@ class RunningCluster:
 
     async def stop(self, component: str) -> None:
         """End it in an orderly way."""
+        self._leaves(component)
         await asyncio.to_thread(self.process(component).stop)
 
     async def kill(self, component: str) -> None:
         """End it by SIGKILL; it stays away until `start`."""
+        self._leaves(component)
         await asyncio.to_thread(self.process(component).kill)
 
     async def start(self, component: str) -> None:
@@ -47,14 +59,29 @@ class RunningCluster:
         process = self.process(component)
         await asyncio.to_thread(process.start)
         await asyncio.to_thread(process.wait_ready)
+        self._returns(component)
 
     async def pause(self, component: str) -> None:
         """Freeze it: its connections stay, nothing is answered."""
+        self._leaves(component)
         self.process(component).pause()
 
     async def resume(self, component: str) -> None:
         """Let it go on."""
         self.process(component).resume()
+        self._returns(component)
+
+    def outages(self, now: datetime) -> tuple[tuple[datetime, datetime], ...]:
+        """When tests had stopped a part that promises with a bound in time need."""
+        return (*self._outages, *((begin, now) for begin in self._away.values()))
+
+    def _leaves(self, component: str) -> None:
+        if component in _PROMISES_NEED:
+            self._away.setdefault(component, datetime.now(UTC))
+
+    def _returns(self, component: str) -> None:
+        if begin := self._away.pop(component, None):
+            self._outages.append((begin, datetime.now(UTC)))
 
     @asynccontextmanager
     async def without(self, component: str) -> AsyncIterator[None]:
@@ -89,6 +116,15 @@ class RunningCluster:
         """Read what was said on the bus."""
         async with read_bus(self.info.nats_url, self.owned.options.subject_prefix) as reader:
             yield reader
+
+    @asynccontextmanager
+    async def jetstream(self) -> AsyncIterator[JetStreamContext]:
+        """A connection to the raw streams."""
+        connection = await nats.connect(self.info.nats_url, connect_timeout=5, allow_reconnect=False)
+        try:
+            yield connection.jetstream(timeout=5)
+        finally:
+            await connection.close()
 
     def audit(self) -> AuditLog:
         """The audit log from now on."""

@@ -52,6 +52,7 @@ class Space:
         self.api = api
         self._bus = bus
         self.namespace = f"t-{secrets.token_hex(4)}"
+        self.opened_at = datetime.now(UTC)
         self.audit: AuditLog = cluster.audit()
         """The audit log from the test's begin."""
 

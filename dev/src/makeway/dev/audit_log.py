@@ -1,18 +1,19 @@
 """What really happened, read from the API server's audit log."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 
 @dataclass(frozen=True)
 class AuditEvent:
     """One request that was answered.
 
-    `request` and `response`: bodies, for deletes of pods and patches of status.
+    `request` and `response`: bodies, for writes of pods; `request` for bindings and the scheduler's Events.
     """
 
     verb: str
@@ -24,6 +25,8 @@ class AuditEvent:
     code: int
     at: datetime
     """When the request came."""
+    answered_at: datetime
+    """When it had been carried out."""
     dry_run: bool
     request: dict[str, Any] | None
     response: dict[str, Any] | None
@@ -51,34 +54,70 @@ class AuditLog:
         self._path = path
         self._offset = 0 if whole else path.stat().st_size
 
-    def events(self, **wanted: str) -> Iterator[AuditEvent]:
+    def events(self, *, about: tuple[str, ...] = (), **wanted: str) -> Iterator[AuditEvent]:
         """Give the events written since this was made, in order, whose fields have these values.
 
         For example `events(verb="delete", resource="pods", subresource="", namespace=space.namespace)`.
+        `about`: only lines with one of these texts in them, such as a namespace; others are not decoded.
         """
+        texts = [text.encode() for text in about]
         with self._path.open("rb") as file:
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     return
-                event = _event(json.loads(line))
+                if texts and not any(text in line for text in texts):
+                    continue
+                event = _event(_decode(line))
                 if all(getattr(event, field) == value for field, value in wanted.items()):
                     yield event
 
 
-def _event(raw: dict[str, Any]) -> AuditEvent:
-    """Read one line. Source: audit.k8s.io/v1 Event."""
-    reference = raw.get("objectRef") or {}
+class _Reference(msgspec.Struct, frozen=True):
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+class _Line(msgspec.Struct, frozen=True, rename="camel"):
+    """An audit.k8s.io/v1 Event, as far as it is read here."""
+
+    verb: str
+    user: _User
+    request_received_timestamp: datetime
+    stage_timestamp: datetime
+    request_uri: str = msgspec.field(name="requestURI")
+    object_ref: _Reference = _Reference()
+    response_status: _Status = _Status()
+    request_object: dict[str, Any] | None = None
+    response_object: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def _event(line: _Line) -> AuditEvent:
+    reference = line.object_ref
     return AuditEvent(
-        verb=raw["verb"],
-        resource=reference.get("resource", ""),
-        subresource=reference.get("subresource", ""),
-        namespace=reference.get("namespace", ""),
-        name=reference.get("name", ""),
-        user=raw["user"]["username"],
-        code=(raw.get("responseStatus") or {}).get("code", 0),
-        at=datetime.fromisoformat(raw["requestReceivedTimestamp"]),
-        dry_run="dryRun=" in raw["requestURI"],
-        request=raw.get("requestObject"),
-        response=raw.get("responseObject"),
+        verb=line.verb,
+        resource=reference.resource,
+        subresource=reference.subresource,
+        namespace=reference.namespace,
+        name=reference.name,
+        user=line.user.username,
+        code=line.response_status.code,
+        at=line.request_received_timestamp,
+        answered_at=line.stage_timestamp,
+        dry_run="dryRun=" in line.request_uri,
+        request=line.request_object,
+        response=line.response_object,
     )

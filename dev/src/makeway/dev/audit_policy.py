@@ -5,29 +5,44 @@ from typing import Any
 
 import yaml
 
+SCHEDULER_USER = "system:serviceaccount:makeway-system:makeway-scheduler"
+
 POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # Heartbeats and elections: many, and nothing is learnt from them.
-        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-        # Who deleted which pod, with which preconditions, and what the API server said.
+        # The scheduler's elections tell when a scheduler was there at all.
         {
-            "level": "RequestResponse",
-            "verbs": ["delete", "deletecollection"],
-            "resources": [{"group": "", "resources": ["pods"]}],
+            "level": "Metadata",
+            "users": [SCHEDULER_USER],
+            "verbs": ["create", "update", "patch"],
+            "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
         },
+        # Other heartbeats and elections: many, and nothing is learnt from them.
+        {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+        # What every pod was at every time: who made, changed, marked, nominated and deleted it, with which
+        # preconditions, and what the API server answered.
         {
             "level": "RequestResponse",
-            "verbs": ["patch"],
-            "resources": [{"group": "", "resources": ["pods/status"]}],
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [{"group": "", "resources": ["pods", "pods/status", "pods/eviction"]}],
         },
         # Which node a pod was bound to.
         {
             "level": "Request",
             "verbs": ["create"],
             "resources": [{"group": "", "resources": ["pods/binding"]}],
+        },
+        # What the scheduler said about which pod.
+        {
+            "level": "Request",
+            "users": [SCHEDULER_USER],
+            "verbs": ["create", "update", "patch"],
+            "resources": [
+                {"group": "", "resources": ["events"]},
+                {"group": "events.k8s.io", "resources": ["events"]},
+            ],
         },
         {"level": "Metadata"},
     ],

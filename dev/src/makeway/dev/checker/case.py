@@ -1,0 +1,56 @@
+"""A history made ready for the rules: who did what to which pod, under which orders, by when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+
+from makeway.dev.audit_log import AuditEvent
+from makeway.dev.checker.findings import Pending, Rule, Violation
+from makeway.dev.checker.history import History
+from makeway.dev.checker.orders import Orders
+from makeway.dev.checker.outages import Outages, scheduler_silences
+from makeway.dev.checker.pods import Pods
+
+Finding = Violation | Pending
+
+
+class Case:
+    """What every rule is given. `now`: how far the history reaches."""
+
+    def __init__(self, history: History, now: datetime) -> None:
+        self.history = history
+        self.accounts = history.accounts
+        self.now = now
+        self.pods = Pods(history.requests)
+        self.orders = Orders(history.streams)
+        silences = scheduler_silences(history.requests, history.accounts.scheduler, now)
+        self.outages = Outages([*history.outages, *silences])
+
+    @cached_property
+    def evictor_writes(self) -> list[AuditEvent]:
+        """The evictor's accepted writes of pods."""
+        return [
+            event
+            for event in self.history.requests
+            if event.user == self.accounts.evictor
+            and event.resource == "pods"
+            and event.accepted
+            and event.verb in ("create", "update", "patch", "delete", "deletecollection")
+        ]
+
+    def overdue(self, rule: Rule, objects: tuple[str, ...], due: datetime, evidence: str) -> Finding:
+        """A promise not kept: broken where its time is up, else pending."""
+        if due < self.now:
+            return Violation(rule, objects, due, evidence)
+        return Pending(rule, objects, due)
+
+
+def uid_of(event: AuditEvent) -> str:
+    """The UID of the pod that an accepted request changed, from the object in its answer."""
+    return str(((event.response or {}).get("metadata") or {}).get("uid", ""))
+
+
+def described(event: AuditEvent) -> str:
+    """The pod of a request, for people."""
+    return f"pod {event.namespace}/{event.name} ({uid_of(event)})"

@@ -1,0 +1,88 @@
+"""What a check finds: broken promises, and promises that still have time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """A promise that makeway makes; the value names what breaks it."""
+
+    DELETE_WITHOUT_PRECONDITION = "delete-without-precondition"
+    """Every delete of ours is conditional on the UID."""
+    DELETE_NOT_ORDERED = "delete-not-ordered"
+    """Namespace, name and UID are those of a victim of an order that was committed before."""
+    DELETE_BY_ANOTHER = "delete-by-another"
+    """Of makeway's accounts only the evictor deletes pods (and the scheduler, where it may fall back)."""
+    DELETED_TWICE = "deleted-twice"
+    """We delete an incarnation of a pod once."""
+    VICTIM_NOT_LOWER = "victim-not-lower"
+    """A victim's priority is below the preemptor's, in the API's objects."""
+    VICTIM_UNKNOWN = "victim-unknown"
+    """The priorities of victim and preemptor can be read from the API's objects."""
+    PATCH_WITHOUT_UID = "patch-without-uid"
+    """Every patch of a pod's status by the evictor carries the UID."""
+    MARK_NOT_ORDERED = "mark-not-ordered"
+    """DisruptionTarget is set on victims of a committed order only."""
+    CLEAR_NOT_ORDERED = "clear-not-ordered"
+    """The evictor clears the nominations an order lists, or that of the order's own preemptor."""
+    LATE_WRITE = "late-write"
+    """Nothing but a rollback is written after `not_after` + 2 s."""
+    TWO_LIVE_ORDERS = "two-live-orders"
+    """A preemptor has one live order."""
+    VICTIM_IN_TWO_ORDERS = "victim-in-two-orders"
+    """A pod is a victim of one live order."""
+    TWO_OUTCOMES = "two-outcomes"
+    """An order has one outcome."""
+    OUTCOME_WITHOUT_ORDER = "outcome-without-order"
+    """An outcome belongs to an order that was committed before it."""
+    NO_OUTCOME = "no-outcome"
+    """An order has its outcome in the end: by `not_after` + 2 s, or once it was given out again."""
+    NOMINATION_LEFT = "nomination-left"
+    """No nomination of an order that made no room stands 10 s after its outcome."""
+    MARK_LEFT = "mark-left"
+    """No pod that stays has our DisruptionTarget 30 s after the order's end."""
+    PREEMPTOR_IDLE = "preemptor-idle"
+    """The preemptor is tried again within 10 s of the outcome, or of the last victim's leaving."""
+    BOUND_TWICE = "bound-twice"
+    """A preemptor is bound once."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken promise. `objects`: pods, orders; `at`: when it was broken; `evidence`: what was read."""
+
+    rule: Rule
+    objects: tuple[str, ...]
+    at: datetime
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rule.value}: {', '.join(self.objects)}: {self.evidence}"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A promise that is not kept yet and has until `due`."""
+
+    rule: Rule
+    objects: tuple[str, ...]
+    due: datetime
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a check found, in order of time."""
+
+    violations: tuple[Violation, ...]
+    pending: tuple[Pending, ...]
+
+    def __str__(self) -> str:
+        lines = [str(violation) for violation in self.violations]
+        lines += [
+            f"{pending.due.isoformat()} due {pending.rule.value}: {', '.join(pending.objects)}"
+            for pending in self.pending
+        ]
+        return "\n".join(lines) or "nothing found"

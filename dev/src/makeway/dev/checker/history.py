@@ -1,0 +1,91 @@
+"""What a check reads: answered requests, stream messages, and when parts of the cluster were away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.dev.audit_log import AuditEvent
+
+M = TypeVar("M", bound=EvictionOrder | Outcome | DecisionRecord)
+
+
+@dataclass(frozen=True)
+class Stored(Generic[M]):
+    """A message as JetStream keeps it. `at` is the server's time stamp, not the writer's."""
+
+    sequence: int
+    at: datetime
+    subject: str
+    message: M
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The raw streams, oldest first. `unreadable`: subjects of messages that no decoder takes."""
+
+    orders: tuple[Stored[EvictionOrder], ...] = ()
+    outcomes: tuple[Stored[Outcome], ...] = ()
+    decisions: tuple[Stored[DecisionRecord], ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def within(self, namespace: str) -> Streams:
+        """Only what concerns pods of one namespace; everything where none is given."""
+        if not namespace:
+            return self
+        orders = tuple(stored for stored in self.orders if namespace in _namespaces(stored.message))
+        ids = {stored.message.order_id for stored in orders}
+        decisions = tuple(
+            stored
+            for stored in self.decisions
+            if stored.message.preemptor is not None and stored.message.preemptor.namespace == namespace
+        )
+        outcomes = tuple(stored for stored in self.outcomes if stored.message.order_id in ids)
+        return Streams(orders, outcomes, decisions, self.unreadable)
+
+    def joined(self, other: Streams) -> Streams:
+        """Add what was read before a stream was lost; what both have counts once."""
+        return Streams(
+            orders=_joined(self.orders, other.orders),
+            outcomes=_joined(self.outcomes, other.outcomes),
+            decisions=_joined(self.decisions, other.decisions),
+            unreadable=(*self.unreadable, *other.unreadable),
+        )
+
+
+def _namespaces(order: EvictionOrder) -> set[str]:
+    """Those of every pod that an order may change."""
+    preemptor = () if order.preemptor is None else (order.preemptor,)
+    return {pod.namespace for pod in (*preemptor, *order.victims, *order.nominations_to_clear)}
+
+
+def _joined(one: tuple[Stored[M], ...], other: tuple[Stored[M], ...]) -> tuple[Stored[M], ...]:
+    both = {(stored.at, stored.subject, stored.sequence): stored for stored in (*one, *other)}
+    return tuple(both[key] for key in sorted(both))
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """The user names that makeway's parts have in the audit log."""
+
+    evictor: str = "system:serviceaccount:makeway-system:makeway-evictor"
+    planner: str = "system:serviceaccount:makeway-system:makeway-planner"
+    scheduler: str = "system:serviceaccount:makeway-system:makeway-scheduler"
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that a check knows.
+
+    requests: from before the first pod of interest was made, in the log's order.
+    fallback: whether the scheduler may preempt by itself, where makeway cannot.
+    outages: when something that a bounded promise needs was stopped on purpose; that time does not count.
+    """
+
+    requests: tuple[AuditEvent, ...]
+    streams: Streams
+    fallback: bool = True
+    outages: tuple[tuple[datetime, datetime], ...] = ()
+    accounts: Accounts = field(default_factory=Accounts)

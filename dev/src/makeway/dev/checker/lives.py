@@ -1,0 +1,77 @@
+"""Rules about the lives of orders: how many at a time, how they end, what is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+
+from makeway.dev.checker.case import Case, Finding
+from makeway.dev.checker.findings import Rule, Violation
+from makeway.dev.checker.orders import MARGIN
+
+REDELIVERED = timedelta(seconds=35)
+"""An order whose evictor has died is given to another after 30 s."""
+
+
+def rules(case: Case) -> Iterator[Finding]:
+    """One live order a preemptor and a victim, one outcome an order, one binding a preemptor."""
+    for uid, orders in case.orders.by_preemptor():
+        for earlier, later in pairwise(orders):
+            if later.committed_at < earlier.live_until:
+                yield Violation(
+                    Rule.TWO_LIVE_ORDERS,
+                    (f"preemptor {uid}", earlier.described, later.described),
+                    later.committed_at,
+                    f"the earlier lived until {earlier.live_until.isoformat()}",
+                )
+    for uid, orders in case.orders.by_victim():
+        ordered = sorted(orders, key=lambda order: order.committed_at)
+        for earlier, later in pairwise(ordered):
+            if later.committed_at < earlier.live_until and earlier.preemptor_uid != later.preemptor_uid:
+                yield Violation(
+                    Rule.VICTIM_IN_TWO_ORDERS,
+                    (f"victim {uid}", earlier.described, later.described),
+                    later.committed_at,
+                    f"the earlier lived until {earlier.live_until.isoformat()}",
+                )
+    yield from _outcomes(case)
+    yield from _bindings(case)
+
+
+def _outcomes(case: Case) -> Iterator[Finding]:
+    committed = {order.order.order_id: order.committed_at for order in case.orders}
+    for order_id, outcomes in case.orders.outcomes.items():
+        first = outcomes[0]
+        if order_id not in committed or first.at < committed[order_id]:
+            yield Violation(
+                Rule.OUTCOME_WITHOUT_ORDER,
+                (f"order {order_id}",),
+                first.at,
+                f"outcome {first.message.result}, order {committed.get(order_id, 'not there')}",
+            )
+        for second in outcomes[1:]:
+            yield Violation(
+                Rule.TWO_OUTCOMES,
+                (f"order {order_id}",),
+                second.at,
+                f"{first.message.result} at {first.at.isoformat()}, then {second.message.result}",
+            )
+    for order in case.orders:
+        if order.ended_at is None:
+            due = max(
+                case.outages.due(order.order.not_after, MARGIN),
+                case.outages.due(order.committed_at, REDELIVERED),
+            )
+            objects = (order.described, f"preemptor {order.preemptor_uid}")
+            yield case.overdue(
+                Rule.NO_OUTCOME, objects, due, f"committed at {order.committed_at.isoformat()}"
+            )
+
+
+def _bindings(case: Case) -> Iterator[Finding]:
+    for uid, _ in case.orders.by_preemptor():
+        pod = case.pods.get(uid)
+        if pod is not None and len(pod.bindings) > 1:
+            nodes = ", ".join(f"{node} at {when.isoformat()}" for when, node in pod.bindings)
+            yield Violation(Rule.BOUND_TWICE, (pod.described,), pod.bindings[1][0], nodes)

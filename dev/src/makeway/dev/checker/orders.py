@@ -1,0 +1,100 @@
+"""Orders with their outcomes, and when each was live."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.dev.checker.history import Stored, Streams
+
+MARGIN = timedelta(seconds=2)
+"""After `not_after` + this, an order is over, whether or not its outcome has been written."""
+
+
+@dataclass(frozen=True)
+class OrderHistory:
+    """One order. `outcome`: its first."""
+
+    order: EvictionOrder
+    committed_at: datetime
+    outcome: Outcome | None
+    ended_at: datetime | None
+    """When the first outcome was stored."""
+
+    @property
+    def limit(self) -> datetime:
+        """When it is over at the latest."""
+        return self.order.not_after + MARGIN
+
+    @property
+    def live_until(self) -> datetime:
+        """The end of its life: its outcome, or its limit."""
+        return self.limit if self.ended_at is None else min(self.ended_at, self.limit)
+
+    @property
+    def preemptor_uid(self) -> str:
+        """Empty for a quota order."""
+        return self.order.preemptor.uid if self.order.preemptor else ""
+
+    @property
+    def victim_uids(self) -> frozenset[str]:
+        """The pods it removes."""
+        return frozenset(victim.uid for victim in self.order.victims)
+
+    @property
+    def made_no_room(self) -> bool:
+        """Whether it has an outcome that is not a success."""
+        return self.outcome is not None and self.outcome.result != "succeeded"
+
+    @property
+    def described(self) -> str:
+        """For people."""
+        return f"order {self.order.order_id}"
+
+
+class Orders:
+    """Every order of the streams, oldest first."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.outcomes: dict[str, list[Stored[Outcome]]] = defaultdict(list)
+        for stored in streams.outcomes:
+            self.outcomes[stored.message.order_id].append(stored)
+        self._all = [self._with_outcome(stored) for stored in streams.orders]
+        self._by_victim: dict[str, list[OrderHistory]] = defaultdict(list)
+        self._by_preemptor: dict[str, list[OrderHistory]] = defaultdict(list)
+        for order in self._all:
+            self._by_preemptor[order.preemptor_uid].append(order)
+            for uid in order.victim_uids:
+                self._by_victim[uid].append(order)
+
+    def __iter__(self) -> Iterator[OrderHistory]:
+        return iter(self._all)
+
+    def of_victim(self, uid: str) -> list[OrderHistory]:
+        """The orders that name a pod as a victim, oldest first."""
+        return self._by_victim.get(uid, [])
+
+    def of_preemptor(self, uid: str) -> list[OrderHistory]:
+        """The orders for a pod, oldest first."""
+        return self._by_preemptor.get(uid, [])
+
+    def by_victim(self) -> Iterator[tuple[str, list[OrderHistory]]]:
+        """Every victim's UID with its orders."""
+        return iter(self._by_victim.items())
+
+    def by_preemptor(self) -> Iterator[tuple[str, list[OrderHistory]]]:
+        """Every preemptor's UID with its orders."""
+        return ((uid, orders) for uid, orders in self._by_preemptor.items() if uid)
+
+    def _with_outcome(self, stored: Stored[EvictionOrder]) -> OrderHistory:
+        outcomes = self.outcomes.get(stored.message.order_id)
+        first = outcomes[0] if outcomes else None
+        return OrderHistory(
+            order=stored.message,
+            committed_at=stored.at,
+            outcome=first.message if first else None,
+            ended_at=first.at if first else None,
+        )

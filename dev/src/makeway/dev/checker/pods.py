@@ -1,0 +1,147 @@
+"""What every pod was, over time, from the answers of the API server."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from makeway.dev.audit_log import AuditEvent
+
+MARK_TYPE = "DisruptionTarget"
+MARK_REASON = "PreemptionByScheduler"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A pod as one answer showed it. `since`: when that request was answered; `by`: who wrote."""
+
+    since: datetime
+    by: str
+    revision: int
+    nominated: str
+    marked: bool
+    leaving: bool
+    gone: bool
+
+
+@dataclass
+class PodHistory:
+    """One incarnation of a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    priority: int
+    versions: list[Version] = field(default_factory=list)
+    bindings: list[tuple[datetime, str]] = field(default_factory=list)
+    """Accepted bindings: when, and the node."""
+
+    @property
+    def described(self) -> str:
+        """For people."""
+        return f"pod {self.namespace}/{self.name} ({self.uid})"
+
+    def at(self, moment: datetime) -> Version | None:
+        """What it was at a moment; None before it is known."""
+        index = bisect_right(self.versions, moment, key=lambda version: version.since)
+        return self.versions[index - 1] if index else None
+
+    def after(self, moment: datetime) -> Iterator[Version]:
+        """The versions that came later than a moment."""
+        return (version for version in self.versions if version.since > moment)
+
+    def bound_by(self, moment: datetime) -> bool:
+        """Whether it was bound at a moment."""
+        return any(when <= moment for when, _ in self.bindings)
+
+    @property
+    def gone_at(self) -> datetime | None:
+        """When it was removed."""
+        return next((version.since for version in self.versions if version.gone), None)
+
+    @property
+    def leaving_at(self) -> datetime | None:
+        """When its deletion began."""
+        return next((version.since for version in self.versions if version.leaving), None)
+
+
+class Pods:
+    """Every pod that was seen, by UID."""
+
+    def __init__(self, requests: Iterable[AuditEvent]) -> None:
+        self._by_uid: dict[str, PodHistory] = {}
+        self._latest: dict[tuple[str, str], str] = {}
+        for event in requests:
+            if event.resource == "pods" and event.accepted:
+                self._read(event)
+        for pod in self._by_uid.values():
+            pod.versions.sort(key=lambda version: (version.since, version.revision))
+
+    def __getitem__(self, uid: str) -> PodHistory:
+        return self._by_uid[uid]
+
+    def get(self, uid: str) -> PodHistory | None:
+        """One incarnation, or None where nobody wrote it."""
+        return self._by_uid.get(uid)
+
+    def __iter__(self) -> Iterator[PodHistory]:
+        return iter(self._by_uid.values())
+
+    def _read(self, event: AuditEvent) -> None:
+        if event.subresource == "binding":
+            uid = _uid(event.request) or self._latest.get((event.namespace, event.name), "")
+            if pod := self._by_uid.get(uid):
+                pod.bindings.append((event.answered_at, event.target))
+            return
+        answer = event.response or {}
+        items = answer.get("items") or [] if "items" in answer else [answer]
+        for item in items:
+            if _uid(item):
+                self._add(event, item)
+
+    def _add(self, event: AuditEvent, shown: Mapping[str, Any]) -> None:
+        metadata, spec, status = (shown.get(part) or {} for part in ("metadata", "spec", "status"))
+        uid = metadata["uid"]
+        pod = self._by_uid.get(uid)
+        if pod is None:
+            pod = self._by_uid[uid] = PodHistory(
+                namespace=metadata.get("namespace", ""),
+                name=metadata.get("name", ""),
+                uid=uid,
+                priority=spec.get("priority") or 0,
+            )
+            self._latest[(pod.namespace, pod.name)] = uid
+            if node := spec.get("nodeName"):
+                pod.bindings.append((event.answered_at, node))
+        removing = event.verb in ("delete", "deletecollection")
+        leaving = removing or bool(metadata.get("deletionTimestamp"))
+        pod.versions.append(
+            Version(
+                since=event.answered_at,
+                by=event.user,
+                revision=int(metadata.get("resourceVersion") or 0),
+                nominated=status.get("nominatedNodeName") or "",
+                marked=is_marked(status),
+                leaving=leaving,
+                gone=leaving
+                and not metadata.get("deletionGracePeriodSeconds")
+                and not metadata.get("finalizers"),
+            )
+        )
+
+
+def is_marked(status: Mapping[str, Any]) -> bool:
+    """Whether a status, or a patch of one, has the mark that preemption sets."""
+    return any(
+        condition.get("type") == MARK_TYPE
+        and condition.get("status") == "True"
+        and condition.get("reason") == MARK_REASON
+        for condition in status.get("conditions") or ()
+    )
+
+
+def _uid(shown: Mapping[str, Any] | None) -> str:
+    return str(((shown or {}).get("metadata") or {}).get("uid", ""))

@@ -1,0 +1,240 @@
+"""A correct history of the cluster, built step by step, that tests of the checker then falsify.
+
+Times are seconds since BEGIN. The scheduler renews its Lease all the time unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+
+from builders_bus import make_order, make_outcome, make_preemptor, make_victim
+from makeway.bus.messages import EvictionOrder, Outcome, PodRef
+from makeway.dev.audit_log import AuditEvent
+from makeway.dev.checker.check import check
+from makeway.dev.checker.findings import Report
+from makeway.dev.checker.history import Accounts, History, Stored, Streams
+
+BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+ACCOUNTS = Accounts()
+EVICTOR, SCHEDULER, PLANNER = ACCOUNTS.evictor, ACCOUNTS.scheduler, ACCOUNTS.planner
+KUBELET, ADMIN = "makeway-dev-kwok", "makeway-dev-admin"
+NODE = "node-1"
+
+Body = dict[str, Any]
+Call = tuple[str, str, str]
+"""Verb, subresource, name."""
+
+
+def at(seconds: float) -> datetime:
+    """A moment of the history."""
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def order_of(
+    number: int = 1, *, preemptor: str = "urgent", victims: tuple[str, ...] = ("victim",), until: float = 62
+) -> EvictionOrder:
+    """An order made at second 2 that may be carried out until second 62, or another."""
+    return make_order(
+        order_id=f"ord-{number}",
+        preemptor=make_preemptor(f"uid-{preemptor}", namespace="shop", name=preemptor),
+        victims=tuple(make_victim(name, namespace="shop", grace_period_seconds=1) for name in victims),
+        created_at=at(2),
+        not_after=at(until),
+        node=NODE,
+    )
+
+
+@dataclass
+class Recording:
+    """What was recorded so far. Methods append; `report` judges."""
+
+    requests: list[AuditEvent] = field(default_factory=list)
+    orders: list[Stored[EvictionOrder]] = field(default_factory=list)
+    outcomes: list[Stored[Outcome]] = field(default_factory=list)
+    outages: list[tuple[datetime, datetime]] = field(default_factory=list)
+    silent: tuple[float, float] | None = None
+    _objects: dict[str, Body] = field(default_factory=dict)
+    _revision: int = 100
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def pod(self, name: str, seconds: float, *, priority: int, node: str = "", uid: str = "") -> Self:
+        """Somebody creates a pod."""
+        body: Body = {
+            "kind": "Pod",
+            "metadata": {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}"},
+            "spec": {"priority": priority, **({"nodeName": node} if node else {})},
+            "status": {},
+        }
+        self._objects[name] = body
+        return self._add(seconds, ADMIN, ("create", "", name), {}, body)
+
+    def patch(self, name: str, seconds: float, user: str, status: Body, *, uid: str | None = None) -> Self:
+        """Somebody patches a pod's status; `uid`: what the patch names, the pod's own unless given."""
+        body = self._objects[name]
+        named = body["metadata"]["uid"] if uid is None else uid
+        body = self._objects[name] = {**body, "status": {**body["status"], **status}}
+        request = {"metadata": {"uid": named} if named else {}, "status": status}
+        return self._add(seconds, user, ("patch", "status", name), request, body)
+
+    def nominated(self, name: str, seconds: float, node: str = NODE) -> Self:
+        """The scheduler nominates a pod."""
+        return self.patch(name, seconds, SCHEDULER, {"nominatedNodeName": node})
+
+    def cleared(self, name: str, seconds: float, user: str = EVICTOR) -> Self:
+        """Somebody takes a nomination back."""
+        return self.patch(name, seconds, user, {"nominatedNodeName": None})
+
+    def marked(self, name: str, seconds: float, **named: str) -> Self:
+        """The evictor sets its mark."""
+        mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        return self.patch(name, seconds, EVICTOR, {"conditions": [mark]}, **named)
+
+    def unmarked(self, name: str, seconds: float) -> Self:
+        """The evictor takes its mark off."""
+        return self.patch(name, seconds, EVICTOR, {"conditions": []})
+
+    def deleted(
+        self,
+        name: str,
+        seconds: float,
+        user: str = EVICTOR,
+        *,
+        precondition: str | None = None,
+        verb: str = "delete",
+    ) -> Self:
+        """Somebody deletes a pod, which begins to leave."""
+        body = self._objects[name]
+        uid = body["metadata"]["uid"] if precondition is None else precondition
+        metadata = {**body["metadata"], "deletionTimestamp": "2026-03-01T12:00:09Z"}
+        metadata["deletionGracePeriodSeconds"] = 1
+        body = self._objects[name] = {**body, "metadata": metadata}
+        request = {"preconditions": {"uid": uid}} if uid else {}
+        return self._add(seconds, user, (verb, "", name), request, body)
+
+    def removed(self, name: str, seconds: float) -> Self:
+        """The kubelet says that a pod has ended."""
+        body = self._objects[name]
+        metadata = {**body["metadata"], "deletionGracePeriodSeconds": 0}
+        return self._add(seconds, KUBELET, ("delete", "", name), {}, {**body, "metadata": metadata})
+
+    def bound(self, name: str, seconds: float, node: str = NODE) -> Self:
+        """The scheduler binds a pod."""
+        request = {"metadata": {"uid": self._objects[name]["metadata"]["uid"]}, "target": {"name": node}}
+        return self._add(seconds, SCHEDULER, ("create", "binding", name), request, None)
+
+    def failed_scheduling(self, name: str, seconds: float) -> Self:
+        """The scheduler says in an Event that a pod does not fit."""
+        request = {"regarding": {"uid": self._objects[name]["metadata"]["uid"]}}
+        event = self._event(seconds, SCHEDULER, ("create", "", f"{name}.1"), request, None)
+        self.requests.append(replace(event, resource="events"))
+        return self
+
+    # -------------------------------------------------------------------------------------- streams
+
+    def ordered(self, order: EvictionOrder, seconds: float = 2.0) -> Self:
+        """An order is committed."""
+        subject = f"makeway.v1.orders.pod.{order.preemptor.uid}" if order.preemptor else ""
+        self.orders.append(Stored(len(self.orders) + 1, at(seconds), subject, order))
+        return self
+
+    def ended(self, order: EvictionOrder, seconds: float, **changes: Any) -> Self:
+        """An outcome is stored."""
+        outcome = make_outcome(order, **changes)
+        subject = f"makeway.v1.outcomes.{order.order_id}"
+        self.outcomes.append(Stored(len(self.outcomes) + 1, at(seconds), subject, outcome))
+        return self
+
+    # --------------------------------------------------------------------------------------- judging
+
+    def report(self, seconds: float = 200.0, *, fallback: bool = False) -> Report:
+        """Judge the history as it stands at a moment."""
+        renewals = [
+            replace(self._event(second / 2, SCHEDULER, ("update", "", "lease"), {}, None), resource="leases")
+            for second in range(int(2 * seconds))
+            if self.silent is None or not self.silent[0] < second / 2 < self.silent[1]
+        ]
+        requests = sorted([*self.requests, *renewals], key=lambda event: event.answered_at)
+        streams = Streams(
+            tuple(sorted(self.orders, key=lambda stored: stored.at)),
+            tuple(sorted(self.outcomes, key=lambda stored: stored.at)),
+        )
+        history = History(tuple(requests), streams, fallback=fallback, outages=tuple(self.outages))
+        return check(history, at(seconds))
+
+    def found(self, seconds: float = 200.0, *, fallback: bool = False) -> list[str]:
+        """The rules that the history breaks."""
+        return sorted({v.rule.value for v in self.report(seconds, fallback=fallback).violations})
+
+    def _add(self, seconds: float, user: str, call: Call, request: Body, response: Body | None) -> Self:
+        self.requests.append(self._event(seconds, user, call, request, response))
+        return self
+
+    def _event(
+        self, seconds: float, user: str, call: Call, request: Body, response: Body | None
+    ) -> AuditEvent:
+        verb, subresource, name = call
+        self._revision += 1
+        answer = None
+        if response is not None:
+            metadata = {**response["metadata"], "resourceVersion": str(self._revision)}
+            answer = msgspec.json.decode(msgspec.json.encode({**response, "metadata": metadata}))
+        return AuditEvent(
+            verb=verb,
+            resource="pods",
+            subresource=subresource,
+            namespace="shop",
+            name=name,
+            user=user,
+            code=200,
+            at=at(seconds),
+            answered_at=at(seconds + 0.001),
+            dry_run=False,
+            request=request,
+            response=answer,
+        )
+
+
+def pending(order: EvictionOrder | None = None) -> Recording:
+    """A victim that runs, a preemptor nominated to its node, and the order, committed at second 2."""
+    return (
+        Recording()
+        .pod("victim", 0, priority=0, node=NODE)
+        .pod("urgent", 1, priority=1000)
+        .nominated("urgent", 1.5)
+        .ordered(order or order_of())
+    )
+
+
+def made_room() -> Recording:
+    """The whole of a good preemption: order, mark, delete, outcome, binding."""
+    return (
+        pending()
+        .marked("victim", 2.1)
+        .deleted("victim", 2.2)
+        .ended(order_of(), 2.3)
+        .removed("victim", 3.3)
+        .bound("urgent", 3.4)
+    )
+
+
+def made_no_room() -> Recording:
+    """The whole of a failed one: mark, a delete that was refused, rollback, outcome, another attempt."""
+    return (
+        pending()
+        .marked("victim", 2.1)
+        .unmarked("victim", 3)
+        .cleared("urgent", 3)
+        .ended(order_of(), 3.1, result="failed")
+        .failed_scheduling("urgent", 3.5)
+    )
+
+
+def listing(uid: str) -> EvictionOrder:
+    """An order that lists another pod's nomination."""
+    ref = PodRef(namespace="shop", name=uid.removeprefix("uid-"), uid=uid)
+    return msgspec.structs.replace(order_of(), nominations_to_clear=(ref,))

@@ -1,0 +1,472 @@
+"""The checker finds every seeded violation, by the right rule, and nothing in a correct history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import Awaited
+from makeway.dev.checker.findings import Rule
+from makeway.dev.checker.history import Streams
+from unit.dev.recorded_history import (
+    PLANNER,
+    SCHEDULER,
+    Recording,
+    at,
+    listing,
+    made_no_room,
+    made_room,
+    order_of,
+    pending,
+)
+
+
+def second_attempt(seconds: float) -> Recording:
+    """A failed preemption, and another order of the preemptor's at a moment."""
+    return (
+        made_no_room()
+        .nominated("urgent", 4)
+        .ordered(order_of(2), seconds)
+        .marked("victim", seconds + 0.1)
+        .deleted("victim", seconds + 0.2)
+        .ended(order_of(2), seconds + 0.3)
+        .removed("victim", seconds + 1)
+        .bound("urgent", seconds + 1.1)
+    )
+
+
+def with_waiting_pod() -> Recording:
+    """A good preemption that clears the nomination of a less important pod."""
+    return (
+        Recording()
+        .pod("victim", 0, priority=0, node="node-1")
+        .pod("urgent", 1, priority=1000)
+        .pod("waiting", 1, priority=100)
+        .nominated("waiting", 1.2)
+        .nominated("urgent", 1.5)
+    )
+
+
+def rival(seconds: float, *, outcome_of_first: float) -> Recording:
+    """Two preemptors' orders for one victim; the first ends at a moment."""
+    second = order_of(2, preemptor="rival")
+    return (
+        pending()
+        .pod("rival", 1, priority=2000)
+        .ended(order_of(), outcome_of_first, result="failed")
+        .cleared("urgent", outcome_of_first - 0.1)
+        .failed_scheduling("urgent", outcome_of_first + 1)
+        .ordered(second, seconds)
+        .marked("victim", seconds + 0.1)
+        .deleted("victim", seconds + 0.2)
+        .ended(second, seconds + 0.3)
+        .removed("victim", seconds + 1)
+        .bound("rival", seconds + 1.1)
+    )
+
+
+CORRECT: dict[str, Callable[[], Recording]] = {
+    "room is made": made_room,
+    "an order fails and is rolled back": made_no_room,
+    "a second order after the first has failed": lambda: second_attempt(5),
+    "a listed nomination is cleared": lambda: (
+        with_waiting_pod()
+        .ordered(listing("uid-waiting"))
+        .deleted("victim", 2.2)
+        .cleared("waiting", 2.25)
+        .ended(order_of(), 2.3)
+        .removed("victim", 3)
+        .bound("urgent", 3.1)
+    ),
+    "a victim is ordered again when the first order has ended": lambda: rival(5, outcome_of_first=4),
+    "a victim takes its whole grace, and the preemptor waits for it": lambda: (
+        pending()
+        .deleted("victim", 2.2)
+        .ended(order_of(), 2.3)
+        .removed("victim", 32)
+        .failed_scheduling("urgent", 39)
+    ),
+    "a rollback long after notAfter": lambda: (
+        pending()
+        .marked("victim", 2.1)
+        .unmarked("victim", 80)
+        .cleared("urgent", 80)
+        .ended(order_of(), 80.1, result="expired")
+        .failed_scheduling("urgent", 81)
+    ),
+    "the preemptor is deleted instead": lambda: (
+        pending().deleted("urgent", 2.5, "someone").ended(order_of(), 2.6, result="cancelled")
+    ),
+    "the nomination stands for another order": lambda: (
+        pending()
+        .ended(order_of(), 3, result="failed")
+        .ordered(order_of(2), 5)
+        .deleted("victim", 5.2)
+        .ended(order_of(2), 5.3)
+        .removed("victim", 6)
+        .bound("urgent", 6.1)
+    ),
+    "a mark on a victim that leaves in the end": lambda: (
+        pending()
+        .marked("victim", 2.1)
+        .cleared("urgent", 3)
+        .ended(order_of(), 3.1, result="cancelled")
+        .deleted("victim", 20, "someone")
+        .failed_scheduling("urgent", 4)
+    ),
+}
+
+VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
+    "a delete without a precondition": (
+        "delete-without-precondition",
+        lambda: (
+            pending()
+            .deleted("victim", 2.2, precondition="")
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a delete on condition of another UID": (
+        "delete-without-precondition",
+        lambda: (
+            pending()
+            .deleted("victim", 2.2, precondition="uid-other")
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a delete without any order": (
+        "delete-not-ordered",
+        lambda: made_room().pod("bystander", 0, priority=0).deleted("bystander", 2.2),
+    ),
+    "a delete before its order": (
+        "delete-not-ordered",
+        lambda: (
+            Recording()
+            .pod("victim", 0, priority=0, node="node-1")
+            .pod("urgent", 1, priority=1000)
+            .nominated("urgent", 1.5)
+            .deleted("victim", 1.9)
+            .ordered(order_of())
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a delete of the victim's namesake": (
+        "delete-not-ordered",
+        lambda: made_room().pod("victim", 3.5, priority=0, uid="uid-recreated").deleted("victim", 4),
+    ),
+    "a delete by the planner": (
+        "delete-by-another",
+        lambda: (
+            pending()
+            .deleted("victim", 2.2, PLANNER)
+            .cleared("urgent", 3)
+            .ended(order_of(), 3.1, result="cancelled")
+            .failed_scheduling("urgent", 4)
+        ),
+    ),
+    "a delete by the scheduler, which may not": (
+        "delete-by-another",
+        lambda: made_room().pod("other", 0, priority=0).deleted("other", 4, SCHEDULER),
+    ),
+    "a collection deleted by the evictor": (
+        "delete-by-another",
+        lambda: made_room().pod("other", 0, priority=0).deleted("other", 4, verb="deletecollection"),
+    ),
+    "the same pod deleted twice": ("deleted-twice", lambda: made_room().deleted("victim", 2.9)),
+    "a victim of the preemptor's priority": (
+        "victim-not-lower",
+        lambda: (
+            Recording()
+            .pod("victim", 0, priority=1000, node="node-1")
+            .pod("urgent", 1, priority=1000)
+            .nominated("urgent", 1.5)
+            .ordered(order_of())
+            .deleted("victim", 2.2)
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a victim for a preemptor that never was": (
+        "victim-unknown",
+        lambda: (
+            Recording()
+            .pod("victim", 0, priority=0, node="node-1")
+            .ordered(order_of())
+            .deleted("victim", 2.2)
+            .ended(order_of(), 2.3)
+        ),
+    ),
+    "a mark without a UID": (
+        "patch-without-uid",
+        lambda: (
+            pending()
+            .marked("victim", 2.1, uid="")
+            .deleted("victim", 2.2)
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a mark on a pod of no order": (
+        "mark-not-ordered",
+        lambda: made_room().pod("bystander", 0, priority=0, node="node-1").marked("bystander", 2.2),
+    ),
+    "a mark before its order": (
+        "mark-not-ordered",
+        lambda: (
+            Recording()
+            .pod("victim", 0, priority=0, node="node-1")
+            .pod("urgent", 1, priority=1000)
+            .nominated("urgent", 1.5)
+            .marked("victim", 1.9)
+            .ordered(order_of())
+            .deleted("victim", 2.2)
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a nomination cleared that no order lists": (
+        "clear-not-ordered",
+        lambda: (
+            with_waiting_pod()
+            .ordered(order_of())
+            .deleted("victim", 2.2)
+            .cleared("waiting", 2.25)
+            .ended(order_of(), 2.3)
+            .removed("victim", 3)
+            .bound("urgent", 3.1)
+        ),
+    ),
+    "a delete after notAfter + 2 s": (
+        "late-write",
+        lambda: (
+            pending()
+            .deleted("victim", 64.1)
+            .ended(order_of(), 64.2)
+            .removed("victim", 65)
+            .bound("urgent", 65.1)
+        ),
+    ),
+    "a mark after notAfter + 2 s": (
+        "late-write",
+        lambda: (
+            pending()
+            .marked("victim", 64.1)
+            .unmarked("victim", 65)
+            .cleared("urgent", 65)
+            .ended(order_of(), 65.1, result="expired")
+            .failed_scheduling("urgent", 66)
+        ),
+    ),
+    "a listed nomination cleared after notAfter + 2 s": (
+        "late-write",
+        lambda: (
+            with_waiting_pod()
+            .ordered(listing("uid-waiting"))
+            .deleted("victim", 2.2)
+            .cleared("waiting", 64.1)
+            .ended(order_of(), 64.2)
+            .removed("victim", 3)
+            .bound("urgent", 64.3)
+        ),
+    ),
+    "a second order while the first is live": ("two-live-orders", lambda: second_attempt(3.05)),
+    "a second order before the first's limit, where it has no outcome": (
+        "two-live-orders",
+        lambda: (
+            pending()
+            .ordered(order_of(2, until=120), 63.9)
+            .deleted("victim", 64.2)
+            .ended(order_of(2), 64.3)
+            .ended(order_of(), 70, result="expired")
+            .removed("victim", 65)
+            .bound("urgent", 65.1)
+        ),
+    ),
+    "a victim in two preemptors' live orders": (
+        "victim-in-two-orders",
+        lambda: rival(3.5, outcome_of_first=4),
+    ),
+    "two outcomes of one order": ("two-outcomes", lambda: made_room().ended(order_of(), 5, result="failed")),
+    "an outcome of no order": ("outcome-without-order", lambda: made_room().ended(order_of(9), 5)),
+    "an outcome before its order": (
+        "outcome-without-order",
+        lambda: (
+            pending().ended(order_of(), 1.9, result="cancelled").cleared("urgent", 2.2).bound("urgent", 3)
+        ),
+    ),
+    "an order without an outcome": (
+        "no-outcome",
+        lambda: pending().deleted("victim", 2.2).removed("victim", 3).bound("urgent", 3.1),
+    ),
+    "a nomination that stays after a failed order": (
+        "nomination-left",
+        lambda: (
+            pending()
+            .ended(order_of(), 3, result="failed")
+            .failed_scheduling("urgent", 3.5)
+            .bound("urgent", 30)
+        ),
+    ),
+    "a nomination taken back too late": (
+        "nomination-left",
+        lambda: (
+            pending()
+            .ended(order_of(), 3, result="failed")
+            .failed_scheduling("urgent", 3.5)
+            .cleared("urgent", 13.5, SCHEDULER)
+        ),
+    ),
+    "a mark that stays on a living pod": (
+        "mark-left",
+        lambda: (
+            pending()
+            .marked("victim", 2.1)
+            .cleared("urgent", 3)
+            .ended(order_of(), 3.1, result="failed")
+            .failed_scheduling("urgent", 3.5)
+        ),
+    ),
+    "a mark taken off too late": (
+        "mark-left",
+        lambda: (
+            pending()
+            .marked("victim", 2.1)
+            .cleared("urgent", 3)
+            .ended(order_of(), 3.1, result="failed")
+            .failed_scheduling("urgent", 3.5)
+            .unmarked("victim", 33.5)
+        ),
+    ),
+    "a preemptor that nobody tries after a failure": (
+        "preemptor-idle",
+        lambda: pending().cleared("urgent", 3).ended(order_of(), 3.1, result="failed"),
+    ),
+    "a preemptor that is tried too late after its victims left": (
+        "preemptor-idle",
+        lambda: (
+            pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 13.5)
+        ),
+    ),
+    "a preemptor tied to a victim that never leaves": (
+        "preemptor-idle",
+        lambda: pending().deleted("victim", 2.2).ended(order_of(), 2.3),
+    ),
+    "a preemptor bound twice": ("bound-twice", lambda: made_room().bound("urgent", 4, "node-2")),
+}
+
+
+@pytest.mark.parametrize("history", CORRECT.values(), ids=CORRECT.keys())
+def test_nothing_is_found_in_a_correct_history(history: Callable[[], Recording]) -> None:
+    assert str(history().report()) == "nothing found"
+
+
+@pytest.mark.parametrize(("rule", "history"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
+def test_a_seeded_violation_is_found_by_its_rule(rule: str, history: Callable[[], Recording]) -> None:
+    assert history().found() == [rule]
+
+
+def test_every_rule_has_a_seeded_violation() -> None:
+    assert {rule for rule, _ in VIOLATIONS.values()} == {rule.value for rule in Rule}
+
+
+def test_a_promise_with_time_left_is_pending_and_not_broken() -> None:
+    report = pending().marked("victim", 2.1).ended(order_of(), 3, result="failed").report(5)
+
+    assert report.violations == ()
+    assert [(p.rule.value, p.due) for p in report.pending] == [
+        ("nomination-left", at(13)),
+        ("preemptor-idle", at(13)),
+        ("mark-left", at(33)),
+    ]
+
+
+def test_an_order_that_is_young_enough_needs_no_outcome_yet() -> None:
+    report = pending().report(63)
+
+    assert [(p.rule.value, p.due) for p in report.pending] == [("no-outcome", at(64))]
+    assert report.violations == ()
+
+
+def test_the_scheduler_may_delete_where_it_may_fall_back() -> None:
+    history = made_room().pod("other", 0, priority=0).deleted("other", 4, SCHEDULER)
+
+    assert history.found(fallback=True) == []
+
+
+def test_time_in_which_a_part_was_stopped_on_purpose_does_not_count() -> None:
+    history = pending().cleared("urgent", 3).ended(order_of(), 3.1, result="failed")
+    history.outages.append((at(5), at(25)))
+
+    assert history.failed_scheduling("urgent", 32).found() == []
+
+
+def test_time_in_which_no_scheduler_led_does_not_count() -> None:
+    history = pending().cleared("urgent", 3).ended(order_of(), 3.1, result="failed")
+    history.silent = (5, 25)
+
+    assert history.failed_scheduling("urgent", 32).found() == []
+
+
+def test_a_preemptor_waits_for_awaited_victims_too() -> None:
+    awaiting = msgspec.structs.replace(
+        order_of(2, preemptor="second", victims=()), awaited=(Awaited(uid="uid-victim", order_id="ord-1"),)
+    )
+    history = pending().pod("second", 1, priority=500).ordered(awaiting).deleted("victim", 2.2)
+    history.ended(order_of(), 2.3).ended(awaiting, 2.4).removed("victim", 30)
+
+    assert history.bound("urgent", 31).bound("second", 39).found() == []
+
+
+def test_requests_that_were_refused_do_not_count() -> None:
+    history = made_room().deleted("victim", 2.9)
+    history.requests[-1] = replace(history.requests[-1], code=409)
+
+    assert history.found() == []
+
+
+def test_dry_runs_do_not_count() -> None:
+    history = made_room().deleted("urgent", 2.9)
+    history.requests[-1] = replace(history.requests[-1], dry_run=True)
+
+    assert history.found() == []
+
+
+def test_a_violation_says_what_when_and_why() -> None:
+    (violation,) = made_room().deleted("victim", 2.9).report().violations
+
+    assert str(violation) == (
+        "2026-03-01T12:00:02.900000+00:00 deleted-twice: pod shop/victim (uid-victim): "
+        "deleted at 2026-03-01T12:00:02.200000+00:00 already"
+    )
+
+
+def test_streams_read_before_a_loss_are_joined_once() -> None:
+    history = made_room()
+    before = Streams(tuple(history.orders), tuple(history.outcomes))
+
+    assert Streams().joined(before).joined(before) == before
+
+
+def test_a_namespace_keeps_orders_for_its_pods_and_their_outcomes() -> None:
+    history = made_room()
+    streams = Streams(tuple(history.orders), tuple(history.outcomes))
+
+    assert streams.within("shop") == streams
+    assert streams.within("another") == Streams()
+
+
+def test_what_others_delete_is_their_own_affair() -> None:
+    history = made_room().pod("other", 0, priority=0).deleted("other", 4, "someone")
+
+    assert history.found() == []
