@@ -20,6 +20,7 @@ from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
 from makeway.runtime import http
 from makeway.runtime.kube import Api
@@ -62,6 +63,7 @@ async def run(
         closing.push_async_callback(bus.close)
         await bus.ensure_streams(nats.replicas)
 
+        warm_up()
         metrics, snapshot, ledger = Metrics(REGISTRY), Snapshot(), Ledger()
         decisions = Decisions(bus, metrics)
         watch = Watch(api, snapshot, metrics, cluster_uid)
@@ -124,6 +126,7 @@ async def run(
             *watch.runs(),
             in_flight.follow_orders(),
             in_flight.follow_outcomes(),
+            in_flight.put_aside_for_ever(),
             decisions.write_for_ever(),
             leading,
             bus.until_lost(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
+from makeway.bus.subjects import token
 from makeway.core.objects import Pod
 from makeway.core.requests import pod_requests
 from makeway.core.resources import is_extended
@@ -15,6 +16,17 @@ from makeway.planner.records import PodRecord, pod_record
 
 FIT = "NodeResourcesFit"
 _pod_decoder = msgspec.json.Decoder(Pod)
+
+
+class NamelessPodError(ValueError):
+    """A pod that no record can name: a part of its name is missing, or its UID cannot stand in a subject."""
+
+
+class _FitArgs(msgspec.Struct):
+    """NodeResourcesFitArgs, with every name in lower case."""
+
+    ignoredresources: tuple[str, ...] | None = None
+    ignoredresourcegroups: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +55,11 @@ def question_of(
 ) -> Question:
     """Decode and count the request's pod.
 
-    Raises msgspec.DecodeError (a ValidationError too) where the pod is not one, QuantityError where
-    it asks for what is no quantity.
+    Raises msgspec.DecodeError (a ValidationError too) where the pod, or an argument of a filter, is not
+    one, QuantityError where it asks for what is no quantity, NamelessPodError where no record could name it.
     """
     pod = _pod_decoder.decode(request.pod)
+    _check_names(pod)
     return Question(
         preemptor=pod_record(pod),
         needs=_needs(pod_requests(pod, placed=False), request.profile),
@@ -59,6 +72,16 @@ def question_of(
         in_flight=in_flight,
         leaving=leaving,
     )
+
+
+def _check_names(pod: Pod) -> None:
+    meta = pod.metadata
+    if not (meta.namespace and meta.name and pod.spec.scheduler_name):
+        raise NamelessPodError("the pod has no namespace, no name or no schedulerName")
+    try:
+        token(meta.uid)
+    except ValueError as error:
+        raise NamelessPodError(f"the pod's uid: {error}") from error
 
 
 def _needs(requests: dict[str, int], profile: Profile) -> dict[str, int]:
@@ -83,7 +106,5 @@ def _ignored(arguments: msgspec.Raw | None) -> tuple[frozenset[str], frozenset[s
     decoded = msgspec.json.decode(arguments)
     if not isinstance(decoded, dict):
         return frozenset(), frozenset()
-    fields = {str(name).lower(): value for name, value in decoded.items()}
-    return frozenset(fields.get("ignoredresources") or ()), frozenset(
-        fields.get("ignoredresourcegroups") or ()
-    )
+    fields = msgspec.convert({str(name).lower(): value for name, value in decoded.items()}, _FitArgs)
+    return frozenset(fields.ignoredresources or ()), frozenset(fields.ignoredresourcegroups or ())

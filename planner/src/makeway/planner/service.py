@@ -22,7 +22,7 @@ from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan import plan
 from makeway.planner.policy import Policy
-from makeway.planner.question import Question, question_of
+from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -71,14 +71,14 @@ class Planner:
         try:
             request = codec.decode_plan_request(data)
         except Malformed as error:
-            return self._decline("malformed", "MalformedRequest", str(error))
+            return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
         trouble = self._check(request, now)
         if trouble is not None:
             return trouble
         try:
             in_flight = self._ledger.in_flight(request.live_orders, now)
             question = question_of(request, in_flight, self._ledger.leaving(now))
-        except (msgspec.DecodeError, QuantityError) as error:
+        except (msgspec.DecodeError, QuantityError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
         reply = self._plan(request, question, now)
         await failpoint("planner.before-reply")
@@ -157,7 +157,7 @@ class Planner:
             plan_milliseconds=round(decision.duration_seconds * 1000, 3),
         )
 
-    def _decline(self, label: str, reason: str, message: str, request_id: str = "") -> bytes:
+    def _decline(self, label: str, reason: str, message: str, request_id: str) -> bytes:
         """Say why there is no plan. Not a refusal: nothing was decided, so the scheduler may help itself."""
         self._metrics.attempts.labels(label).inc()
         if label == "malformed":

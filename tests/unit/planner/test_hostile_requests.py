@@ -1,0 +1,135 @@
+"""Whatever a plan request holds, the planner answers, and what it records can be stored."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec, samples
+from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.bus.subjects import Subjects
+from makeway.planner.decisions import Decisions
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics
+from makeway.planner.replies import Decision, record_of
+from makeway.planner.service import Facts, Planner
+from unit.planner.building import make_pod, make_snapshot
+
+_SAMPLE = samples.MESSAGES["plan-request.full"]
+assert isinstance(_SAMPLE, PlanRequest)
+REQUEST: dict[str, Any] = json.loads(codec.encode(_SAMPLE)) | {
+    "requestId": "req-x",
+    "timeoutMilliseconds": 10**9,
+}
+JUNK: list[Any] = [
+    None, True, -1, 0, 2**31, 2**63, 10**30, 1.5, 1e308, "", "x" * 5000, "\u0000", ".", "a.>", "9e30", "1e400",
+    "1Ki", "NaN", "9" * 400 + "m", [], {}, [[]], {"a": {}}, ["a", 1],
+]  # fmt: skip
+
+
+class Kept(Decisions):
+    """Keeps the decisions instead of writing them."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+
+    def put(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+
+
+class World:
+    """A planner of two nodes with a pod each."""
+
+    def __init__(self) -> None:
+        assert isinstance(_SAMPLE, PlanRequest)
+        self.decisions = Kept()
+        self.registry = CollectorRegistry()
+        self.planner = Planner(
+            Facts(_SAMPLE.cluster_uid, "planner-1"),
+            snapshot=make_snapshot(
+                ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
+            ),
+            ledger=Ledger(),
+            decisions=self.decisions,
+            metrics=Metrics(self.registry),
+            unsynced=str,
+        )
+
+    async def ask(self, data: bytes) -> PlanReply:
+        """Ask; the answer must be one, and every record must be fit for its stream."""
+        reply = codec.decode_plan_reply(await self.planner.handle(data))
+        for decision in self.decisions.decisions:
+            record = record_of(decision)
+            codec.unwrap_decision(codec.wrap(record, "makeway/planner/test"))
+            Subjects().decision(record.preemptor.uid if record.preemptor else record.decision_id)
+        self.decisions.decisions.clear()
+        return reply
+
+
+def paths(value: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value in a document but the document itself."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [way for key, inner in items for way in ((*prefix, key), *paths(inner, (*prefix, key)))]
+
+
+def with_junk(request: dict[str, Any], way: tuple[Any, ...], junk: Any) -> bytes:
+    """The request with one value replaced."""
+    changed = json.loads(json.dumps(request))
+    inner = changed
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = junk
+    return json.dumps(changed).encode()
+
+
+@pytest.mark.parametrize("way", paths(REQUEST), ids=lambda way: ".".join(map(str, way)))
+async def test_junk_in_any_place_is_answered(way: tuple[Any, ...]) -> None:
+    world = World()
+
+    for junk in JUNK:
+        await world.ask(with_junk(REQUEST, way, junk))
+
+
+@given(st.binary(max_size=200))
+async def test_any_bytes_are_answered(data: bytes) -> None:
+    reply = await World().ask(data)
+
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "MalformedRequest"
+
+
+@given(st.randoms(use_true_random=False))
+async def test_a_damaged_request_is_answered(source: random.Random) -> None:
+    data = bytearray(json.dumps(REQUEST).encode())
+    for _ in range(source.randint(1, 4)):
+        data[source.randrange(len(data))] = source.randrange(256)
+
+    await World().ask(bytes(data))
+
+
+async def test_an_answer_to_what_was_not_understood_names_the_question() -> None:
+    world = World()
+
+    refusal = await world.ask(with_junk(REQUEST, ("mode",), 7))
+    unknown = await world.ask(b"[]")
+
+    assert (refusal.request_id, refusal.status) == ("req-x", "notSynced")
+    assert unknown.request_id == codec.UNKNOWN_REQUEST
+    assert world.registry.get_sample_value("makeway_planner_decode_errors_total", {"source": "plan"}) == 2
+
+
+async def test_a_request_within_the_bounds_is_answered_soon_however_large() -> None:
+    pod = msgspec.Raw(json.dumps({**REQUEST["pod"], "x": [[{}]] * 100_000}).encode())
+    assert isinstance(_SAMPLE, PlanRequest)
+    request = msgspec.structs.replace(_SAMPLE, pod=pod, request_id="req-x", timeout_milliseconds=10**9)
+
+    reply = await World().ask(codec.encode(request))
+
+    assert reply.request_id == "req-x"

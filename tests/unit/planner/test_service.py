@@ -1,0 +1,272 @@
+"""What the planner answers to a plan request, and what it writes down."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.ids import request_id
+from makeway.bus.messages import (
+    API_VERSION,
+    DecisionRecord,
+    LiveOrder,
+    NodeSelection,
+    PlanReply,
+    PlanRequest,
+    Profile,
+)
+from makeway.planner.answer import Plan
+from makeway.planner.decisions import Decisions
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics
+from makeway.planner.service import Facts, Planner
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.warmup import warm_up
+from unit.planner.building import LOW, XL, L, make_pod, make_snapshot
+
+POD: dict[str, Any] = {
+    "metadata": {"namespace": "shop", "name": "urgent", "uid": "P", "managedFields": []},
+    "spec": {
+        "priority": 1000,
+        "schedulerName": "default-scheduler",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "300m", "memory": "300"}}}],
+    },
+}
+
+
+class FakeBus:
+    """Keeps what is published; says no as often as asked."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.records: list[DecisionRecord] = []
+        self.failures = failures
+
+    async def publish_decision(self, record: DecisionRecord) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise BusUnavailable("down")
+        self.records.append(record)
+
+
+class Bench:
+    """A planner with everything round it that it needs."""
+
+    def __init__(self, snapshot: Snapshot | None = None, *, unsynced: str = "", limit: int = 10) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.registry)
+        self.bus = FakeBus()
+        self.decisions = Decisions(self.bus, self.metrics, limit)
+        self.planner = Planner(
+            Facts("cluster-1", "planner-1"),
+            snapshot=snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]),
+            ledger=Ledger(),
+            decisions=self.decisions,
+            metrics=self.metrics,
+            unsynced=lambda: unsynced,
+        )
+
+    async def ask(self, **changes: Any) -> PlanReply:
+        return codec.decode_plan_reply(await self.planner.handle(codec.encode(request(**changes))))
+
+    async def written(self) -> list[DecisionRecord]:
+        task = asyncio.create_task(self.decisions.write_for_ever())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        return self.bus.records
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+def request(**changes: Any) -> PlanRequest:
+    fields: dict[str, Any] = {
+        "api_version": API_VERSION,
+        "request_id": request_id(datetime.now(UTC)),
+        "cluster_uid": "cluster-1",
+        "mode": "enforce",
+        "timeout_milliseconds": 100,
+        "max_candidates": 16,
+        "profile": Profile(name="default-scheduler"),
+        "pod": msgspec.Raw(msgspec.json.encode(POD)),
+        "nodes": NodeSelection(all_but=True),
+        **changes,
+    }
+    return PlanRequest(**fields)
+
+
+def pod_with(**spec: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({**POD, "spec": {**POD["spec"], **spec}}))
+
+
+async def test_a_plan_names_node_victim_and_rule_and_is_written_down() -> None:
+    bench = Bench()
+
+    reply = await bench.ask()
+
+    assert reply.status == "candidates"
+    (candidate,) = reply.candidates
+    assert candidate.node == "n1"
+    assert [(one.uid, one.victim, one.rule) for one in candidate.removable] == [("a", True, "lower-priority")]
+    (record,) = await bench.written()
+    assert record.decision_id == reply.decision_id
+    assert record.nominated_node == "n1"
+    assert [victim.uid for victim in record.victims] == ["a"]
+    assert record.preemptor is not None
+    assert (record.preemptor.uid, record.preemptor.priority) == ("P", 1000)
+    assert record.candidates[0].decided_by == "only-candidate"
+    assert bench.count("makeway_planner_plan_requests_total", result="candidates") == 1
+    assert bench.count("makeway_planner_decision_records_total", result="written") == 1
+
+
+async def test_a_refusal_is_answered_and_written_down_with_its_diagnosis() -> None:
+    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", 2000, XL)]))
+
+    reply = await bench.ask()
+
+    assert reply.status == "refused"
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "NoLowerPriorityPods"
+    (record,) = await bench.written()
+    assert record.diagnosis == reply.refusal
+
+
+async def test_a_pod_that_never_preempts_is_refused() -> None:
+    reply = await Bench().ask(pod=pod_with(preemptionPolicy="Never"))
+
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "PreemptionPolicyNever"
+
+
+async def test_victims_of_the_plugins_live_orders_are_awaited() -> None:
+    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1", victims=("a",))
+
+    reply = await Bench().ask(live_orders=(live,))
+
+    assert [one.order_id for one in reply.candidates[0].awaited] == ["ord-1"]
+    assert reply.candidates[0].removable == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "result", "reason"),
+    [
+        ({"cluster_uid": "cluster-2"}, "otherCluster", "OtherCluster"),
+        ({"pod": msgspec.Raw(b"[1]")}, "malformed", "MalformedPod"),
+        (
+            {"pod": pod_with(containers=[{"resources": {"requests": {"cpu": "1K"}}}])},
+            "malformed",
+            "MalformedPod",
+        ),
+        ({"api_version": "makeway.dev/v9"}, "malformed", "MalformedRequest"),
+    ],
+)
+async def test_what_cannot_be_planned_is_answered_without_a_decision(
+    changes: dict[str, Any], result: str, reason: str
+) -> None:
+    bench = Bench()
+
+    reply = await bench.ask(**changes)
+
+    assert reply.status == "notSynced"
+    assert reply.refusal is not None
+    assert reply.refusal.reason == reason
+    assert bench.count("makeway_planner_plan_requests_total", result=result) == 1
+    assert await bench.written() == []
+
+
+async def test_bytes_that_are_no_request_are_answered_too() -> None:
+    bench = Bench()
+
+    reply = codec.decode_plan_reply(await bench.planner.handle(b"\xff\x00 not json"))
+
+    assert reply.status == "notSynced"
+    assert bench.count("makeway_planner_decode_errors_total", source="plan") == 1
+
+
+async def test_before_the_snapshot_is_complete_nothing_is_planned() -> None:
+    bench = Bench(unsynced="no list of pods yet")
+
+    reply = await bench.ask()
+
+    assert reply.status == "notSynced"
+    assert reply.refusal is not None
+    assert reply.refusal.message == "no list of pods yet"
+
+
+async def test_a_request_that_waited_past_its_time_out_is_not_planned() -> None:
+    bench = Bench()
+    await bench.ask()
+
+    late = request_id(datetime.now(UTC) - timedelta(seconds=1))
+    reply = await bench.ask(request_id=late)
+
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "TooLate"
+    assert bench.count("makeway_planner_plan_requests_total", result="tooLate") == 1
+
+
+async def test_a_full_queue_drops_the_record_and_not_the_reply() -> None:
+    bench = Bench(limit=1)
+
+    assert [(await bench.ask()).status for _ in range(3)] == ["candidates"] * 3
+
+    assert bench.count("makeway_planner_decision_records_total", result="dropped") == 2
+    assert len(await bench.written()) == 1
+
+
+async def test_a_record_that_the_bus_does_not_take_is_counted_and_the_next_one_is_written() -> None:
+    bench = Bench()
+    bench.bus.failures = 1
+    await bench.ask()
+    second = await bench.ask()
+
+    (record,) = await bench.written()
+
+    assert record.decision_id == second.decision_id
+    assert bench.count("makeway_planner_decision_records_total", result="failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "unmodelled"),
+    [
+        (Profile(name="p", filters=("NodeAffinity", "NodeResourcesFit")), 0),
+        (Profile(name="p", filters=("NodeAffinity",)), 1),
+    ],
+)
+async def test_a_profile_that_does_not_filter_by_resources_has_no_resource_columns(
+    profile: Profile, unmodelled: int
+) -> None:
+    reply = await Bench().ask(profile=profile)
+
+    assert reply.unmodelled_total == unmodelled
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [b'{"ignoredResources":["x.io/gpu"]}', b'{"IgnoredResourceGroups":["x.io"]}'],
+)
+async def test_resources_that_the_profile_ignores_are_no_columns(arguments: bytes) -> None:
+    pods = [make_pod("a", "n1", LOW, L)]
+    snapshot = make_snapshot(["n1"], pods)
+    snapshot.put_pod(make_pod("g", "n2", LOW, requests={"x.io/gpu": 1}))
+    snapshot.columns.allocatable[snapshot.columns.resources["x.io/gpu"], 0] = 1
+    containers = [{"resources": {"requests": {"cpu": "300m", "memory": "300", "x.io/gpu": "2"}}}]
+    ignoring = Profile(
+        name="p", filters=("NodeResourcesFit",), filter_args={"NodeResourcesFit": msgspec.Raw(arguments)}
+    )
+
+    strict = await Bench(snapshot).ask(pod=pod_with(containers=containers))
+    loose = await Bench(snapshot).ask(pod=pod_with(containers=containers), profile=ignoring)
+
+    assert strict.status == "refused"
+    assert loose.candidates[0].node == "n1"
+
+
+def test_the_warm_up_makes_a_plan() -> None:
+    assert isinstance(warm_up(), Plan)

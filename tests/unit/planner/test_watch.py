@@ -1,0 +1,144 @@
+"""What each kind of object does to the snapshot."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.core.importance import microseconds
+from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from makeway.planner.metrics import Metrics
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.watch import (
+    BudgetFeed,
+    NamespaceFeed,
+    NodeFeed,
+    OtherClusterError,
+    PodFeed,
+    PriorityClassFeed,
+)
+
+T = TypeVar("T")
+
+
+def make(kind: type[T], name: str, uid: str = "", **fields: Any) -> T:
+    made = {"metadata": {"name": name, "namespace": "ns", "uid": uid or name}, **fields}
+    return msgspec.json.decode(msgspec.json.encode(made), type=kind)
+
+
+def metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
+def pod(name: str, uid: str = "", node: str = "n1", cpu: str = "100m") -> Pod:
+    return make(
+        Pod,
+        name,
+        uid,
+        spec={
+            "nodeName": node,
+            "priority": 7,
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        status={"startTime": "2026-01-01T00:00:00Z"},
+    )
+
+
+def test_a_pod_is_counted_and_forgotten() -> None:
+    snapshot = Snapshot()
+    feed = PodFeed(snapshot, metrics())
+
+    feed.put(pod("a"))
+    record = snapshot.pods["a"]
+    feed.drop(pod("a"))
+
+    assert (record.node, record.priority, record.grace_period_seconds) == ("n1", 7, 5)
+    assert record.requests == {"cpu": 100, "pods": 1}
+    assert record.start_micros == microseconds(pod("a").status.start_time)
+    assert snapshot.pods == {}
+
+
+def test_a_complete_list_forgets_what_it_does_not_have() -> None:
+    snapshot = Snapshot()
+    feed = PodFeed(snapshot, metrics())
+    feed.put(pod("a"))
+    feed.put(pod("b"))
+
+    feed.retain({"b"})
+
+    assert set(snapshot.pods) == {"b"}
+
+
+def test_the_late_delete_of_a_recreated_pod_does_not_touch_its_successor() -> None:
+    snapshot = Snapshot()
+    feed = PodFeed(snapshot, metrics())
+    feed.put(pod("web-0", "old"))
+    feed.put(pod("web-0", "new"))
+
+    feed.drop(pod("web-0", "old"))
+
+    assert set(snapshot.pods) == {"new"}
+
+
+def test_a_pod_with_an_unreadable_quantity_is_counted_as_an_error_and_passed_over() -> None:
+    snapshot, counted = Snapshot(), metrics()
+
+    PodFeed(snapshot, counted).put(pod("a", cpu="1K"))
+
+    assert snapshot.pods == {}
+    assert counted.registry.get_sample_value("makeway_planner_decode_errors_total", {"source": "pods"}) == 1
+
+
+def test_nodes_come_change_and_go() -> None:
+    snapshot = Snapshot()
+    feed = NodeFeed(snapshot, metrics())
+
+    feed.put(make(Node, "n1", status={"allocatable": {"cpu": "2"}}))
+    feed.put(make(Node, "n2", status={"allocatable": {"cpu": "bad!"}}))
+    assert snapshot.node_names() == ("n1",)
+
+    feed.put(make(Node, "n1", "again", status={"allocatable": {"cpu": "3"}}))
+    feed.drop(make(Node, "n1"))
+    assert snapshot.node_names() == ("n1",)
+
+    feed.retain(set())
+    assert snapshot.node_names() == ()
+
+
+def test_budgets_come_and_go() -> None:
+    snapshot = Snapshot()
+    feed = BudgetFeed(snapshot)
+    budget = make(PodDisruptionBudget, "b", spec={"selector": {"matchLabels": {"app": "a"}}})
+
+    feed.put(budget)
+    assert snapshot.budgets.keys() == [("ns", "b")]
+    feed.drop(budget)
+    assert snapshot.budgets.keys() == []
+    feed.put(budget)
+    feed.retain(set())
+    assert snapshot.budgets.keys() == []
+
+
+def test_priority_classes_and_namespaces_come_and_go() -> None:
+    snapshot = Snapshot()
+    classes, namespaces = PriorityClassFeed(snapshot), NamespaceFeed(snapshot, "cluster-1")
+
+    classes.put(make(PriorityClass, "high", value=1000))
+    namespaces.put(make(Namespace, "shop"))
+    assert (set(snapshot.priority_classes), set(snapshot.namespaces)) == ({"high"}, {"shop"})
+
+    classes.retain(set())
+    namespaces.drop(make(Namespace, "shop"))
+    assert (snapshot.priority_classes, snapshot.namespaces) == ({}, {})
+
+
+def test_another_cluster_behind_the_same_address_ends_the_process() -> None:
+    feed = NamespaceFeed(Snapshot(), "cluster-1")
+
+    feed.put(make(Namespace, "kube-system", "cluster-1"))
+    with pytest.raises(OtherClusterError):
+        feed.put(make(Namespace, "kube-system", "cluster-2"))
