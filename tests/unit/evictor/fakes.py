@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.bus.subjects import Subjects
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.cluster import Deleted
+from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
@@ -163,6 +165,8 @@ class FakeRecords:
         self.orders: dict[str, EvictionOrder] = {}
         self.epochs: dict[str, int] = {}
         self.failures: deque[Exception] = deque()
+        self.parked: list[tuple[bytes, str]] = []
+        self.park_failures: deque[Exception] = deque()
         self.looked_for: list[str] = []
         self.on_look: dict[str, deque[Effect]] = defaultdict(deque)
 
@@ -187,11 +191,21 @@ class FakeRecords:
             raise self.failures.popleft()
         return self.outcomes.setdefault(outcome.order_id, outcome)
 
+    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+        await asyncio.sleep(0)
+        if self.park_failures:
+            raise self.park_failures.popleft()
+        self.parked.append((delivery.data, reason))
+
 
 class FakeDelivery:
     """One delivery, and what was said about it."""
 
-    def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1) -> None:
+    def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1, subject: str = "") -> None:
+        preemptor = None if isinstance(order, bytes) else order.preemptor
+        self.subject = subject or Subjects().pod_order(preemptor.uid if preemptor else "nobody")
+        self.sequence = 1
+        self.published_at = NOW
         self.data = order if isinstance(order, bytes) else codec.wrap(order, "makeway/scheduler/test")
         self.deliveries = deliveries
         self.said: list[str] = []

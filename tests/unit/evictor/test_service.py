@@ -13,7 +13,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import PARK_AFTER_DELIVERIES, Evictor, Settings
+from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
@@ -598,7 +598,54 @@ class TestDelivery:
         await world.evictor.handle(delivery)
 
         assert delivery.said == ["term not-json"]
+        assert world.records.parked == [(b"{not json", "not-json")]
         assert world.metric("makeway_evictor_parked_messages_total", reason="not-json") == 1
+
+    async def test_what_the_quarantine_does_not_take_is_not_lost(self) -> None:
+        world = World()
+        world.records.park_failures.extend([UNAVAILABLE, PermanentError("refused", "no such stream")])
+        first, second, third = (FakeDelivery(b"{not json", deliveries=n) for n in (1, 2, 3))
+
+        for delivery in (first, second, third):
+            await world.evictor.handle(delivery)
+
+        assert [d.said for d in (first, second, third)] == [["nak"], ["nak"], ["term not-json"]]
+        assert world.metric("makeway_evictor_not_parked_messages_total") == 2
+        assert world.metric("makeway_evictor_parked_messages_total", reason="not-json") == 1
+
+    async def test_an_order_on_the_subject_of_another_preemptor_is_put_aside(self) -> None:
+        world = World(*running("a"))
+        delivery = FakeDelivery(make_order("a"), subject="makeway.v1.orders.pod.another")
+
+        await world.evictor.handle(delivery)
+
+        assert delivery.said == ["term wrong-subject"]
+        assert world.cluster.calls == []
+        assert world.records.outcomes == {}
+
+    async def test_an_order_without_an_end_in_sight_is_refused_untouched(self) -> None:
+        world = World(*running("a"))
+
+        for days in (1, 2_900_000):
+            order = make_order("a", order_id=f"ord-{days}", not_after=NOW + timedelta(days=days))
+            outcome = await world.carry_out(order)
+            assert (outcome.result, outcome.reason) == ("refused", "not-after-too-far")
+
+        assert world.cluster.calls == []
+
+    async def test_a_defect_costs_one_order_and_then_it_is_put_aside(self) -> None:
+        world = World(*running("a"))
+        world.cluster.always_fail("get_pod", "a", ZeroDivisionError("a defect"))
+        said = []
+
+        for deliveries in range(1, PARK_AFTER_DEFECTS + 1):
+            delivery = FakeDelivery(make_order("a"), deliveries)
+            await world.evictor.handle(delivery)
+            said.append(delivery.said)
+
+        assert said == [["nak"]] * (PARK_AFTER_DEFECTS - 1) + [["term defect"]]
+        assert world.metric("makeway_evictor_defects_total") == PARK_AFTER_DEFECTS
+        assert world.cluster.deletes() == []
 
     async def test_what_comes_too_often_is_put_aside_undecoded(self) -> None:
         world = World()

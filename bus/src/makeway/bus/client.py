@@ -14,7 +14,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from makeway.bus import codec, metrics, streams
+from makeway.bus import codec, metrics, quarantine, streams
 from makeway.bus.connection import Connection, Timings
 from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable
@@ -24,6 +24,7 @@ from makeway.bus.keeper import Keeper
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
+from makeway.bus.quarantine import Parked
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects
 
 PLANNER_QUEUE: Final = "planner"
@@ -225,6 +226,20 @@ class Bus:
         if isinstance(answer, AlreadyExists):
             raise BusUnavailable("a record was refused for a sequence nobody expected")
         return answer
+
+    async def park(self, message: Parked) -> None:
+        """Put a message aside, once however often it is called; raises as `publishing.publish`."""
+        headers, data = quarantine.encode(message)
+        await publish(
+            self.jetstream,
+            "quarantine",
+            stream=self.subjects.quarantine_stream,
+            subject=self.subjects.quarantined(message.component),
+            message_id=quarantine.message_id(message),
+            data=data,
+            expected_last_sequence=None,
+            headers=headers,
+        )
 
     # ---------------------------------------------------------------------------------- reading
 

@@ -37,6 +37,9 @@ MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 100
 """A v1.Pod with its managed fields nests about 20 deep; a decoder recurses once a level."""
 
+UNKNOWN_REQUEST: Final = "unknown"
+"""The `request_id` of an answer to a question that had none."""
+
 JSON: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 
@@ -61,6 +64,13 @@ class _Version(msgspec.Struct, rename="camel"):
     api_version: str = ""
 
 
+class _RequestId(msgspec.Struct, rename="camel"):
+    """The id alone, of a request whose other fields may be anything."""
+
+    request_id: str = ""
+
+
+_request_id_decoder: Final = msgspec.json.Decoder(_RequestId)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
 _request_decoder: Final = msgspec.json.Decoder(PlanRequest)
 _reply_decoder: Final = msgspec.json.Decoder(PlanReply)
@@ -80,6 +90,14 @@ def decode_plan_request(data: bytes) -> PlanRequest:
         Malformed: it was not understood.
     """
     return _decode_versioned(data, _request_decoder)
+
+
+def request_id_of(data: bytes) -> str:
+    """The id of a request that was not understood, so that its asker knows the answer; else `unknown`."""
+    try:
+        return _decode(data, _request_id_decoder).request_id or UNKNOWN_REQUEST
+    except Malformed:
+        return UNKNOWN_REQUEST
 
 
 def decode_plan_reply(data: bytes) -> PlanReply:
@@ -224,9 +242,14 @@ _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def _check_bounds(data: bytes) -> None:
-    """Look at size and depth before a decoder does; O(bytes), and the depth only where it may be high."""
+    """Look at size, encoding and depth before a decoder does; O(bytes), the depth only where it may be high."""
     if len(data) > MAX_BYTES:
         raise Malformed("too-large", f"{len(data)} bytes, at most {MAX_BYTES}")
+    try:
+        # A decoder looks at the texts that it decodes, and so not into raw fields such as a pod.
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed("not-json", str(error)) from error
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     brackets = _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS)

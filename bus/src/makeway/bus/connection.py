@@ -9,7 +9,8 @@ What is guarded against, each measured or read in nats-py 2.16:
 * An unexpected exception in the client's read loop leaves `is_connected` true for ever. The probe
   goes through that loop: a request on a subject nobody serves, which the server answers at once
   with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
-  is itself an exception in the read loop. Two misses in a row end the process.
+  is itself an exception in the read loop. Two misses in a row end the process. What a publisher can
+  do to that loop is kept away from it by `makeway.bus.tolerant`.
 * An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises.
 * A denied publish shows only as a time-out and a call of the error callback, hence the metric and
   the part it has in readiness.
@@ -30,6 +31,7 @@ from nats.aio.client import Client
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusUnavailable, ConnectionLost
+from makeway.bus.tolerant import TolerantClient
 
 _log = structlog.get_logger()
 
@@ -93,7 +95,7 @@ class Connection:
             BusUnavailable: no server answered, or none let us in.
         """
         times = timings or Timings()
-        connection = cls(Client(), probe_subject, times)
+        connection = cls(TolerantClient(), probe_subject, times)
         try:
             async with asyncio.timeout(times.connect):
                 await connection.client.connect(

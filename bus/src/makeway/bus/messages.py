@@ -15,7 +15,7 @@ The Go structs in `plugin/wire` mirror these and are tested against the same gol
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
@@ -27,6 +27,12 @@ TYPE_ORDER = "dev.makeway.order.v1"
 TYPE_OUTCOME = "dev.makeway.outcome.v1"
 TYPE_DECISION = "dev.makeway.decision.v1"
 TYPE_CONTROL = "dev.makeway.control.v1"
+
+LONGEST_NOT_AFTER = timedelta(minutes=11)
+"""How far ahead an order's `not_after` may lie when it is stored.
+
+The plugin allows itself ten minutes; the rest is for clocks that differ. An order without an end in
+sight would be taken for a live one for ever."""
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 """A required text."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -28,7 +29,7 @@ _ATTEMPTS: Final = 4
 _ATTEMPT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.25
 
-Kind = Literal["order", "outcome", "decision"]
+Kind = Literal["order", "outcome", "decision", "quarantine"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ async def publish(
     message_id: str,
     data: bytes,
     expected_last_sequence: int | None,
+    headers: Mapping[str, str] | None = None,
 ) -> Published | AlreadyExists:
     """Store one message, in at most `_ATTEMPTS` bounded attempts (about 10 s).
 
@@ -69,6 +71,7 @@ async def publish(
         message_id: the envelope's id; the same message always has the same.
         data: the envelope.
         expected_last_sequence: of the subject's last message, 0 for none; None to append without asking.
+        headers: further ones.
 
     Raises:
         BusUnavailable: it is unknown whether it is stored.
@@ -84,6 +87,7 @@ async def publish(
             message_id=message_id,
             data=data,
             expected=expected_last_sequence,
+            headers=headers or {},
         )
         result = "published" if isinstance(answer, Published) else "already_exists"
     except Refused:
@@ -97,9 +101,16 @@ async def publish(
 
 
 async def _publish(
-    jetstream: JetStream, *, stream: str, subject: str, message_id: str, data: bytes, expected: int | None
+    jetstream: JetStream,
+    *,
+    stream: str,
+    subject: str,
+    message_id: str,
+    data: bytes,
+    expected: int | None,
+    headers: Mapping[str, str],
 ) -> Published | AlreadyExists:
-    headers = {MSG_ID: message_id}
+    headers = {**headers, MSG_ID: message_id}
     if expected is not None:
         headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
     for attempt in range(1, _ATTEMPTS + 1):

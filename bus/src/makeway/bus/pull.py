@@ -186,8 +186,12 @@ class Pull:
 
 
 def _status(message: Msg) -> str:
-    """The status of an inline status message, or empty for one with content."""
-    if message.data or not message.headers:
+    """The status of an inline status message, or empty for one of the stream.
+
+    Those have a subject to acknowledge on; without looking at it, anyone could store a message that is
+    taken for a status.
+    """
+    if message.reply or message.data or not message.headers:
         return ""
     return message.headers.get("Status", "")
 

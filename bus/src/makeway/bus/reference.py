@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from makeway.bus import codec, streams
+from makeway.bus import codec, quarantine, streams
 from makeway.bus.envelope import Envelope
 from makeway.bus.messages import (
     TYPE_CONTROL,
@@ -155,6 +155,13 @@ def asyncapi() -> dict[str, Any]:
                 {"preemptorUid": "UID of the pod that was asked about."},
                 ["decision"],
             ),
+            "quarantine": {
+                "address": f"{subjects.prefix}.v1.quarantine.{{component}}",
+                "description": "Messages that a component could not read or carry out, with the original's "
+                "bytes as payload; see `makeway quarantine`. " + kept(subjects.quarantine_stream),
+                "parameters": {"component": {"description": "Who put them aside: evictor or planner."}},
+                "messages": {"parked": _ref("messages", "parked")},
+            },
             "control": _channel(
                 subjects.control, "The mode in force, as the leading planner says.", {}, ["control"]
             ),
@@ -174,6 +181,7 @@ def asyncapi() -> dict[str, Any]:
             "reportOutcome": _send("outcomes", "An evictor ends an order."),
             "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
+            "putAside": _send("quarantine", "An evictor or a planner puts a message aside."),
             "setControl": _send("control", "The planner says which mode is in force."),
         },
         "components": {
@@ -184,6 +192,7 @@ def asyncapi() -> dict[str, Any]:
                 "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),
                 "decision": _event("decision", "Decision record", TYPE_DECISION),
                 "control": _event("control", "Control state", TYPE_CONTROL),
+                "parked": _PARKED,
             }
         },
     }
@@ -241,6 +250,32 @@ def _event(kind: str, title: str, event_type: str) -> dict[str, Any]:
             ]
         },
     }
+
+
+_PARKED: Final[dict[str, Any]] = {
+    "name": "parked",
+    "title": "Message put aside",
+    "contentType": "application/octet-stream",
+    "headers": {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "description": text}
+            for name, text in {
+                quarantine.SUBJECT: "The original's subject.",
+                quarantine.STREAM: "The original's stream.",
+                quarantine.SEQUENCE: "The original's sequence there.",
+                quarantine.REASON: "A constant in kebab-case.",
+                quarantine.DETAIL: "A sentence.",
+                quarantine.DELIVERIES: "How often it was given out.",
+                quarantine.PUBLISHED: "When the original was stored.",
+                quarantine.CUT_FROM: "The length of a payload that was cut.",
+                quarantine.REPLAY_OF: "In the note of a replay: of which message.",
+                quarantine.REPLAYED_AS: "In the note of a replay: the copy's sequence.",
+            }.items()
+        },
+    },
+    "payload": {"type": "string", "description": "The original's bytes, whatever they are."},
+}
 
 
 def _pretty(document: dict[str, Any]) -> bytes:

@@ -88,6 +88,18 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             # A pod that is refused every minute for three days must not push out all others.
             "max_msgs_per_subject": 100,
         },
+        {
+            **common,
+            "name": subjects.quarantine_stream,
+            "subjects": [subjects.quarantine],
+            # For people to look at; a flood of rubbish must not fill the disk. The newest are kept.
+            "max_age": 30 * _DAY,
+            "max_bytes": 256 * _MIB,
+            # A subject a component: what floods one leaves the others theirs.
+            "max_msgs_per_subject": 5000,
+            # A planner reads half an hour back when it starts; what it meets again is parked once.
+            "duplicate_window": 3600 * _SECOND,
+        },
     ]
 
 

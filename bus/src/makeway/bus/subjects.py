@@ -39,10 +39,12 @@ class Subjects:
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
+        self.quarantine = f"{prefix}.v1.quarantine.>"
         stem = prefix.replace(".", "_").upper()
         self.orders_stream = f"{stem}_ORDERS"
         self.outcomes_stream = f"{stem}_OUTCOMES"
         self.decisions_stream = f"{stem}_DECISIONS"
+        self.quarantine_stream = f"{stem}_QUARANTINE"
         self.epochs_bucket = f"{stem}_EPOCHS"
 
     def pod_order(self, preemptor_uid: str) -> str:
@@ -60,3 +62,7 @@ class Subjects:
     def decision(self, preemptor_uid: str) -> str:
         """The subject of decision records about one preemptor."""
         return f"{self.prefix}.v1.decisions.pod.{token(preemptor_uid)}"
+
+    def quarantined(self, component: str) -> str:
+        """The subject of the messages that a component (evictor, planner) has put aside."""
+        return f"{self.prefix}.v1.quarantine.{token(component)}"

@@ -36,6 +36,9 @@ SUB_COMMANDS = {
         "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
     ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
+    "quarantine": SubCommand(
+        "makeway.cli.quarantine", "Look at messages that were put aside, publish them again, or remove them."
+    ),
     "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
 }

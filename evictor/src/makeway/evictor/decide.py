@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from makeway.bus.messages import EvictionOrder, Mode, OutcomeResult, Victim
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Mode, OutcomeResult, Victim
+from makeway.bus.subjects import Subjects
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.verdicts import (
     Await,
@@ -45,6 +46,18 @@ def expired(order: EvictionOrder, now: datetime) -> Expired | None:
     return Expired(f"taken up {late:.1f} s after notAfter {order.not_after.isoformat()}")
 
 
+def astray(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
+    """The subject that a pod order should have come on; empty where it did.
+
+    One live order a preemptor holds by the subject alone, so an order elsewhere evades it. An order that
+    names no preemptor has no subject of its own, and `admit` refuses it.
+    """
+    if order.kind != "pod" or order.preemptor is None:
+        return ""
+    expected = subjects.pod_order(order.preemptor.uid)
+    return "" if subject == expected else expected
+
+
 def admit(order: EvictionOrder, *, cluster_uid: str, mode: Mode, now: datetime) -> Stop | None:
     """Judge an order before anything is read for it; None means: read on."""
     if order.cluster_uid != cluster_uid:
@@ -59,6 +72,10 @@ def admit(order: EvictionOrder, *, cluster_uid: str, mode: Mode, now: datetime) 
         return Refused("invalid-name", f"{name!r} is no name of a Kubernetes object")
     if (late := expired(order, now)) is not None:
         return late
+    if order.not_after - now > LONGEST_NOT_AFTER:
+        return Refused(
+            "not-after-too-far", f"notAfter {order.not_after.isoformat()} is not a time any scheduler gives"
+        )
     if mode == "off":
         return Refused("mode-off", "the evictor's mode is off")
     if mode == "observe":

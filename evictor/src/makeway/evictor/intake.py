@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
 from typing import NoReturn, Protocol
 
 import structlog
@@ -32,8 +33,20 @@ class Delivery(Protocol):
         """The envelope, not decoded."""
 
     @property
+    def subject(self) -> str:
+        """Where it was published."""
+
+    @property
+    def sequence(self) -> int:
+        """In the orders' stream."""
+
+    @property
     def deliveries(self) -> int:
         """How often it was given out, this time included."""
+
+    @property
+    def published_at(self) -> datetime:
+        """When the stream stored it."""
 
     async def ack_sync(self) -> None:
         """Done with."""

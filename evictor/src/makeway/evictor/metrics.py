@@ -81,8 +81,19 @@ class Metrics:
         self.parked = Counter(
             "makeway_evictor_parked_messages",
             "Messages of the orders stream that were put aside. reason: too-large, too-deep, not-json, "
-            "invalid, unknown-version, unknown-type, too-many-deliveries.",
+            "invalid, unknown-version, unknown-type, wrong-subject, too-many-deliveries, outcome-refused, "
+            "defect.",
             ["reason"],
+            registry=registry,
+        )
+        self.not_parked = Counter(
+            "makeway_evictor_not_parked_messages",
+            "Attempts to put a message aside that the quarantine did not take; the message comes again.",
+            registry=registry,
+        )
+        self.defects = Counter(
+            "makeway_evictor_defects",
+            "Orders that ended in an error nobody foresaw; they are tried again, then put aside.",
             registry=registry,
         )
         self.redelivered = Counter(

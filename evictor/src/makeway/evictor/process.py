@@ -63,7 +63,7 @@ async def run(
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
         evictor = Evictor(
-            Settings(cluster_uid=cluster_uid, identity=identity, mode=mode),
+            Settings(cluster_uid=cluster_uid, identity=identity, mode=mode, subjects=bus.subjects),
             cluster=cluster,
             records=BusRecords(bus),
             clock=clock,

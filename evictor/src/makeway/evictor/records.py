@@ -15,6 +15,8 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, Refused
+from makeway.bus.quarantine import Parked
+from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 
 T = TypeVar("T")
@@ -34,6 +36,9 @@ class Records(Protocol):
 
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write an order's one outcome; the one that stands, which may be another evictor's."""
+
+    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Put a message of the orders' stream aside, once however often it is called."""
 
 
 class BusRecords:
@@ -70,6 +75,24 @@ class BusRecords:
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write the outcome, or return the one that was there first."""
         return await _translated(self._publish(outcome))
+
+    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Store a copy in the quarantine; one that is not known to be stored is a `TemporaryError`."""
+        await _translated(
+            self._bus.park(
+                Parked(
+                    component="evictor",
+                    subject=delivery.subject,
+                    stream=self._bus.subjects.orders_stream,
+                    sequence=delivery.sequence,
+                    reason=reason,
+                    detail=detail,
+                    deliveries=delivery.deliveries,
+                    published_at=delivery.published_at,
+                    data=delivery.data,
+                )
+            )
+        )
 
     async def _publish(self, outcome: Outcome) -> Outcome:
         answer = await self._bus.publish_outcome(outcome)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ import structlog
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Mode, Outcome
+from makeway.bus.subjects import Subjects
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
@@ -28,7 +29,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
-from makeway.evictor.retry import Clock, PermanentError, reporter, retrying
+from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.rollback import RollingBack, Undone
 from makeway.evictor.verdicts import Refused, Stop
 from makeway.runtime.failpoints import failpoint
@@ -37,7 +38,19 @@ from makeway.runtime.logs import bound
 PARK_AFTER_DELIVERIES = 50
 """An order given out so often ends the processes that touch it; it is put aside undecoded."""
 
-UNTOUCHED_REASONS = ("other-cluster", "kind-unsupported", "incomplete-order", "invalid-name")
+PARK_AFTER_DEFECTS = 5
+"""An order that this program has a defect for is tried so often in all, then put aside."""
+
+PAUSE_SECONDS = 5.0
+"""Before a message is delivered again that could neither be worked on nor be put aside."""
+
+UNTOUCHED_REASONS = (
+    "other-cluster",
+    "kind-unsupported",
+    "incomplete-order",
+    "invalid-name",
+    "not-after-too-far",
+)
 """Refusals of orders that this cluster has nothing of, so that there is nothing to roll back."""
 
 _log = structlog.get_logger()
@@ -52,11 +65,13 @@ class Settings:
     cluster_uid: of the cluster it is connected to; orders for another are refused.
     identity: of this process, in outcomes and Events.
     mode: "off" and "observe" refuse every order without an effect.
+    subjects: which subject an order has to come on.
     """
 
     cluster_uid: str
     identity: str
     mode: Mode = "enforce"
+    subjects: Subjects = field(default_factory=Subjects)
 
 
 class Evictor:
@@ -89,6 +104,9 @@ class Evictor:
         except Malformed as error:
             await self._park(delivery, error.reason, error.detail)
             return
+        if expected := decide.astray(order, delivery.subject, self._settings.subjects):
+            await self._park(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
+            return
         preemptor = order.preemptor
         with (
             bound(
@@ -114,13 +132,37 @@ class Evictor:
                 with contextlib.suppress(BusUnavailable):
                     await delivery.nak()
                 raise
+            except Exception as error:  # noqa: BLE001 - the top of an order: a defect must not end the others
+                self._metrics.defects.inc()
+                _log.error("order_failed_unexpectedly", error=str(error), exc_info=error)
+                if delivery.deliveries >= PARK_AFTER_DEFECTS:
+                    await self._park(delivery, "defect", f"{type(error).__name__}: {error}")
+                else:
+                    await _give_back(delivery)
 
     async def _park(self, delivery: Delivery, reason: str, detail: str) -> None:
-        """Put a message aside that cannot be dealt with, so that it stands in nobody's way."""
-        self._metrics.parked.labels(reason=reason).inc()
-        _log.error("order_parked", reason=reason, error=detail, deliveries=delivery.deliveries)
+        """Put a message aside that cannot be dealt with, so that it stands in nobody's way.
+
+        It is in the quarantine before it is taken out of the consumer. Where it cannot be put there, it
+        comes again.
+        """
         try:
-            await delivery.term(f"{reason}: {detail[:200]}")
+            await self._records.park(delivery, reason, detail)
+        except (TemporaryError, PermanentError) as error:
+            self._metrics.not_parked.inc()
+            _log.error("order_not_parked", reason=reason, sequence=delivery.sequence, error=str(error))
+            await _give_back(delivery)
+            return
+        self._metrics.parked.labels(reason=reason).inc()
+        _log.error(
+            "order_parked",
+            reason=reason,
+            error=detail,
+            sequence=delivery.sequence,
+            deliveries=delivery.deliveries,
+        )
+        try:
+            await delivery.term(reason)
         except BusUnavailable as error:
             _log.warning("order_not_acknowledged", error=str(error))
 
@@ -217,6 +259,14 @@ class Evictor:
             victims=len(outcome.victims),
             seconds=seconds,
         )
+
+
+async def _give_back(delivery: Delivery) -> None:
+    """Have a message delivered again, after a pause in which the others get their turn."""
+    try:
+        await delivery.nak(PAUSE_SECONDS)
+    except BusUnavailable as error:
+        _log.warning("order_not_acknowledged", error=str(error))
 
 
 def _leaves_traces(stop: Stop) -> bool:

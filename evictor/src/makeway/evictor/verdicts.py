@@ -76,6 +76,7 @@ class Refused:
         "kind-unsupported",
         "incomplete-order",
         "invalid-name",
+        "not-after-too-far",
         "stale-epoch",
         "fence-missing",
         "preemption-policy-never",
