@@ -113,7 +113,8 @@ class Leadership:
             while True:
                 done, _ = await asyncio.wait({task}, timeout=self._settings.retry)
                 if done:
-                    task.result()
+                    if not task.cancelled():
+                        task.result()
                     raise RuntimeError("the leader's work ended; it is meant to run for ever")
                 if not await self._try() and not self._still_held():
                     return

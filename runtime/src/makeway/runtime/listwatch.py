@@ -129,8 +129,15 @@ class _Event(View, frozen=True, gc=False):
     object: msgspec.Raw
 
 
+class _BareMetadata(View, frozen=True, gc=False):
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _Versioned(View, frozen=True, gc=False):
-    metadata: Metadata
+    """As little as can be asked of an object that cannot be read otherwise."""
+
+    metadata: _BareMetadata
 
 
 class _Problem(View, frozen=True, gc=False):
@@ -234,6 +241,7 @@ class ListWatch(Generic[T]):
         self._version = page.metadata.resource_version
         self._trouble = ""
         self.synced.set()
+        self._observer.listed(self.resource.name, self._reason)
         _log.info("listed", resource=self.resource.name, objects=len(uids), resource_version=self._version)
 
     async def _page(self, query: Mapping[str, str]) -> _List:
@@ -272,9 +280,9 @@ class ListWatch(Generic[T]):
         async with aclosing(lines) as events:  # type: ignore[type-var] # the edge gives an async generator
             async for line in events:
                 self._hear()
+                self._apply(line)
                 self._failures = 0
                 self._trouble = ""
-                self._apply(line)
                 count += 1
                 if count % self._timings.objects_a_turn == 0:
                     await asyncio.sleep(0)

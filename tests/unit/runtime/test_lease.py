@@ -1,0 +1,235 @@
+"""Leadership in virtual time: one holder, no work without the lease, no lease without work."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.lease import Leadership, LeaseSettings
+
+SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner")
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer instead of waiting for it."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__(_SkippingSelector(self))
+
+    def time(self) -> float:
+        return self._now
+
+    def skip(self, seconds: float) -> None:
+        self._now += seconds
+
+
+class _SkippingSelector(selectors.SelectSelector):
+    def __init__(self, loop: SkippingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout:
+            self._loop.skip(timeout)
+        return super().select(0)
+
+
+def in_virtual_time(
+    test: Callable[[], Coroutine[Any, Any, None]],
+) -> Callable[[pytest.MonkeyPatch], None]:
+    """Run a test on a loop whose seconds take no time."""
+
+    def run(monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = SkippingLoop()
+        monkeypatch.setattr("makeway.runtime.lease.time.monotonic", loop.time)
+        try:
+            loop.run_until_complete(test())
+        finally:
+            loop.close()
+
+    run.__name__ = test.__name__
+    return run
+
+
+class FakeLeases:
+    """The API server's one Lease, with optimistic concurrency; can be taken down or made to hang."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] | None = None
+        self.version = 0
+        self.down = False
+        self.hangs = False
+        self.holders: list[str] = []
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        if self.hangs:
+            await asyncio.sleep(timeout_seconds)
+            raise ApiUnavailable("timed out")
+        await asyncio.sleep(0.001)
+        if self.down:
+            raise ApiUnavailable("connection refused")
+        if method == "GET":
+            if self.stored is None:
+                raise ApiError(404, "NotFound", "no such lease")
+            return msgspec.json.encode(self.stored)
+        sent = msgspec.json.decode(body or b"")
+        if (method == "POST") != (self.stored is None):
+            raise ApiError(409, "AlreadyExists", "")
+        if method == "PUT" and sent["metadata"]["resourceVersion"] != str(self.version):
+            raise ApiError(409, "Conflict", "")
+        self.version += 1
+        sent["metadata"]["resourceVersion"] = str(self.version)
+        self.stored = sent
+        self.holders.append(sent["spec"].get("holderIdentity", ""))
+        return msgspec.json.encode(sent)
+
+    @property
+    def holder(self) -> str:
+        return str((self.stored or {}).get("spec", {}).get("holderIdentity", ""))
+
+
+class Worker:
+    """Counts how often it works, and whether it does now."""
+
+    def __init__(self) -> None:
+        self.working = False
+        self.times = 0
+        self.fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self) -> None:
+        self.working = True
+        self.times += 1
+        try:
+            raise await asyncio.shield(self.fault)
+        finally:
+            self.working = False
+
+
+def candidate(leases: FakeLeases, name: str) -> tuple[Leadership, Worker, asyncio.Task[Any]]:
+    leadership, worker = Leadership(leases, SETTINGS, name), Worker()
+    return leadership, worker, asyncio.create_task(leadership.run(worker))
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_one_of_two_leads_and_the_other_takes_over_at_once_when_it_ends() -> None:
+    leases = FakeLeases()
+    _, first, first_task = candidate(leases, "a")
+    await asyncio.sleep(1)
+    _, second, second_task = candidate(leases, "b")
+    await asyncio.sleep(60)
+    assert (first.working, second.working, leases.holder) == (True, False, "a")
+
+    await end(first_task)
+    await asyncio.sleep(3)
+
+    assert (first.working, second.working, leases.holder) == (False, True, "b")
+    assert leases.stored is not None
+    assert leases.stored["spec"]["leaseTransitions"] == 1
+    await end(second_task)
+
+
+@in_virtual_time
+async def test_a_lease_that_is_not_renewed_is_taken_after_its_duration_and_not_before() -> None:
+    leases = FakeLeases()
+    lost = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
+    leases.stored = {"metadata": {"name": SETTINGS.name, "resourceVersion": "0"}, "spec": lost}
+    _, worker, task = candidate(leases, "b")
+
+    await asyncio.sleep(14)
+    assert not worker.working
+    await asyncio.sleep(5)
+
+    assert worker.working
+    await end(task)
+
+
+@in_virtual_time
+async def test_a_refused_connection_ends_nothing_and_a_short_outage_interrupts_nothing() -> None:
+    leases = FakeLeases()
+    leases.down = True
+    leadership, worker, task = candidate(leases, "a")
+    await asyncio.sleep(30)
+    assert not worker.working
+
+    leases.down = False
+    await asyncio.sleep(5)
+    leases.down = True
+    await asyncio.sleep(6)
+    leases.down = False
+    await asyncio.sleep(20)
+
+    assert worker.working
+    assert worker.times == 1
+    assert leadership.leading
+    await end(task)
+
+
+@in_virtual_time
+async def test_work_stops_before_the_lease_runs_out_when_the_server_hangs() -> None:
+    leases = FakeLeases()
+    _, worker, task = candidate(leases, "a")
+    await asyncio.sleep(5)
+
+    leases.hangs = True
+    await asyncio.sleep(SETTINGS.duration)
+
+    assert not worker.working
+    leases.hangs = False
+    await asyncio.sleep(20)
+    assert worker.working
+    await end(task)
+
+
+@in_virtual_time
+async def test_work_stops_when_somebody_else_holds_the_lease() -> None:
+    leases = FakeLeases()
+    _, worker, task = candidate(leases, "a")
+    await asyncio.sleep(5)
+    assert leases.stored is not None
+
+    leases.stored["spec"]["holderIdentity"] = "thief"
+    await asyncio.sleep(3)
+
+    assert not worker.working
+    assert leases.holder == "thief"
+    await end(task)
+
+
+@in_virtual_time
+async def test_work_that_crashes_ends_the_leadership_and_gives_the_lease_back() -> None:
+    leases = FakeLeases()
+    _, worker, task = candidate(leases, "a")
+    await asyncio.sleep(5)
+
+    worker.fault.set_result(ValueError("broken"))
+    with pytest.raises(ValueError, match="broken"):
+        await task
+
+    assert leases.holder == ""
+
+
+@in_virtual_time
+async def test_of_two_that_start_together_one_leads() -> None:
+    leases = FakeLeases()
+    _, first, first_task = candidate(leases, "a")
+    _, second, second_task = candidate(leases, "b")
+
+    await asyncio.sleep(10)
+
+    assert [first.working, second.working].count(True) == 1
+    await end(first_task, second_task)

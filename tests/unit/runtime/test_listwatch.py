@@ -1,0 +1,322 @@
+"""Lists, watches, and what comes between: 410, 429, cut bodies, silence, objects that cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.core.objects import Namespace
+from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.listwatch import ListWatch, Resource, Timings
+
+QUICK = Timings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, objects_a_turn=2)
+RESOURCE = Resource("namespaces", "/api/v1/namespaces", Namespace, field_selector="metadata.name!=x")
+
+Step = bytes | Exception | Callable[[], None] | None
+
+
+def item(name: str, version: int, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}, **more}
+
+
+def page(*items: Any, version: int = 10, more: str = "") -> bytes:
+    return msgspec.json.encode(
+        {
+            "kind": "List",
+            "metadata": {"resourceVersion": str(version), "continue": more},
+            "items": list(items),
+        }
+    )
+
+
+def event(kind: str, what: Any) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": what})
+
+
+class FakeApi:
+    """Answers lists and watches from a script, in order; notes the queries.
+
+    A watch's script ends the watch where it ends; an Exception is raised there; None is silence.
+    """
+
+    def __init__(self, lists: Sequence[bytes | Exception], watches: Sequence[Sequence[Step]]) -> None:
+        self.lists = list(lists)
+        self.watches = list(watches)
+        self.list_queries: list[dict[str, str]] = []
+        self.watch_queries: list[dict[str, str]] = []
+        self.times: list[float] = []
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        assert (method, path) == ("GET", RESOURCE.path)
+        self.times.append(time.monotonic())
+        self.list_queries.append(dict(query or {}))
+        answer = self.lists.pop(0) if self.lists else ApiUnavailable("script is over")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        assert path == RESOURCE.path
+        self.times.append(time.monotonic())
+        self.watch_queries.append(dict(query))
+        if not self.watches:
+            await asyncio.Event().wait()
+        for step in self.watches.pop(0):
+            if step is None:
+                await asyncio.sleep(idle_timeout_seconds)
+                raise ApiUnavailable("timed out")
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, bytes):
+                yield step
+            else:
+                step()
+
+
+class Seen:
+    """A handler and observer that keeps everything."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, str] = {}
+        self.lists: list[str] = []
+        self.restarts: list[str] = []
+        self.unreadable = 0
+
+    def put(self, item: Namespace) -> None:
+        self.items[item.metadata.uid] = item.metadata.resource_version
+
+    def drop(self, item: Namespace) -> None:
+        self.items.pop(item.metadata.uid, None)
+
+    def retain(self, uids: set[str]) -> None:
+        self.items = {uid: version for uid, version in self.items.items() if uid in uids}
+
+    def listed(self, resource: str, reason: str) -> None:
+        self.lists.append(reason)
+
+    def reconnected(self, resource: str, reason: str) -> None:
+        self.restarts.append(reason)
+
+    def undecodable(self, resource: str) -> None:
+        self.unreadable += 1
+
+
+async def play(api: FakeApi, timings: Timings = QUICK) -> tuple[Seen, ListWatch[Namespace]]:
+    """Run until the scripts are over and the last watch waits."""
+    seen = Seen()
+    listwatch = ListWatch(api, RESOURCE, seen, seen, timings)
+    scripted = len(api.watches)
+    task = asyncio.create_task(listwatch.run())
+    async with asyncio.timeout(5):
+        while len(api.watch_queries) <= scripted:
+            await asyncio.sleep(0.005)
+            if task.done():
+                await task
+    task.cancel()
+    return seen, listwatch
+
+
+async def test_pages_are_read_to_the_end_and_the_watch_goes_on_from_their_version() -> None:
+    api = FakeApi(
+        [page(item("a", 1), item("b", 2), more="next"), page(item("c", 3), version=10)],
+        [[event("ADDED", item("d", 11)), event("DELETED", item("a", 12)), event("MODIFIED", item("b", 13))]],
+    )
+
+    seen, listwatch = await play(api)
+
+    assert seen.items == {"uid-b": "13", "uid-c": "3", "uid-d": "11"}
+    assert api.list_queries == [
+        {"limit": "2", "fieldSelector": "metadata.name!=x"},
+        {"limit": "2", "fieldSelector": "metadata.name!=x", "continue": "next"},
+    ]
+    assert [query["resourceVersion"] for query in api.watch_queries] == ["10", "13"]
+    assert api.watch_queries[0]["allowWatchBookmarks"] == "true"
+    assert listwatch.synced.is_set()
+    assert listwatch.unhealthy() == ""
+
+
+async def test_it_is_not_synced_before_the_list_is_complete() -> None:
+    api = FakeApi([ApiUnavailable("refused")], [])
+    seen = Seen()
+    listwatch = ListWatch(api, RESOURCE, seen, seen, QUICK)
+    task = asyncio.create_task(listwatch.run())
+    await asyncio.sleep(0.02)
+    task.cancel()
+
+    assert not listwatch.synced.is_set()
+    assert listwatch.unhealthy()
+
+
+async def test_a_bookmark_moves_the_version_on() -> None:
+    api = FakeApi([page(item("a", 1))], [[event("BOOKMARK", {"metadata": {"resourceVersion": "50"}})]])
+
+    await play(api)
+
+    assert api.watch_queries[1]["resourceVersion"] == "50"
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}),
+        ApiError(410, "Expired", "too old"),
+    ],
+)
+async def test_an_expired_version_means_a_new_list_that_forgets_what_is_gone(gone: Step) -> None:
+    api = FakeApi([page(item("a", 1), item("b", 1)), page(item("b", 5), version=60)], [[gone]])
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-b": "5"}
+    assert seen.lists == ["initial", "expired"]
+    assert api.watch_queries[1]["resourceVersion"] == "60"
+
+
+async def test_pages_that_expire_are_read_again_in_one_piece() -> None:
+    api = FakeApi(
+        [page(item("a", 1), more="next"), ApiError(410, "Expired", "continue"), page(item("b", 2))], []
+    )
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-b": "2"}
+    assert "limit" not in api.list_queries[2]
+
+
+async def test_a_cut_watch_goes_on_from_the_last_event() -> None:
+    api = FakeApi(
+        [page(item("a", 1))], [[event("MODIFIED", item("a", 20)), ApiUnavailable("ended inside a line")]]
+    )
+
+    seen, _ = await play(api)
+
+    assert seen.lists == ["initial"]
+    assert seen.restarts == ["silent-or-cut"]
+    assert api.watch_queries[1]["resourceVersion"] == "20"
+
+
+async def test_silence_is_taken_for_a_dead_connection() -> None:
+    api = FakeApi([page(item("a", 1))], [[None], [event("MODIFIED", item("a", 30))]])
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-a": "30"}
+    assert seen.restarts[0] == "silent-or-cut"
+
+
+async def test_a_throttled_watch_waits_as_long_as_the_server_says() -> None:
+    api = FakeApi([page()], [[ApiError(429, "TooManyRequests", "slow down", 0.3)]])
+
+    seen, _ = await play(api)
+
+    assert seen.restarts == ["throttled"]
+    assert api.times[2] - api.times[1] >= 0.3
+
+
+async def test_pauses_grow_and_stay_below_the_longest() -> None:
+    api = FakeApi([ApiUnavailable("refused")] * 6 + [page()], [])
+
+    await play(api)
+
+    pauses = [after - before for before, after in zip(api.times, api.times[1:], strict=False)]
+    assert pauses[0] < 0.045
+    assert all(0.024 <= pause < 0.2 for pause in pauses[3:6])
+
+
+async def test_a_watch_that_is_refused_at_once_every_time_does_not_spin() -> None:
+    api = FakeApi([page()], [[]] * 4)
+
+    await play(api)
+
+    assert api.times[-1] - api.times[1] > 0.04
+
+
+async def test_a_server_that_calls_every_version_expired_does_not_make_it_spin() -> None:
+    expired = event("ERROR", {"code": 410})
+    api = FakeApi([page(version=version) for version in range(1, 7)], [[expired]] * 5)
+
+    await play(api)
+
+    assert api.times[-1] - api.times[0] > 0.04
+
+
+async def test_an_object_that_cannot_be_read_costs_only_itself() -> None:
+    broken = {"metadata": {"name": "x", "uid": "uid-x", "resourceVersion": "7", "labels": 5}}
+    api = FakeApi(
+        [page(item("a", 1), broken)],
+        [[event("MODIFIED", {**broken, "metadata": {**broken["metadata"], "resourceVersion": "70"}})]],
+    )
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-a": "1"}
+    assert seen.unreadable == 2
+    assert api.watch_queries[1]["resourceVersion"] == "70"
+
+
+async def test_a_list_does_not_forget_an_object_that_it_cannot_read() -> None:
+    broken = {"metadata": {"name": "a", "uid": "uid-a", "resourceVersion": "7", "labels": 5}}
+    api = FakeApi([page(item("a", 1)), page(broken)], [[event("ERROR", {"code": 410})]])
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-a": "1"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b"\xff\xfe",
+        event("ERROR", {"code": 500, "message": "etcd"}),
+        event("ERROR", [1]),
+        event("BOOKMARK", {}),
+        event("MODIFIED", 5),
+    ],
+)
+async def test_a_line_that_makes_no_sense_means_a_new_list(line: bytes) -> None:
+    api = FakeApi([page(item("a", 1)), page(item("b", 2))], [[line]])
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-b": "2"}
+    assert seen.lists == ["initial", "error"]
+
+
+async def test_a_list_that_makes_no_sense_is_tried_again() -> None:
+    seen, _ = await play(FakeApi([b"<html>", page(item("a", 1))], []))
+
+    assert seen.items == {"uid-a": "1"}
+
+
+async def test_other_tasks_get_their_turn_while_a_long_list_is_read() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await play(FakeApi([page(*(item(f"n{number}", 1) for number in range(200)))], []))
+    task.cancel()
+
+    assert turns >= 100
+
+
+async def test_age_is_counted_from_what_was_last_heard() -> None:
+    _, listwatch = await play(FakeApi([page()], [[event("BOOKMARK", item("", 9))]]))
+
+    await asyncio.sleep(0.03)
+
+    assert 0.03 <= listwatch.age_seconds() < 1
