@@ -71,23 +71,28 @@ func (e *engine) startCommit(order *pendingOrder) {
 		}
 		logger := klog.FromContext(ctx)
 		if errors.Is(err, errPodGone) {
-			e.inflight.forget(order.pod.UID)
+			e.inflight.abandon(order.id)
 			logger.Info("order_dropped", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "reason", err.Error())
 			return
 		}
 		logger.Error(err, "order_not_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "node", order.chosen.node)
-		w, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now())
-		if !ok {
-			return
-		}
 		var lives *orderLivesError
 		if errors.As(err, &lives) {
-			e.takeOrder(ctx, lives.stored)
-		} else {
+			e.supersededBy(ctx, order, lives.stored)
+			return
+		}
+		if _, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0); ok {
 			e.avoid.failed(order.pod.UID, order.chosen.node, false)
 		}
-		e.wake(ctx, w)
 	})
+}
+
+// supersededBy gives an order up for one that is alive in the stream: that one is adopted, and the
+// nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
+func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored record) {
+	e.inflight.finish(order.id)
+	e.takeOrder(ctx, stored)
+	e.wake(ctx, wake{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
 }
 
 // commit waits for the nomination to show, deals with victims in memory, and writes the order. An

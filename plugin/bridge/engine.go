@@ -192,7 +192,8 @@ func (e *engine) runWaker(ctx context.Context) {
 	}
 }
 
-// wake lets a pod be tried again. The gate is open already. It must not be called under any lock.
+// wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// must not be called under any lock.
 func (e *engine) wake(ctx context.Context, w wake) {
 	defer recovered(ctx, "waker", nil)
 	failpoint(failBeforeActivate)
@@ -200,6 +201,7 @@ func (e *engine) wake(ctx context.Context, w wake) {
 	pod := e.podOf(w.pod)
 	if w.revert {
 		e.handle.DeleteNominatedPodIfExists(pod)
+		e.inflight.finish(w.orderID)
 		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
 	} else {
 		if w.waited > 0 {

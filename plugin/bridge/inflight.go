@@ -43,8 +43,11 @@ var errDoomed = errors.New("an order that this one counted on failed")
 //
 //	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──► (forgotten)
 //	   │                    │                                │
-//	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: revert
-//	      revert               or notAfter + 2 s: revert        nomination taken, or grace + 60 s: wake
+//	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: reverting
+//	      reverting            or notAfter + 2 s: reverting     nomination taken, or grace + 60 s: wake
+//
+//	reverting ──the API shows the nomination gone, or half a second──► the nomination is deleted in
+//	memory, and only then the gate opens: a cycle in between could nominate the pod again.
 type phase int
 
 const (
@@ -52,6 +55,7 @@ const (
 	committed              // its order is in the stream, without outcome
 	leaving                // the order succeeded; victims have not all left the scheduler's cache
 	released               // woken; remembered for a moment
+	reverting              // came to nothing; its nomination is being taken back
 )
 
 // entry is one preemptor with an order. All fields are guarded by inflight.mu.
@@ -72,9 +76,12 @@ type entry struct {
 	opensAt    time.Time // whatever happens, the gate opens then
 	notBefore  time.Time // a wake that is put off until then
 	releasedAt time.Time
-	early      int    // how often a cycle came too early
-	doomed     bool   // an order that this one counted on failed
-	taken      bool   // the nomination was taken away after the order had succeeded
+	early      int  // how often a cycle came too early
+	doomed     bool // an order that this one counted on failed
+	taken      bool // the API shows the pod nominated elsewhere, or not at all
+	waking     bool // the revert was handed out; finish is called when it is done
+	revertAt   time.Time
+	reason     string // why it is reverted
 	own        bool   // this process wrote the order
 	message    []byte // the order as it is stored
 }
@@ -151,7 +158,7 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(orderID)
-	if e == nil || e.phase == leaving || e.phase == released {
+	if e == nil || (e.phase != planned && e.phase != committed) {
 		return 0, false
 	}
 	e.phase, e.opensAt = leaving, until
@@ -164,18 +171,45 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 	return now.Sub(e.createdAt), e.own
 }
 
-// fail forgets an order that came to nothing, dooms those that counted on its victims, and says whom
-// to wake. ok is false where the order is not known.
-func (f *inflight) fail(orderID, reason string, now time.Time) (w wake, ok bool) {
+// fail notes that an order came to nothing, and dooms those that counted on its victims. The pod is
+// reverted when the API shows its nomination gone, or after a wait. It says what failed; ok is false
+// where the order is not known, or has failed already.
+func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed wake, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doom(orderID)
 	e := f.get(orderID)
-	if e == nil {
+	if e == nil || e.phase == reverting {
 		return wake{}, false
 	}
-	f.drop(e)
+	f.revert(e, reason, now.Add(wait))
 	return wake{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
+}
+
+// revert makes an order one that is being taken back, at the latest at a time. The gate opens by itself
+// a moment later, should nobody come back for it.
+func (f *inflight) revert(e *entry, reason string, at time.Time) {
+	e.phase, e.reason, e.revertAt, e.opensAt, e.taken = reverting, reason, at, at.Add(gateSlack), false
+	f.notify()
+}
+
+// abandon forgets an order that was not stored and whose pod needs no room any more.
+func (f *inflight) abandon(orderID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doom(orderID)
+	if e := f.get(orderID); e != nil {
+		f.drop(e)
+	}
+}
+
+// finish forgets an order whose revert was carried out: its gate opens.
+func (f *inflight) finish(orderID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.get(orderID); e != nil {
+		f.drop(e)
+	}
 }
 
 // adopt takes over a live order that this process did not write: a restarted or new leader reads it
@@ -269,7 +303,7 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 func (f *inflight) nominatedTo(uid types.UID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && e.phase == leaving && e.node != node && !e.taken {
+	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase == reverting) && e.node != node && !e.taken {
 		e.taken = true
 		f.notify()
 	}
@@ -300,7 +334,7 @@ func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[st
 	switch {
 	case e == nil:
 		return false, nil, errPodGone
-	case e.doomed:
+	case e.doomed, e.phase != planned:
 		return false, nil, errDoomed
 	}
 	memoryOnly = map[string]bool{}
@@ -349,7 +383,7 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 		return "", "", ""
 	}
 	switch e.phase {
-	case planned, committed:
+	case planned, committed, reverting:
 		e.gated = true
 		return endInFlight, e.orderID, e.node
 	case leaving:
@@ -386,46 +420,61 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 		}
 	}
 	for _, e := range f.byPod {
+		f.giveUp(e, now)
 		w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node}
-		switch {
-		case e.phase == released:
-			if forgetAt := e.releasedAt.Add(releasedMemory); !now.Before(forgetAt) {
-				f.drop(e)
-			} else {
-				again(forgetAt)
-			}
-			continue
-		case e.phase != leaving && !now.Before(e.opensAt):
-			w.revert, w.reason = true, "the order had no outcome in time"
-			f.doom(e.orderID)
-			f.drop(e)
-		case e.phase != leaving:
+		switch e.phase {
+		case planned, committed:
 			again(e.opensAt)
 			continue
-		case e.doomed:
-			w.revert, w.reason = true, errDoomed.Error()
+		case reverting:
+			if e.waking {
+				continue
+			}
+			if !e.taken && now.Before(e.revertAt) {
+				again(e.revertAt)
+				continue
+			}
+			e.waking = true
+			w.revert, w.reason = true, e.reason
+		case released:
+			if forgetAt := e.releasedAt.Add(releasedMemory); now.Before(forgetAt) {
+				again(forgetAt)
+				continue
+			}
 			f.drop(e)
-		case e.taken:
-			w.reason = "its nomination was taken away"
-			f.drop(e)
-		case !now.Before(e.opensAt):
-			w.reason = "victims are still there after their grace period and 60 s"
-			f.drop(e)
-		default:
-			last := f.gone(e, now, again)
-			if last {
+			continue
+		case leaving:
+			switch {
+			case e.taken:
+				w.reason = "its nomination was taken away"
+				f.drop(e)
+			case !now.Before(e.opensAt):
+				w.reason = "victims are still there after their grace period and 60 s"
+				f.drop(e)
+			case f.gone(e, now, again):
 				w.reason, w.waited = "the last victim has left", now.Sub(e.createdAt)
 				e.phase, e.gated, e.releasedAt = released, false, now
 				again(now.Add(releasedMemory))
-				break
+			default:
+				again(e.opensAt)
+				continue
 			}
-			again(e.opensAt)
-			continue
 		}
 		wakes = append(wakes, w)
 	}
 	slices.SortFunc(wakes, func(a, b wake) int { return strings.Compare(a.orderID, b.orderID) })
 	return wakes, next
+}
+
+// giveUp turns to reverting an order that cannot succeed any more.
+func (f *inflight) giveUp(e *entry, now time.Time) {
+	switch {
+	case (e.phase == planned || e.phase == committed) && !now.Before(e.opensAt):
+		f.doom(e.orderID)
+		f.revert(e, "the order had no outcome in time", now)
+	case e.phase == leaving && e.doomed:
+		f.revert(e, errDoomed.Error(), now)
+	}
 }
 
 // gone says whether everything that e waits for has left the scheduler's cache, and otherwise when to
@@ -457,7 +506,7 @@ func (f *inflight) live() []wire.LiveOrder {
 	defer f.mu.RUnlock()
 	orders := make([]wire.LiveOrder, 0, len(f.byPod))
 	for uid, e := range f.byPod {
-		if e.phase == released {
+		if e.phase == released || e.phase == reverting {
 			continue
 		}
 		order := wire.LiveOrder{OrderID: e.orderID, PreemptorUID: string(uid), Node: e.node}
@@ -477,6 +526,9 @@ func (f *inflight) nominated() []wire.Placement {
 	defer f.mu.RUnlock()
 	places := make([]wire.Placement, 0, len(f.byPod))
 	for _, e := range f.byPod {
+		if e.phase == reverting {
+			continue
+		}
 		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})
 	}
 	return places
@@ -488,7 +540,7 @@ func (f *inflight) count() int {
 	defer f.mu.RUnlock()
 	n := 0
 	for _, e := range f.byPod {
-		if e.phase != released {
+		if e.phase != released && e.phase != reverting {
 			n++
 		}
 	}

@@ -144,17 +144,61 @@ func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
 	expectWakes(t, f, at(62000), wake{orderID: "o", revert: true})
 }
 
-func TestAFailedOrderIsRevertedOnce(t *testing.T) {
+func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
 
-	w, ok := f.fail("o", "delete refused", at(10))
+	w, ok := f.fail("o", "delete refused", at(10), 0)
 
-	if !ok || !w.revert || f.closed("p", at(10)) {
+	if !ok || !w.revert {
 		t.Errorf("wake %+v, known %t", w, ok)
 	}
-	if _, again := f.fail("o", "delete refused", at(10)); again {
-		t.Error("reverted twice")
+	if _, again := f.fail("o", "delete refused", at(10), 0); again {
+		t.Error("failed twice")
+	}
+	expectWakes(t, f, at(10), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(20))
+	if !f.closed("p", at(20)) {
+		t.Fatal("the gate opened before the nomination was deleted")
+	}
+	if kind, _, _ := f.refuse("p", at(20), notThere); kind != endInFlight {
+		t.Errorf("a cycle meanwhile is refused with %q", kind)
+	}
+	f.finish("o")
+	if f.closed("p", at(20)) || len(f.byPod) != 0 {
+		t.Error("still gated")
+	}
+}
+
+func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	f.nominatedTo("p", "n1")
+	expectWakes(t, f, at(20))
+
+	f.nominatedTo("p", "")
+
+	expectWakes(t, f, at(30), wake{orderID: "o", revert: true})
+}
+
+func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	expectWakes(t, f, at(509))
+
+	expectWakes(t, f, at(510), wake{orderID: "o", revert: true})
+}
+
+func TestAGateThatNobodyComesBackForOpensByItself(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 0)
+	f.due(at(10))
+
+	if f.closed("p", at(10).Add(gateSlack)) {
+		t.Error("still gated")
 	}
 }
 
@@ -166,9 +210,9 @@ func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
 	f.succeed("o2", at(10), at(90000), notGone)
 	f.leftCache("q", "b")
 
-	f.fail("o1", "delete refused", at(20))
+	f.fail("o1", "delete refused", at(20), 0)
 
-	expectWakes(t, f, at(20), wake{orderID: "o2", revert: true})
+	expectWakes(t, f, at(20), wake{orderID: "o1", revert: true}, wake{orderID: "o2", revert: true})
 }
 
 func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
@@ -184,7 +228,7 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 	if ready, _, err := f.countsOnStored("o2"); !ready || err != nil {
 		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
 	}
-	f.fail("o1", "", at(10))
+	f.fail("o1", "", at(10), 0)
 	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
 		t.Errorf("error %v, want that it is doomed", err)
 	}

@@ -18,8 +18,6 @@ const (
 	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
 	// the nomination back, so that the next cycle does not start with it.
 	revertWait = 500 * time.Millisecond
-	// revertPoll is how often that is looked at.
-	revertPoll = 20 * time.Millisecond
 )
 
 // Reasons of outcomes that the plugin tells apart.
@@ -127,7 +125,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
-	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now())
+	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait)
 	if !ok {
 		return
 	}
@@ -136,10 +134,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	e.avoid.failed(types.UID(w.pod.UID), w.node, nodesFault(outcome))
-	spawn(ctx, "waker", func(ctx context.Context) {
-		e.awaitRevert(ctx, w)
-		e.wake(ctx, w)
-	})
+	e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
 }
 
 // nodesFault says whether an order came to nothing for something about its node or victims, so that the
@@ -176,16 +171,6 @@ func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
 		}
 	}
 	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
-}
-
-// awaitRevert waits a moment for the informer to show the nomination taken back.
-func (e *engine) awaitRevert(ctx context.Context, w wake) {
-	for waited := time.Duration(0); waited < revertWait && ctx.Err() == nil; waited += revertPoll {
-		if e.podOf(w.pod).Status.NominatedNodeName != w.node {
-			return
-		}
-		sleep(ctx, revertPoll)
-	}
 }
 
 // complain logs a message that was not understood, once, with its place.
