@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from integration.cluster import RunningCluster
+from integration.invariants import assert_invariants
 from integration.space import Space, open_space
 from makeway.dev import binaries
 from makeway.dev.build import ensure
@@ -90,9 +91,11 @@ def cluster(
 
 @pytest_asyncio.fixture
 async def space(cluster: RunningCluster) -> AsyncIterator[Space]:
-    """Give a corner of the shared cluster to one test."""
+    """Give a corner of the shared cluster to one test; what makeway did in it is judged at the end."""
     async with open_space(cluster) as opened:
         yield opened
+        if opened.judged:
+            await assert_invariants(opened, wait=False)
 
 
 @pytest.fixture(scope="session")
@@ -147,4 +150,33 @@ def crash_cluster(
 async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of that cluster to one test."""
     async with open_space(crash_cluster) as opened:
+        yield opened
+
+
+@pytest.fixture(
+    scope="session", params=["sync-api-calls", pytest.param("async-api-calls", marks=pytest.mark.slow)]
+)
+def race_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler has test plugins and failpoints, and no preemption but makeway's.
+
+    Once with the scheduler's API calls in its cycles, as kube-scheduler 1.36 does by default, and once with
+    SchedulerAsyncAPICalls, where a nomination may reach the API at any later time.
+    """
+    options = ClusterOptions(
+        fallback=False,
+        failpoints=True,
+        test_plugins=True,
+        scheduler_feature_gates=(("SchedulerAsyncAPICalls", request.param == "async-api-calls"),),
+    )
+    running = _start(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test."""
+    async with open_space(race_cluster) as opened:
         yield opened

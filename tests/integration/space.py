@@ -52,6 +52,8 @@ class Space:
         self.api = api
         self._bus = bus
         self.namespace = f"t-{secrets.token_hex(4)}"
+        self.judged = True
+        """Whether the checker judges this space at its end; a test that writes as the evictor says no."""
         self.opened_at = datetime.now(UTC)
         self.audit: AuditLog = cluster.audit()
         """The audit log from the test's begin."""

@@ -10,8 +10,8 @@ from makeway.dev.checker.case import Case, Finding
 from makeway.dev.checker.findings import Rule, Violation
 from makeway.dev.checker.orders import MARGIN
 
-REDELIVERED = timedelta(seconds=35)
-"""An order whose evictor has died is given to another after 30 s."""
+REDELIVERED = timedelta(seconds=15)
+"""An order whose evictor has died is given to another after 10 s."""
 
 
 def rules(case: Case) -> Iterator[Finding]:
