@@ -25,6 +25,7 @@ from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import Parked
+from makeway.bus.repairs import Repairs
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects
 
 PLANNER_QUEUE: Final = "planner"
@@ -69,6 +70,7 @@ class Bus:
         self.jetstream = JetStream(connection.client)
         self.subjects = subjects
         self.epochs = Epochs(self.jetstream, subjects)
+        self.repairs = Repairs(connection, subjects)
         self.source = f"makeway/{name}"
         self._keeper: Keeper | None = None
 

@@ -29,6 +29,7 @@ from makeway.bus.messages import (
     Outcome,
     PlanReply,
     PlanRequest,
+    RepairProposal,
 )
 
 MAX_BYTES: Final = 1 << 20
@@ -74,6 +75,7 @@ _request_id_decoder: Final = msgspec.json.Decoder(_RequestId)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
 _request_decoder: Final = msgspec.json.Decoder(PlanRequest)
 _reply_decoder: Final = msgspec.json.Decoder(PlanReply)
+_repair_decoder: Final = msgspec.json.Decoder(RepairProposal)
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
 _data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _TYPES.items()}
 
@@ -107,6 +109,15 @@ def decode_plan_reply(data: bytes) -> PlanReply:
         Malformed: it was not understood.
     """
     return _decode_versioned(data, _reply_decoder)
+
+
+def decode_repair_proposal(data: bytes) -> RepairProposal:
+    """Read a proposed repair.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return _decode_versioned(data, _repair_decoder)
 
 
 def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> bytes:

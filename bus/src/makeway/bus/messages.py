@@ -182,6 +182,20 @@ class PlanRequest(Message, frozen=True):
     live_orders: tuple[LiveOrder, ...] = ()
 
 
+class RepairProposal(Message, frozen=True):
+    """What the planner asks an evictor to look at: a pod that may carry a mark left behind.
+
+    The pod lives on, is marked as preemption's victim, and belongs to no live order that the planner
+    knows. The evictor reads all of it anew. Bare JSON, neither stored nor answered.
+    """
+
+    api_version: Text
+    cluster_uid: Text
+    namespace: Text
+    name: Text
+    uid: Text
+
+
 class Removable(Message, frozen=True):
     """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone."""
 

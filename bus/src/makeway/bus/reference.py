@@ -27,6 +27,7 @@ from makeway.bus.messages import (
     Outcome,
     PlanReply,
     PlanRequest,
+    RepairProposal,
 )
 from makeway.bus.samples import ENVELOPES, MALFORMED, MESSAGES
 from makeway.bus.subjects import Subjects
@@ -44,6 +45,7 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "outcome": Outcome,
     "decision": DecisionRecord,
     "control": ControlState,
+    "repair-proposal": RepairProposal,
     "envelope": Envelope,
 }
 """Every kind of message and the struct that defines it."""
@@ -165,6 +167,12 @@ def asyncapi() -> dict[str, Any]:
             "control": _channel(
                 subjects.control, "The mode in force, as the leading planner says.", {}, ["control"]
             ),
+            "repairs": _channel(
+                subjects.repairs,
+                "Pods that may carry a mark left behind; queue group `evictor`. Neither stored nor answered.",
+                {},
+                ["repairProposal"],
+            ),
         },
         "operations": {
             "askPlanner": {
@@ -183,11 +191,14 @@ def asyncapi() -> dict[str, Any]:
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
             "putAside": _send("quarantine", "An evictor or a planner puts a message aside."),
             "setControl": _send("control", "The planner says which mode is in force."),
+            "proposeRepair": _send("repairs", "A planner proposes to look at a mark left behind."),
+            "repair": _receive("repairs", "An evictor looks again, and clears the mark."),
         },
         "components": {
             "messages": {
                 "planRequest": _bare("plan-request", "Plan request"),
                 "planReply": _bare("plan-reply", "Plan reply"),
+                "repairProposal": _bare("repair-proposal", "Repair proposal"),
                 "order": _event("order", "Eviction order", TYPE_ORDER),
                 "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),
                 "decision": _event("decision", "Decision record", TYPE_DECISION),

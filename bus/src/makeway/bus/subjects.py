@@ -36,6 +36,7 @@ class Subjects:
         self.plan = f"{prefix}.v1.plan"
         self.control = f"{prefix}.v1.control"
         self.probe = f"{prefix}.v1.probe"
+        self.repairs = f"{prefix}.v1.repairs"
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Mode, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
+from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.verdicts import (
     Await,
@@ -30,8 +31,6 @@ from makeway.evictor.verdicts import (
 )
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-DISRUPTION_TARGET = "DisruptionTarget"
-PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 ENDED_PHASES = ("Succeeded", "Failed")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -96,6 +96,13 @@ class Metrics:
             "Orders that ended in an error nobody foresaw; they are tried again, then put aside.",
             registry=registry,
         )
+        self.repairs = Counter(
+            "makeway_evictor_repairs",
+            "Proposed repairs of marks left behind. result: cleared, gone, not-marked, live (an order names "
+            "the pod), mode, other-cluster, failed (it is proposed again), malformed.",
+            ["result"],
+            registry=registry,
+        )
         self.redelivered = Counter(
             "makeway_evictor_redelivered_orders",
             "Orders that came a second time or more. state: ended (an outcome exists), live.",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from makeway.bus.messages import EvictionOrder, PodRef
-from makeway.evictor.decide import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, preemption_message
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -27,7 +27,7 @@ _encode = msgspec.json.encode
 def mark_message(order: EvictionOrder) -> str:
     """DisruptionTarget's message, as kube-scheduler words it; it names no pod."""
     scheduler = order.preemptor.scheduler_name if order.preemptor is not None else "makeway"
-    return f"{scheduler}: preempting to accommodate a higher priority pod"
+    return preemption_message(scheduler)
 
 
 def _second(at: datetime) -> str:

@@ -13,9 +13,11 @@ from makeway.bus.messages import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
+from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.probe import ApiProbe, OtherClusterError
 from makeway.evictor.records import BusRecords
+from makeway.evictor.repair import Repairing
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.runtime import http
@@ -70,6 +72,11 @@ async def run(
             metrics=metrics,
             events=events,
         )
+        repairing = Repairing(
+            cluster_uid, mode, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
+        )
+        repairs = await bus.repairs.serve(repairing.handle)
+        closing.push_async_callback(repairs.unsubscribe)
         server = await http.serve(
             listen.listen,
             ready=lambda: {

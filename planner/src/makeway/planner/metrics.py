@@ -69,6 +69,11 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+        self.proposals = Counter(
+            "makeway_planner_repair_proposals",
+            "Repairs of marks left behind that were proposed to the evictors.",
+            registry=registry,
+        )
         self.leading = Gauge(
             "makeway_planner_leading",
             "1 while this planner answers plan requests, else 0.",
@@ -81,6 +86,7 @@ class Metrics:
         age: Callable[[], float],
         revision: Callable[[], float],
         in_flight: Callable[[], float],
+        marks: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
         """Add the gauges that are read from the planner's state when they are asked for."""
@@ -99,6 +105,11 @@ class Metrics:
             "Orders without an outcome, as read from the streams.",
             registry=self.registry,
         ).set_function(in_flight)
+        Gauge(
+            "makeway_planner_marked_pods",
+            "Pods that carry preemption's DisruptionTarget and are not being deleted.",
+            registry=self.registry,
+        ).set_function(marks)
         objects = Gauge(
             "makeway_planner_snapshot_objects",
             "Objects in the snapshot. resource: as of makeway_planner_lists_total.",

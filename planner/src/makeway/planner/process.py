@@ -17,7 +17,9 @@ from makeway.bus.messages import Mode
 from makeway.planner.decisions import Decisions
 from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger
+from makeway.planner.marks import Marks
 from makeway.planner.metrics import Metrics
+from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
@@ -66,7 +68,8 @@ async def run(
         warm_up()
         metrics, snapshot, ledger = Metrics(REGISTRY), Snapshot(), Ledger()
         decisions = Decisions(bus, metrics)
-        watch = Watch(api, snapshot, metrics, cluster_uid)
+        marks = Marks()
+        watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks,))
         in_flight = InFlight(bus, ledger, metrics, datetime.now(UTC))
 
         def unsynced() -> str:
@@ -82,10 +85,19 @@ async def run(
             metrics=metrics,
             unsynced=unsynced,
         )
+        repairing = Repairing(
+            cluster_uid,
+            marks=marks,
+            ledger=ledger,
+            bus=bus.repairs,
+            metrics=metrics,
+            synced=lambda: not unsynced(),
+        )
         metrics.watch_state(
             age=watch.age_seconds,
             revision=lambda: snapshot.revision,
             in_flight=lambda: len(ledger),
+            marks=lambda: len(marks),
             sizes={
                 "nodes": lambda: snapshot.node_count,
                 "pods": lambda: len(snapshot.pods),
@@ -128,6 +140,7 @@ async def run(
             in_flight.follow_outcomes(),
             in_flight.put_aside_for_ever(),
             decisions.write_for_ever(),
+            repairing.propose_for_ever(),
             leading,
             bus.until_lost(),
             expected=(BusError, OtherClusterError),

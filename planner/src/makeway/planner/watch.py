@@ -12,7 +12,7 @@ from makeway.core.quantity import QuantityError
 from makeway.planner.metrics import Metrics
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
-from makeway.runtime.listwatch import ListWatch, Reads, Resource, Timings
+from makeway.runtime.listwatch import Handler, ListWatch, Reads, Resource, Timings
 
 _log = structlog.get_logger()
 
@@ -62,6 +62,28 @@ class PodFeed:
         """Forget pods that a complete list does not have."""
         for uid in self._snapshot.pods.keys() - uids:
             self._snapshot.remove_pod(uid)
+
+
+class Together:
+    """Several handlers of one resource, as one."""
+
+    def __init__(self, *handlers: Handler[Pod]) -> None:
+        self._handlers = handlers
+
+    def put(self, item: Pod) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.put(item)
+
+    def drop(self, item: Pod) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.drop(item)
+
+    def retain(self, uids: set[str]) -> None:
+        """Tell each."""
+        for handler in self._handlers:
+            handler.retain(uids)
 
 
 class NodeFeed:
@@ -170,7 +192,10 @@ class NamespaceFeed:
 
 
 class Watch:
-    """The list-watches that keep one snapshot. `run` is a part of the process."""
+    """The list-watches that keep one snapshot. `run` is a part of the process.
+
+    `pods`: who else is told of pods.
+    """
 
     def __init__(
         self,
@@ -179,13 +204,16 @@ class Watch:
         metrics: Metrics,
         cluster_uid: str,
         timings: Timings | None = None,
+        *,
+        pods: tuple[Handler[Pod], ...] = (),
     ) -> None:
+        feed = Together(PodFeed(snapshot, metrics), *pods)
         self._parts: tuple[ListWatch[Any], ...] = (
             ListWatch(api, NAMESPACES, NamespaceFeed(snapshot, cluster_uid), metrics, timings),
             ListWatch(api, NODES, NodeFeed(snapshot, metrics), metrics, timings),
             ListWatch(api, PRIORITY_CLASSES, PriorityClassFeed(snapshot), metrics, timings),
             ListWatch(api, BUDGETS, BudgetFeed(snapshot), metrics, timings),
-            ListWatch(api, PODS, PodFeed(snapshot, metrics), metrics, timings),
+            ListWatch(api, PODS, feed, metrics, timings),
         )
 
     @property

@@ -38,16 +38,19 @@ EVICTOR: Final = (
     "evictor.after-unmark",
     "evictor.before-outcome",
     "evictor.before-ack",
+    "evictor.before-repair",
+    "evictor.after-repair",
 )
-"""In the order in which an order passes them."""
+"""In the order in which an order passes them; the last two are of the repair of a mark left behind."""
 
 PLANNER: Final = (
     "planner.request-received",
     "planner.before-reply",
     "planner.before-record",
     "planner.after-record",
+    "planner.before-proposal",
 )
-"""In the order in which a request passes them."""
+"""In the order in which a request passes them; the last is of the repair of a mark left behind."""
 
 NAMES: Final = frozenset((*EVICTOR, *PLANNER))
 

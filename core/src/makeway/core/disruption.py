@@ -1,0 +1,33 @@
+"""The DisruptionTarget condition that preemption sets on its victims. Pure.
+
+Source: KEP-3329 and kube-scheduler's preemption executor, whose reason and message are kept, so that Jobs'
+pod failure policies and people see what they know.
+"""
+
+from __future__ import annotations
+
+from makeway.core.objects import Pod
+
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+_MESSAGE = "preempting to accommodate a higher priority pod"
+_ENDED = ("Succeeded", "Failed")
+
+
+def preemption_message(scheduler_name: str) -> str:
+    """Give the condition's message; it names no pod."""
+    return f"{scheduler_name}: {_MESSAGE}"
+
+
+def lives_on_marked(pod: Pod) -> bool:
+    """Say whether a pod carries preemption's mark and is not on its way out."""
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in _ENDED:
+        return False
+    return any(
+        condition.type == DISRUPTION_TARGET
+        and condition.status == "True"
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+        and (condition.message or "").endswith(f": {_MESSAGE}")
+        for condition in pod.status.conditions or ()
+    )

@@ -1,0 +1,130 @@
+"""A proposed repair is re-checked from nothing; in doubt the mark stays."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.messages import API_VERSION, Mode, RepairProposal
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.repair import Repairing
+from makeway.evictor.retry import PermanentError, TemporaryError
+from unit.evictor.building import CLUSTER, PodBuilder, a_pod
+from unit.evictor.fakes import FakeCluster, VirtualClock
+
+
+class Orders:
+    def __init__(self, live: bool | Exception = False) -> None:
+        self.live = live
+
+    async def name(self, victim_uid: str, now: datetime) -> bool:
+        if isinstance(self.live, Exception):
+            raise self.live
+        return self.live
+
+
+def proposal(**changes: str) -> RepairProposal:
+    fields = {
+        "api_version": API_VERSION,
+        "cluster_uid": CLUSTER,
+        "namespace": "default",
+        "name": "a",
+        "uid": "a-uid",
+    }
+    return RepairProposal(**fields | changes)
+
+
+class Case:
+    """One evictor and the pod `a`."""
+
+    def __init__(self, pod: PodBuilder, *, live: bool | Exception = False, mode: Mode = "enforce") -> None:
+        self.cluster = FakeCluster(pod.build())
+        self.registry = CollectorRegistry()
+        self.repairing = Repairing(
+            CLUSTER,
+            mode,
+            cluster=self.cluster,
+            orders=Orders(live),
+            clock=VirtualClock(),
+            metrics=Metrics(self.registry),
+        )
+
+    async def result(self, data: bytes) -> str:
+        """Handle it; gives the result that was counted."""
+        await self.repairing.handle(data)
+        samples = [s for metric in self.registry.collect() for s in metric.samples]
+        (result,) = [
+            s.labels["result"] for s in samples if s.name == "makeway_evictor_repairs_total" and s.value
+        ]
+        return result
+
+
+async def test_a_mark_that_no_live_order_names_is_cleared() -> None:
+    case = Case(a_pod("a").marked())
+
+    assert await case.result(codec.encode(proposal())) == "cleared"
+    assert not case.cluster.is_marked("a")
+
+
+@pytest.mark.parametrize(
+    ("change", "pod", "result"),
+    [
+        ({"cluster_uid": "another"}, lambda: a_pod("a").marked(), "other-cluster"),
+        ({"uid": "an-earlier-one"}, lambda: a_pod("a").marked(), "gone"),
+        ({"name": "b"}, lambda: a_pod("a").marked(), "gone"),
+        ({}, lambda: a_pod("a"), "not-marked"),
+        ({}, lambda: a_pod("a").marked().terminating(), "not-marked"),
+        ({}, lambda: a_pod("a").marked(reason="EvictionByEvictionAPI"), "not-marked"),
+        ({}, lambda: a_pod("a").marked(message="somebody else's words"), "not-marked"),
+    ],
+)
+async def test_nothing_is_written_where_the_pod_is_not_as_proposed(
+    change: dict[str, str], pod: Callable[[], PodBuilder], result: str
+) -> None:
+    case = Case(pod())
+
+    assert await case.result(codec.encode(proposal(**change))) == result
+    assert [operation for operation, _ in case.cluster.calls if operation != "get_pod"] == []
+
+
+async def test_the_mark_of_a_live_order_stays() -> None:
+    case = Case(a_pod("a").marked(), live=True)
+
+    assert await case.result(codec.encode(proposal())) == "live"
+    assert case.cluster.is_marked("a")
+
+
+async def test_the_mark_stays_where_nobody_knows_which_orders_are_live() -> None:
+    case = Case(a_pod("a").marked(), live=TemporaryError("bus", "no answer"))
+
+    assert await case.result(codec.encode(proposal())) == "failed"
+    assert case.cluster.is_marked("a")
+
+
+async def test_an_evictor_that_only_observes_writes_nothing() -> None:
+    case = Case(a_pod("a").marked(), mode="observe")
+
+    assert await case.result(codec.encode(proposal())) == "mode"
+    assert case.cluster.is_marked("a")
+
+
+@pytest.mark.parametrize(
+    "error", [TemporaryError("conflict", "it has changed"), PermanentError("forbidden", "no")]
+)
+async def test_a_refused_write_is_left_to_the_next_proposal(error: Exception) -> None:
+    case = Case(a_pod("a").marked())
+    case.cluster.fail("clear_mark", "a", error)
+
+    assert await case.result(codec.encode(proposal())) == "failed"
+    await case.repairing.handle(codec.encode(proposal()))
+    assert not case.cluster.is_marked("a")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"apiVersion":"makeway.dev/v2"}', b"\xff" * 100])
+async def test_a_proposal_that_is_not_understood_is_counted(data: bytes) -> None:
+    case = Case(a_pod("a").marked())
+
+    assert await case.result(data) == "malformed"
+    assert case.cluster.calls == []
