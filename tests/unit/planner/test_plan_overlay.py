@@ -269,6 +269,20 @@ def test_only_the_potential_nodes_are_looked_at() -> None:
     assert choices(result) == [("n2", {"b"})]
 
 
+def test_a_reply_names_no_more_pods_than_a_message_can_carry() -> None:
+    nodes = [make_node(f"n{index:03}") for index in range(60)]
+    pods = [
+        make_pod(f"p{index:03}-{slot:03}", f"n{index:03}", LOW, 1)
+        for index in range(60)
+        for slot in range(100)
+    ]
+
+    result = planned(make_snapshot(nodes, pods), ask(make_pod("P", priority=HIGH, size=S)))
+
+    assert result.unmodelled_total == 60
+    assert len(result.unmodelled) == 40
+
+
 def test_unmodelled_nodes_are_counted_in_full_and_listed_up_to_the_schedulers_own_limit() -> None:
     nodes = [make_node(f"n{index:03}") for index in range(150)]
     pods = [make_pod(f"p{index:03}", f"n{index:03}", LOW, S) for index in range(150)]

@@ -8,6 +8,7 @@ here is ever encoded back: writes are patches of their own.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +19,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
 
 Quantity = str | int | float
 """A resource quantity as JSON carries it; `makeway.core.quantity` gives it a value."""
+
+Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A pod's priority: 32 bits, as in Kubernetes. Columns hold sums of them."""
 
 
 class OwnerReference(View, frozen=True, gc=False):
@@ -89,7 +93,7 @@ class PodSpec(View, frozen=True, gc=False):
     """spec of a pod."""
 
     node_name: str | None = None
-    priority: int | None = None
+    priority: Priority | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
     scheduler_name: str | None = None

@@ -8,7 +8,7 @@ further rules in the tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,7 +47,7 @@ KUBERNETES_RULES: tuple[Rule, ...] = (lower_priority,)
 """What holds without any policy."""
 
 
-def judge(rules: tuple[Rule, ...], pair: Pair) -> Verdict:
+def judge(rules: Sequence[Rule], pair: Pair) -> Verdict:
     """Ask the rules in order: the first that forbids speaks, else the last that allows. O(rules)."""
     verdict = Verdict(removable=False, rule="", detail="no rule")
     for rule in rules:

@@ -27,6 +27,9 @@ UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
 """As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
 
+MOST_PODS = 4000
+"""Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
+
 
 def plan(snapshot: Snapshot, question: Question, now: datetime, policy: Policy) -> Plan | Refusal:
     """Decide which nodes could be helped by removing which pods, best first.
@@ -50,9 +53,9 @@ def plan(snapshot: Snapshot, question: Question, now: datetime, policy: Policy) 
         found = evaluate(block, question.preemptor, needs, policy, budgets=snapshot.budgets, debits=taken)
         parts.append(Part(block, found, snapshot, question, policy, taken, now))
 
-    candidates, candidates_total = best([part.helped() for part in parts], question.max_candidates)
+    candidates, candidates_total = best([part.helped() for part in parts], question.max_candidates, MOST_PODS)
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
-    unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most)
+    unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, MOST_PODS)
     if not candidates_total and not unmodelled_total:
         looked_at = [(part.block, part.found) for part in parts]
         return diagnosis.no_room(scope, snapshot, replace(question, needs=needs), looked_at, unknown)

@@ -44,4 +44,4 @@ class Policy:
     def rule_for(self, preemptor: PodRecord, victim: PodRecord, now: datetime) -> str:
         """Give the name of the rule that made a pod removable."""
         pair = Pair(preemptor.priority, victim.priority, now)
-        return judge(tuple(rule.rule for rule in self.rules), pair).rule
+        return judge([rule.rule for rule in self.rules], pair).rule

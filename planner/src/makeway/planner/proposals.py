@@ -133,17 +133,25 @@ class Part:
         return needed
 
 
-def best(choices: list[Choice], most: int) -> tuple[tuple[Proposal, ...], int]:
-    """Rank the nodes of all blocks together and write down the best; give how many there were."""
+def best(choices: list[Choice], most: int, most_pods: int) -> tuple[tuple[Proposal, ...], int]:
+    """Rank the nodes of all blocks together and write down the best; give how many there were.
+
+    `most` nodes, and no further one once `most_pods` pods have been written down, so that the reply
+    stays well below what NATS carries.
+    """
     scores = joined([choice.scores for choice in choices])
     order = scores.order()
     total = int(order.size)
     sizes = [int(choice.places.size) for choice in choices]
-    proposals = []
+    proposals: list[Proposal] = []
+    pods = 0
     for rank, index in enumerate(order[:most].tolist()):
+        if pods >= most_pods:
+            break
         decided_by = ONLY_CANDIDATE if total == 1 else ""
         if rank + 1 < total:
             decided_by = scores.decided_by(index, int(order[rank + 1]))
         choice, at = (choices[0], index) if index < sizes[0] else (choices[1], index - sizes[0])
         proposals.append(choice.part.propose(choice, at, decided_by))
+        pods += len(proposals[-1].removable)
     return tuple(proposals), total
