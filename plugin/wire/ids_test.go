@@ -26,7 +26,7 @@ func TestOrderIDsSortByTimeAndNeverRepeat(t *testing.T) {
 func TestIDsOfOneMillisecondDiffer(t *testing.T) {
 	now := time.Now()
 
-	if NewRequestID(now) == NewRequestID(now) {
+	if first, second := NewRequestID(now), NewRequestID(now); first == second {
 		t.Error("two requests have one id")
 	}
 }

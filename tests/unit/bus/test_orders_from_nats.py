@@ -103,10 +103,10 @@ async def test_a_consumer_that_somebody_deletes_is_made_again(bus: Bus) -> None:
 
 async def test_a_consumer_configured_otherwise_is_brought_back(bus: Bus) -> None:
     await bus.orders_consumer()
-    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
     await bus.jetstream.api(
         "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
-        {"stream_name": "MAKEWAY_ORDERS", "config": {**config, "ack_wait": 1_000_000_000}},
+        {"stream_name": "MAKEWAY_ORDERS", "config": {**ours, "ack_wait": 1_000_000_000}},
     )
 
     await bus.orders_consumer()
