@@ -64,12 +64,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
+def start_cluster(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
     config.stash[_DIRECTORIES].append(directory)
     return RunningCluster(Cluster(directory, options).start())
 
 
-def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
+def stop_cluster(cluster: RunningCluster, config: pytest.Config) -> None:
     cluster.owned.stop()
     directory = cluster.owned.directory
     for data in ("etcd", "nats"):
@@ -84,9 +84,9 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
     """Give the control plane that the tests share."""
-    running = _start(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
+    running = start_cluster(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
     yield running
-    _stop(running, pytestconfig)
+    stop_cluster(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -104,9 +104,9 @@ def plain_cluster(
 ) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler is kube-scheduler, without MakeWay."""
     options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-    running = _start(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
+    running = start_cluster(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
     yield running
-    _stop(running, pytestconfig)
+    stop_cluster(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -124,12 +124,12 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
 
     async def start(options: ClusterOptions) -> RunningCluster:
         directory = tmp_path / f"cluster-{next(numbers)}"
-        started.append(await asyncio.to_thread(_start, directory, options, pytestconfig))
+        started.append(await asyncio.to_thread(start_cluster, directory, options, pytestconfig))
         return started[-1]
 
     yield start
     for running in reversed(started):
-        await asyncio.to_thread(_stop, running, pytestconfig)
+        await asyncio.to_thread(stop_cluster, running, pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -141,9 +141,9 @@ def crash_cluster(
     Nobody preempts there but makeway, so that a pod that is bound was helped by makeway.
     """
     options = ClusterOptions(failpoints=True, fallback=False)
-    running = _start(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
+    running = start_cluster(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
     yield running
-    _stop(running, pytestconfig)
+    stop_cluster(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -170,9 +170,9 @@ def race_cluster(
         test_plugins=True,
         scheduler_feature_gates=(("SchedulerAsyncAPICalls", request.param == "async-api-calls"),),
     )
-    running = _start(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
+    running = start_cluster(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
     yield running
-    _stop(running, pytestconfig)
+    stop_cluster(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -180,3 +180,4 @@ async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of that cluster to one test."""
     async with open_space(race_cluster) as opened:
         yield opened
+        await assert_invariants(opened, wait=False)

@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import Iterable
 
+import pytest
+
+from integration.builders import PodBuilder, make_pod
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.core.objects import Pod
+from makeway.dev.audit_log import AuditEvent
 
 EVICTOR_USER = "system:serviceaccount:makeway-system:makeway-evictor"
+KUBELET_USER = "makeway-dev-kwok"
 
 _SETTLE_SECONDS = 0.5
 
@@ -16,6 +21,60 @@ _SETTLE_SECONDS = 0.5
 async def settle() -> None:
     """Let scheduler and planner see what was just written; both follow within milliseconds."""
     await asyncio.sleep(_SETTLE_SECONDS)
+
+
+def sized(name: str, priority: str, cpu: int) -> PodBuilder:
+    """A pod that requests so many milli-CPU."""
+    return make_pod(name).priority(priority).cpu(f"{cpu}m")
+
+
+async def ordered(space: Space, pod: PodBuilder) -> Pod:
+    """Create a pod and wait until an order for it is committed."""
+    (preemptor,) = await space.create(pod)
+    await until_ordered(space, preemptor)
+    return preemptor
+
+
+async def until_ordered(space: Space, preemptor: Pod, *, seconds: float = 15.0) -> EvictionOrder:
+    """Wait until an order for a pod is committed; gives the last one."""
+
+    async def ask() -> EvictionOrder | None:
+        orders = await space.bus.orders(preemptor.metadata.uid)
+        return orders[-1] if orders else None
+
+    return await until(f"an order for {preemptor.metadata.name}", ask, seconds=seconds)
+
+
+async def assert_stays_pending(space: Space, name: str, seconds: float = 2.0) -> None:
+    """Nobody binds a pod for so long."""
+    with pytest.raises(AssertionError, match="is bound"):
+        await space.until_bound(name, seconds=seconds)
+
+
+async def until_tried_again(space: Space, preemptor: Pod, tries: int, *, seconds: float = 10.0) -> None:
+    """Wait until the planner was asked about a pod more than so many times.
+
+    The bound is the promise: a preemptor is active again within 10 s of its order's end.
+    """
+
+    async def ask() -> bool:
+        asked = len(await space.bus.decisions(preemptor.metadata.uid))
+        if asked <= tries:
+            raise NotYet(f"asked {asked} times")
+        return True
+
+    await until(f"{preemptor.metadata.name} is tried again", ask, seconds=seconds)
+
+
+def deletes_of(space: Space, name: str) -> list[AuditEvent]:
+    """Read the audit log: the accepted deletes of pods with that name, but for the kubelet's."""
+    return [
+        event
+        for event in space.audit.events(
+            verb="delete", resource="pods", subresource="", namespace=space.namespace, name=name
+        )
+        if event.accepted and event.user != KUBELET_USER
+    ]
 
 
 async def first_decision(space: Space, preemptor: Pod, *, seconds: float = 15.0) -> DecisionRecord:
@@ -65,7 +124,7 @@ async def assert_only_ordered_pods_were_deleted(space: Space, preemptors: Iterab
         for event in space.audit.events(
             verb="delete", resource="pods", subresource="", namespace=space.namespace
         )
-        if event.accepted and event.user != "makeway-dev-kwok"
+        if event.accepted and event.user != KUBELET_USER
     ]
     assert [event.user for event in deletes if event.user != EVICTOR_USER] == []
     assert {(event.namespace, event.name, event.precondition_uid) for event in deletes} <= victims

@@ -9,19 +9,28 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from integration.builders import PodBuilder, make_node, make_pod
+from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import (
     all_orders,
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    ordered,
     outcome_of_order,
     settle,
+    sized,
+    until_tried_again,
 )
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.objects import Pod
+
+
+@pytest.fixture
+def cluster(race_cluster: RunningCluster) -> RunningCluster:
+    """These cases run with the scheduler's API calls in and outside of its cycles."""
+    return race_cluster
 
 
 @pytest_asyncio.fixture
@@ -30,26 +39,6 @@ async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncI
     await space.add_nodes(make_node("n1").cpu("500m"))
     async with cluster.without("evictor"):
         yield space
-
-
-def sized(name: str, priority: str, cpu: int) -> PodBuilder:
-    return make_pod(name).priority(priority).cpu(f"{cpu}m")
-
-
-async def ordered(space: Space, pod: PodBuilder) -> Pod:
-    """Create a pod and wait until an order for it is committed."""
-    (preemptor,) = await space.create(pod)
-
-    async def ask() -> bool:
-        return bool(await space.bus.orders(preemptor.metadata.uid))
-
-    await until(f"an order for {pod.name}", ask)
-    return preemptor
-
-
-async def assert_stays_pending(space: Space, name: str, seconds: float = 2.0) -> None:
-    with pytest.raises(AssertionError, match="is bound"):
-        await space.until_bound(name, seconds=seconds)
 
 
 async def test_a_1_the_preemptor_is_held_until_its_order_is_done(
@@ -124,10 +113,7 @@ async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once
     await cluster.start("evictor")
     await outcome_of_order(space, preemptor)
 
-    async def tried_again() -> bool:
-        return len(await space.bus.decisions(preemptor.metadata.uid)) > tries
-
-    await until("p is tried again", tried_again, seconds=10)
+    await until_tried_again(space, preemptor, tries)
 
 
 async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(

@@ -51,7 +51,7 @@ def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> 
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
     names = {point: [one["name"] for one in rest["enabled"]] for point, rest in profile["plugins"].items()}
 
-    assert names["multiPoint"] == ["MakeWay", "TestAloof", "TestPermit", "TestPreBind"]
+    assert names["multiPoint"] == ["MakeWay", "TestAloof", "TestPermit", "TestPreBind", "TestBind"]
     assert names["bind"] == ["TestBind", "DefaultBinder"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from makeway.dev.options import ClusterOptions
+from makeway.dev.options import SCHEDULER, ClusterOptions
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -30,7 +30,7 @@ _ELECTION = {
     "retryPeriod": "500ms",
 }
 
-_TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind"]
+_TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 
 
 def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
@@ -42,13 +42,19 @@ def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> d
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 300, "burst": 600},
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 300, "burst": 600, **_encoding(options)},
         "leaderElection": _ELECTION,
         # Pods that failed come back quickly, so that tests of recovery are short.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 10,
         "profiles": [profile],
     }
+
+
+def _encoding(options: ClusterOptions) -> dict[str, Any]:
+    """JSON where a fault proxy has to read the events; else kube-scheduler's own choice, Protobuf."""
+    json = "application/json"
+    return {"contentType": json, "acceptContentTypes": json} if SCHEDULER in options.faulty else {}
 
 
 def _plugins(options: ClusterOptions) -> dict[str, Any]:

@@ -1,0 +1,287 @@
+"""What may happen to preemptor, node and victims while an order is in flight.
+
+The evictor is stopped for the time that a test needs between the order and its first delete. Nobody else
+preempts in this cluster, so whoever is bound was helped by makeway.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.crashing import assert_nothing_left_behind
+from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.preempting import (
+    EVICTOR_USER,
+    all_orders,
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    deletes_of,
+    ordered,
+    outcome_of_order,
+    settle,
+    sized,
+    until_tried_again,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.dev.kwok import AFTER_GRACE
+
+
+@pytest.fixture
+def cluster(race_cluster: RunningCluster) -> RunningCluster:
+    """These cases run with the scheduler's API calls in and outside of its cycles."""
+    return race_cluster
+
+
+@pytest_asyncio.fixture
+async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
+    """A space with node n1 of 500m, and no evictor until the test starts one."""
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    async with cluster.without("evictor"):
+        yield space
+
+
+async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_first(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    first = await ordered(space, sized("first", "mid", 500))
+    second = await ordered(space, sized("second", "high", 500))
+    tries = len(await space.bus.decisions(first.metadata.uid))
+    (order,) = await space.bus.orders(second.metadata.uid)
+    await cluster.start("evictor")
+
+    assert order.victims == ()
+    assert [awaited.order_id for awaited in order.awaited] == [
+        stored.order_id for stored in await space.bus.orders(first.metadata.uid)
+    ]
+    assert [pod.uid for pod in order.nominations_to_clear] == [first.metadata.uid]
+    assert await space.until_bound("second") == "n1"
+    await until_tried_again(space, first, tries)
+    await assert_nothing_left_behind(space)
+    await assert_only_ordered_pods_were_deleted(space, [first, second])
+
+
+async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_delete_or_a_second_order(
+    space: Space,
+) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.run(sized("victim", "low", 500).grace(4).leaves(AFTER_GRACE).on("n1"))
+    await space.delete("victim")
+    await settle()
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+    await space.until_gone("victim")
+
+    # kube-scheduler leaves it parked for up to five minutes here.
+    assert await space.until_bound("p", seconds=3) == "n1"
+    order, outcome = await outcome_of_order(space, preemptor)
+    assert [victim.result for victim in outcome.victims] == ["terminating"]
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    assert [event.user for event in deletes_of(space, "victim") if "evictor" in event.user] == []
+    # Without spinning: one question, or two where the first answer came before the planner saw the delete.
+    assert len(await space.bus.decisions(preemptor.metadata.uid)) <= 2
+    assert order.node_uid
+    assert_bound_once(space, "p")
+
+
+async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(*[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    for name in ("v1", "v2"):
+        await space.delete(name)
+        await space.until_gone(name)
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert {victim.result for victim in outcome.victims} == {"gone"}
+    assert await space.until_bound("p", seconds=3) == "n1"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+
+
+async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is_waited_for(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(
+        sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"), sized("quick", "low", 250).on("n1")
+    )
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    await space.delete("slow")
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert {victim.name: victim.result for victim in outcome.victims} == {
+        "slow": "terminating",
+        "quick": "deleted",
+    }
+    await assert_stays_pending(space, "p", seconds=1)
+    await space.delete("slow", grace_seconds=0)
+    assert await space.until_bound("p", seconds=3) == "n1"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+
+
+async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    await space.delete("p")
+    await space.until_gone("p")
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+    assert deletes_of(space, "victim") == []
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_own(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    first = await ordered(space, sized("p", "high", 500))
+    await space.delete("p")
+    await space.until_gone("p")
+    second = await ordered(space, sized("p", "high", 500))
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, first)
+    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+    # Its order may count on the first one's victim, and fails with that order then; the next one succeeds.
+    assert await space.until_bound("p", seconds=10) == "n1"
+    assert [event.user for event in deletes_of(space, "victim")] == [EVICTOR_USER]
+    assert len(await space.bus.orders(second.metadata.uid)) <= 2
+
+
+async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    (other,) = await space.add_nodes(make_node("n2").cpu("500m"))
+    await space.post(
+        f"/api/v1/namespaces/{space.namespace}/pods/p/binding",
+        {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": other}},
+    )
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-bound")
+    assert await space.node_of("p") == "n2"
+    assert deletes_of(space, "victim") == []
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing_is_evicted_there(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("v1", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    await space.delete_node("n1")
+    await space.add_nodes(make_node("n2").cpu("500m"))
+    await space.run(sized("v2", "low", 500).on("n2"))
+    await settle()
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert (outcome.result, outcome.reason) == ("cancelled", "node-gone")
+    assert await space.until_bound("p", seconds=10) == "n2"
+    assert [event.user for event in deletes_of(space, "v1") if "evictor" in event.user] == []
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 2
+
+
+async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    (old,) = await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    await space.delete("victim")
+    await space.until_gone("victim")
+    await space.add_nodes(make_node("n2").cpu("500m"))
+    (new,) = await space.run(sized("victim", "low", 500).on("n2"))
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert outcome.result == "succeeded"
+    assert [(v.uid, v.result) for v in outcome.victims] == [(old.metadata.uid, "gone")]
+    assert await space.until_bound("p", seconds=10) == "n1"
+    pod = await space.pod("victim")
+    assert pod is not None
+    assert pod.metadata.uid == new.metadata.uid
+    assert pod.metadata.deletion_timestamp is None
+    assert "DisruptionTarget" not in {c.type for c in pod.status.conditions or ()}
+
+
+async def test_an_order_that_counts_on_another_fails_with_it(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).label(*UNDELETABLE).on("n1"))
+    await settle()
+
+    async with deletes_refused(space, "victim"):
+        first = await ordered(space, sized("p1", "high", 250))
+        second = await ordered(space, sized("p2", "high", 250))
+        tries = [len(await space.bus.decisions(pod.metadata.uid)) for pod in (first, second)]
+        await cluster.start("evictor")
+
+        _, outcome = await outcome_of_order(space, first)
+        assert outcome.result == "failed"
+        _, outcome = await outcome_of_order(space, second)
+        assert (outcome.result, outcome.reason) == ("failed", "awaited-order-failed")
+        # Only the first one's node is at fault, as far as the first one can tell; the second asks again.
+        await until_tried_again(space, second, tries[1])
+        await assert_stays_pending(space, "p1", seconds=1)
+        await assert_stays_pending(space, "p2", seconds=1)
+
+    assert len(deletes_of(space, "victim")) <= 1
+    assert {order.node for order in await all_orders(space, [first, second])} == {space.node_name("n1")}
+
+
+async def test_a_nomination_left_over_from_before_does_not_hold_a_place_that_cannot_be_had(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    # kubernetes#106780: the nominated node stops being possible, and the nomination stays for ever.
+    space = space_without_evictor
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    preemptor = await ordered(space, sized("p", "high", 500))
+    await space.api.request(
+        "PATCH",
+        f"/api/v1/nodes/{space.node_name('n1')}",
+        body=b'{"spec": {"unschedulable": true}}',
+        content_type="application/merge-patch+json",
+    )
+    await cluster.start("evictor")
+    await outcome_of_order(space, preemptor)
+
+    async def not_nominated() -> bool:
+        pod = await space.pod("p")
+        if pod is None or pod.status.nominated_node_name:
+            raise NotYet("nominated")
+        return True
+
+    await until("the nomination is gone", not_nominated, seconds=10)
+    await assert_stays_pending(space, "p", seconds=1)

@@ -1,0 +1,123 @@
+"""A-9: victims that the scheduler has placed and not bound yet, which live in its memory alone.
+
+The pods are held in Permit, PreBind and Bind by plugins that act on annotations; see
+plugin/internal/testscheduler. kube-scheduler's own preemption left such preemptors stuck
+(kubernetes#140082).
+"""
+
+import pytest
+
+from integration.builders import PodBuilder, make_node
+from integration.crashing import assert_nothing_left_behind
+from integration.preempting import (
+    assert_bound_once,
+    deletes_of,
+    outcome_of_order,
+    settle,
+    sized,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+
+PERMIT = "tests.makeway.dev/permit"
+PRE_BIND = "tests.makeway.dev/pre-bind"
+DEAF_PRE_BIND = "tests.makeway.dev/deaf-pre-bind"
+BIND = "tests.makeway.dev/bind"
+
+
+async def until_assumed(space: Space, pod: PodBuilder) -> None:
+    """Create a pod and wait until the scheduler has placed it; the scheduler says so by a nomination."""
+    await space.create(pod)
+
+    async def placed() -> bool:
+        seen = await space.pod(pod.name)
+        if seen is None or not seen.status.nominated_node_name:
+            raise NotYet("not placed")
+        return True
+
+    await until(f"{pod.name} is placed", placed)
+    await settle()
+
+
+@pytest.mark.parametrize("where", [PERMIT, PRE_BIND], ids=["permit", "pre-bind"])
+async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_deleted(
+    race_space: Space, where: str
+) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await until_assumed(space, sized("victim", "low", 500).annotation(where, "120s"))
+    victim = await space.pod("victim")
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+
+    assert await space.until_bound("p", seconds=5) == "n1"
+    assert await space.bus.orders(preemptor.metadata.uid) == []
+    assert deletes_of(space, "victim") == []
+    left = await space.pod("victim")
+    assert left is not None
+    assert victim is not None
+    assert left.metadata.uid == victim.metadata.uid
+    assert not left.spec.node_name
+    assert_bound_once(space, "p")
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(race_space: Space) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await until_assumed(space, sized("victim", "low", 500).annotation(DEAF_PRE_BIND, "5s"))
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+
+    assert await space.until_bound("p", seconds=12) == "n1"
+    assert await space.bus.orders(preemptor.metadata.uid) == []
+    assert deletes_of(space, "victim") == []
+    assert len(await space.bus.decisions(preemptor.metadata.uid)) == 1
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_9_a_victim_that_cannot_be_called_back_is_ordered_as_assumed(race_space: Space) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    # A moment in PreBind tells the test that it is placed; then Bind holds it.
+    victim = sized("victim", "low", 500).annotation(PRE_BIND, "1ms").annotation(BIND, "4s")
+    await until_assumed(space, victim)
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+
+    order, outcome = await outcome_of_order(space, preemptor)
+    assert [(v.name, v.assumed) for v in order.victims] == [("victim", True)]
+    assert outcome.result == "succeeded"
+    assert await space.until_bound("p", seconds=10) == "n1"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    assert await space.pod("victim") is None
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(race_space: Space) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.run(sized("bound", "low", 250).on("n1"))
+    await until_assumed(space, sized("waiting", "low", 250).annotation(PERMIT, "120s"))
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+
+    assert await space.until_bound("p", seconds=5) == "n1"
+    order, _ = await outcome_of_order(space, preemptor)
+    assert [victim.name for victim in order.victims] == ["bound"]
+    assert deletes_of(space, "waiting") == []
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_9_a_node_where_a_pod_waits_in_permit_is_no_place_for_one_of_equal_priority(
+    race_space: Space,
+) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await until_assumed(space, sized("waiting", "high", 500).annotation(PERMIT, "120s"))
+
+    (pod,) = await space.create(sized("p", "high", 500))
+
+    with pytest.raises(AssertionError, match="is bound"):
+        await space.until_bound("p", seconds=2)
+    assert await space.bus.orders(pod.metadata.uid) == []
