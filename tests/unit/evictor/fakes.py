@@ -12,6 +12,7 @@ from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.evictor.verdicts import Epoch
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
 Effect = Callable[[], None]
@@ -41,6 +42,7 @@ class FakeCluster:
         self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.epoch: int | None = EPOCH
+        self.epoch_since: datetime | None = None
         self.calls: list[tuple[str, str]] = []
         self.events: list[bytes] = []
         self.slow: dict[tuple[str, str], int] = {}
@@ -91,9 +93,9 @@ class FakeCluster:
         await self._called("get_node", name)
         return self.nodes.get(name)
 
-    async def lease_epoch(self, namespace: str, name: str) -> int | None:
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)
-        return self.epoch
+        return None if self.epoch is None else Epoch(self.epoch, since=self.epoch_since)
 
     async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
         await self._called("mark", victim.name)

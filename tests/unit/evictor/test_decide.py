@@ -11,6 +11,7 @@ from makeway.evictor.verdicts import (
     Await,
     Cancelled,
     Delete,
+    Epoch,
     Expired,
     Failed,
     Gone,
@@ -53,11 +54,19 @@ def wanted(
     order: EvictionOrder = ORDER,
     *,
     epoch: int | None = EPOCH,
+    since: datetime | None = None,
     preemptor: Pod | None = PREEMPTOR,
     node: Node | None = THE_NODE,
     now: datetime = NOW,
 ) -> Proceed | Stop:
-    return decide.still_wanted(order, epoch=epoch, preemptor=preemptor, node=node, now=now)
+    return decide.still_wanted(
+        order,
+        stored_at=NOW,
+        epoch=None if epoch is None else Epoch(epoch, since=since),
+        preemptor=preemptor,
+        node=node,
+        now=now,
+    )
 
 
 def judge(pod: Pod | None, *, assumed: bool = False) -> VictimVerdict:
@@ -110,6 +119,10 @@ class TestAnOrderAgainstTheCluster:
         stop = wanted(epoch=EPOCH + 1)
         assert isinstance(stop, Refused)
         assert stop.reason == "stale-epoch"
+
+    def test_an_order_stored_before_the_present_epoch_began_stands(self) -> None:
+        assert isinstance(wanted(epoch=EPOCH + 1, since=NOW + timedelta(seconds=1)), Proceed)
+        assert isinstance(wanted(epoch=EPOCH + 1, since=NOW), Refused)
 
     @pytest.mark.parametrize(
         ("reason", "stop"),

@@ -21,6 +21,7 @@ from makeway.core.objects import Node, Pod
 from makeway.evictor import patches
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import TemporaryError, classify
+from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 FIELD_MANAGER = "makeway-evictor"
@@ -51,8 +52,8 @@ class Cluster(Protocol):
     async def get_node(self, name: str) -> Node | None:
         """The node."""
 
-    async def lease_epoch(self, namespace: str, name: str) -> int | None:
-        """`leaseTransitions` of a Lease."""
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
+        """`leaseTransitions` of a Lease, and since when."""
 
     async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget; the pod as patched."""
@@ -72,6 +73,7 @@ class Cluster(Protocol):
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):
     lease_transitions: int | None = None
+    acquire_time: datetime | None = None
 
 
 class _Lease(msgspec.Struct):
@@ -128,11 +130,14 @@ class ApiCluster:
         body = await self._call("get_node", "GET", f"/api/v1/nodes/{quote(name, safe='')}")
         return None if body is None else _node(body)
 
-    async def lease_epoch(self, namespace: str, name: str) -> int | None:
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease; 0 where nobody has taken it over yet, None where it is absent."""
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
         body = await self._call("get_lease", "GET", f"{leases}/{quote(name, safe='')}")
-        return None if body is None else _lease(body).spec.lease_transitions or 0
+        if body is None:
+            return None
+        spec = _lease(body).spec
+        return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
 
     async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget (strategic merge, so other conditions stay as they are)."""

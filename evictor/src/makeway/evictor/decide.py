@@ -19,6 +19,7 @@ from makeway.evictor.verdicts import (
     Await,
     Cancelled,
     Delete,
+    Epoch,
     Expired,
     Failed,
     Gone,
@@ -93,19 +94,27 @@ def _bad_name(order: EvictionOrder) -> str | None:
 
 
 def still_wanted(
-    order: EvictionOrder, *, epoch: int | None, preemptor: Pod | None, node: Node | None, now: datetime
+    order: EvictionOrder,
+    *,
+    stored_at: datetime,
+    epoch: Epoch | None,
+    preemptor: Pod | None,
+    node: Node | None,
+    now: datetime,
 ) -> Proceed | Stop:
     """Judge an admitted order against its fence, its preemptor and its node as the API has them.
 
-    `epoch` is what the fence's object holds now, None where that object does not exist.
+    `stored_at` is when the stream took the order; `epoch` is what the fence's object holds now, None
+    where that object does not exist. An order of an earlier epoch stands where it was stored before the
+    present one began: its writer led then, and its successor has adopted it.
     """
     if (late := expired(order, now)) is not None:
         return late
     if epoch is None:
         fence = order.fence
         return Refused("fence-missing", f"{fence.kind} {fence.namespace}/{fence.name} does not exist")
-    if order.fence.epoch < epoch:
-        return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch}")
+    if order.fence.epoch < epoch.number and (epoch.since is None or stored_at >= epoch.since):
+        return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch.number}")
     if order.preemptor is None or preemptor is None or preemptor.metadata.uid != order.preemptor.uid:
         return Cancelled("preemptor-gone", "the preemptor does not exist any more")
     if preemptor.metadata.deletion_timestamp is not None:

@@ -26,6 +26,7 @@ from makeway.evictor.records import Records
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.verdicts import (
     Delete,
+    Epoch,
     Expired,
     Failed,
     Gone,
@@ -96,6 +97,7 @@ class Execution:
         self,
         order: EvictionOrder,
         *,
+        stored_at: datetime,
         cluster: Cluster,
         records: Records,
         clock: Clock,
@@ -103,6 +105,7 @@ class Execution:
         events: Events,
     ) -> None:
         self.order = order
+        self._stored_at = stored_at
         self.stop: Stop | None = None
         self.progress = {v.uid: Progress(v) for v in order.victims}
         self.preemptor_priority = 0
@@ -188,14 +191,25 @@ class Execution:
         reads = await asyncio.gather(
             self._cluster.lease_epoch(fence.namespace, fence.name)
             if fence.kind == "lease"
-            else self._records.epoch(fence.name),
+            else self._counted_epoch(fence.name),
             self._cluster.get_pod(preemptor.namespace, preemptor.name),
             self._cluster.get_node(self.order.node),
         )
-        epoch: int | None = reads[0]
+        epoch: Epoch | None = reads[0]
         pod: Pod | None = reads[1]
         node: Node | None = reads[2]
-        return decide.still_wanted(self.order, epoch=epoch, preemptor=pod, node=node, now=self._clock.now())
+        return decide.still_wanted(
+            self.order,
+            stored_at=self._stored_at,
+            epoch=epoch,
+            preemptor=pod,
+            node=node,
+            now=self._clock.now(),
+        )
+
+    async def _counted_epoch(self, name: str) -> Epoch:
+        """The epoch of a scheduler without leader election: a counter on the bus."""
+        return Epoch(await self._records.epoch(name))
 
     # ---------------------------------------------------------------------------------- the victims
 

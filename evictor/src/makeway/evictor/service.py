@@ -121,7 +121,7 @@ class Evictor:
             try:
                 async with kept(delivery):
                     await failpoint("evictor.order-received")
-                    await self._settle(order, delivery.deliveries)
+                    await self._settle(order, delivery)
                     await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
             except BusUnavailable as error:
@@ -168,8 +168,9 @@ class Evictor:
 
     # ---------------------------------------------------------------------------------- one order
 
-    async def _settle(self, order: EvictionOrder, deliveries: int) -> None:
+    async def _settle(self, order: EvictionOrder, delivery: Delivery) -> None:
         """See to it that the order has its outcome."""
+        deliveries = delivery.deliveries
         ended = await self._persist("read", lambda: self._records.outcome(order.order_id))
         if deliveries > 1:
             self._metrics.redelivered.labels(state="live" if ended is None else "ended").inc()
@@ -177,16 +178,17 @@ class Evictor:
             _log.info("order_already_ended", result=ended.result, deliveries=deliveries)
             return
         _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
-        outcome = await self._carry_out(order, deliveries)
+        outcome = await self._carry_out(order, delivery)
         await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome))
         self._report(order, outcome, standing)
 
-    async def _carry_out(self, order: EvictionOrder, deliveries: int) -> Outcome:
+    async def _carry_out(self, order: EvictionOrder, delivery: Delivery) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
         execution = Execution(
             order,
+            stored_at=delivery.published_at,
             cluster=self._cluster,
             records=self._records,
             clock=self._clock,
@@ -223,7 +225,7 @@ class Evictor:
             undone=undone,
             nominations_cleared=nominations,
             evictor=self._settings.identity,
-            deliveries=deliveries,
+            deliveries=delivery.deliveries,
             started_at=started_at,
             finished_at=self._clock.now(),
         )

@@ -6,7 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a fence holds now: the epoch's number and when it began, None where that is not known."""
+
+    number: int
+    since: datetime | None = None
 
 
 @dataclass(frozen=True)
