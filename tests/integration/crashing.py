@@ -1,7 +1,9 @@
 """Crashes at named points, and what must hold after each of them."""
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterable
@@ -20,6 +22,7 @@ from integration.preempting import (
 )
 from integration.space import Space
 from integration.waiting import NotYet, until
+from makeway.core.disruption import preemption_message
 from makeway.core.objects import Pod
 from makeway.runtime.failpoints import FIRED
 
@@ -66,9 +69,9 @@ class Failpoints:
 
         return await until(f"failpoint {name} fires", ask, seconds=seconds)
 
-    async def fires(self, name: str, action: str) -> None:
+    async def fires(self, name: str, action: str, *, seconds: float = 20.0) -> None:
         """Wait until the point has fired, and let a frozen process go on after a while."""
-        pid = await self.fired(name)
+        pid = await self.fired(name, seconds=seconds)
         if action == STOP:
             await asyncio.sleep(FROZEN_SECONDS)
             os.kill(pid, signal.SIGCONT)
@@ -142,7 +145,7 @@ async def assert_nothing_left_behind(space: Space) -> None:
         for name, pod in (await space.pods()).items():
             if pod.metadata.deletion_timestamp is not None:
                 continue
-            if "DisruptionTarget" in {condition.type for condition in pod.status.conditions or ()}:
+            if is_marked(pod):
                 left.append(f"{name} is marked")
             if pod.status.nominated_node_name and not pod.spec.node_name:
                 left.append(f"{name} is nominated")
@@ -160,3 +163,36 @@ async def ordered(space: Space, pod: Pod) -> None:
         return bool(await all_orders(space, [pod]))
 
     await until(f"an order for {pod.metadata.name}", ask)
+
+
+def is_marked(pod: Pod) -> bool:
+    """Whether a pod carries DisruptionTarget."""
+    return "DisruptionTarget" in {condition.type for condition in pod.status.conditions or ()}
+
+
+async def mark_as_victim(space: Space, name: str) -> None:
+    """Mark a pod as an evictor does, though no order names it."""
+    mark = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": preemption_message("default-scheduler"),
+    }
+    await space.api.request(
+        "PATCH",
+        f"/api/v1/namespaces/{space.namespace}/pods/{name}/status",
+        body=json.dumps({"status": {"conditions": [mark]}}).encode(),
+        content_type="application/strategic-merge-patch+json",
+    )
+
+
+async def without_nats(cluster: RunningCluster, how: str) -> None:
+    """Let nats-server be away for a while: `killed`, `frozen`, or `wiped` (killed, and its store removed)."""
+    if how == "frozen":
+        async with cluster.frozen("nats"):
+            await asyncio.sleep(FROZEN_SECONDS)
+        return
+    await cluster.kill("nats")
+    if how == "wiped":
+        shutil.rmtree(cluster.owned.directory / "nats")
+    await cluster.start("nats")
