@@ -19,12 +19,13 @@ import pytest
 import pytest_asyncio
 
 from integration.cluster import RunningCluster
+from integration.faults import Faults, faults_of
 from integration.invariants import assert_invariants
 from integration.space import Space, open_space
 from makeway.dev import binaries
 from makeway.dev.build import ensure
 from makeway.dev.cluster import Cluster
-from makeway.dev.options import COMPONENTS, KWOK, NATS, SCHEDULER, ClusterOptions
+from makeway.dev.options import COMPONENTS, EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 from makeway.dev.progress import ConsoleProgress
 
 _HERE = Path(__file__).parent
@@ -64,12 +65,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def start_cluster(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
+def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
     config.stash[_DIRECTORIES].append(directory)
     return RunningCluster(Cluster(directory, options).start())
 
 
-def stop_cluster(cluster: RunningCluster, config: pytest.Config) -> None:
+def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
     cluster.owned.stop()
     directory = cluster.owned.directory
     for data in ("etcd", "nats"):
@@ -84,9 +85,9 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
     """Give the control plane that the tests share."""
-    running = start_cluster(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
+    running = _start(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
     yield running
-    stop_cluster(running, pytestconfig)
+    _stop(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -104,9 +105,9 @@ def plain_cluster(
 ) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler is kube-scheduler, without MakeWay."""
     options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-    running = start_cluster(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
+    running = _start(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
     yield running
-    stop_cluster(running, pytestconfig)
+    _stop(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -124,12 +125,12 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
 
     async def start(options: ClusterOptions) -> RunningCluster:
         directory = tmp_path / f"cluster-{next(numbers)}"
-        started.append(await asyncio.to_thread(start_cluster, directory, options, pytestconfig))
+        started.append(await asyncio.to_thread(_start, directory, options, pytestconfig))
         return started[-1]
 
     yield start
     for running in reversed(started):
-        await asyncio.to_thread(stop_cluster, running, pytestconfig)
+        await asyncio.to_thread(_stop, running, pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -141,9 +142,9 @@ def crash_cluster(
     Nobody preempts there but makeway, so that a pod that is bound was helped by makeway.
     """
     options = ClusterOptions(failpoints=True, fallback=False)
-    running = start_cluster(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
+    running = _start(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
     yield running
-    stop_cluster(running, pytestconfig)
+    _stop(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -170,9 +171,9 @@ def race_cluster(
         test_plugins=True,
         scheduler_feature_gates=(("SchedulerAsyncAPICalls", request.param == "async-api-calls"),),
     )
-    running = start_cluster(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
+    running = _start(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
     yield running
-    stop_cluster(running, pytestconfig)
+    _stop(running, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -181,3 +182,30 @@ async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
     async with open_space(race_cluster) as opened:
         yield opened
         await assert_invariants(opened, wait=False)
+
+
+@pytest.fixture(scope="session")
+def fault_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose planner, evictor and scheduler go through the fault proxy."""
+    options = ClusterOptions(
+        fallback=False, faulty=(PLANNER, EVICTOR, SCHEDULER), plugin_arguments=(("notAfter", "20s"),)
+    )
+    running = _start(tmp_path_factory.mktemp("faults") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def fault_space(fault_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test."""
+    async with open_space(fault_cluster) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
+    """Give that cluster's proxy, without rules."""
+    async with faults_of(fault_cluster) as connected:
+        yield connected

@@ -26,4 +26,4 @@ def grant(site: Site, api: AdminApi) -> None:
     for account in ACCOUNTS:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
-        write_with_token(site.kubeconfig(account), site.server, site.authority, token, name)
+        write_with_token(site.kubeconfig(account), site.server_for(account), site.authority, token, name)

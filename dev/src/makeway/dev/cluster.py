@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from makeway.dev import access, binaries, control_plane, kwok, nats, scheduler, services
+from makeway.dev import access, binaries, control_plane, fault_proxy, kwok, nats, scheduler, services
 from makeway.dev.api import AdminApi
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
@@ -84,6 +84,8 @@ class Cluster:
         self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
+        if self.options.faulty:
+            self._run("fault proxy", fault_proxy.program(site))
         programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}
         chosen = [program(site) for name, program in programs.items() if name in wanted]
         names = ", ".join(["controllers", *(program.name for program in chosen)])
@@ -196,6 +198,7 @@ def _info(name: str, site: Site) -> ClusterInfo:
         nats_monitor_url=url("nats-monitor"),
         planner_url=url("planner"),
         evictor_url=url("evictor"),
+        fault_proxy_url=url("fault-proxy"),
         scheduler_url=url("scheduler", "https"),
         audit_log=site.audit_log,
         logs=site.directory / "logs",

@@ -40,6 +40,8 @@ class ClusterInfo:
     """Directory to put on PATH: kubectl and the others."""
     owner: int
     """Process id of the owner; when it dies, so does the cluster."""
+    fault_proxy_url: str = ""
+    """http URL of the fault proxy's control port, where the cluster has one."""
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as the administrator and give its output.

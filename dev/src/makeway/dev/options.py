@@ -43,12 +43,17 @@ class ClusterOptions:
     test_plugins: bool = False
     """Whether the scheduler also runs plugins that the product knows nothing of; see
     plugin/internal/testscheduler."""
+    faulty: tuple[str, ...] = ()
+    """Which of planner, evictor and scheduler reach the API server through a proxy that tests tell to spoil
+    requests; see makeway.dev.fault_proxy."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
 
     def __post_init__(self) -> None:
         if unknown := self.components - set(COMPONENTS):
             raise ValueError(f"unknown components {sorted(unknown)}; there are {', '.join(COMPONENTS)}")
+        if no_proxy := set(self.faulty) - {PLANNER, EVICTOR, SCHEDULER}:
+            raise ValueError(f"no fault proxy for {sorted(no_proxy)}: only for planner, evictor, scheduler")
         if self.mode not in ("off", "observe", "enforce"):
             raise ValueError(f"mode is {self.mode!r}; it must be off, observe or enforce")
 

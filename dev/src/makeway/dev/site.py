@@ -22,6 +22,10 @@ _PORTS = (
     "kwok",
     "planner",
     "evictor",
+    "fault-proxy",
+    "fault-proxy-planner",
+    "fault-proxy-evictor",
+    "fault-proxy-scheduler",
 )
 
 
@@ -47,6 +51,12 @@ class Site:
     def server(self) -> str:
         """URL of the API server."""
         return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    def server_for(self, account: str) -> str:
+        """URL of the API server for a component: itself, or the fault proxy in front of it."""
+        if account in self.options.faulty:
+            return f"https://127.0.0.1:{self.ports[f'fault-proxy-{account}']}"
+        return self.server
 
     @property
     def nats_url(self) -> str:

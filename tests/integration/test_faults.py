@@ -1,0 +1,162 @@
+"""Requests to the API server that are refused, cut, lost, late; watches that freeze, skip and end.
+
+Whatever is done to planner, evictor and scheduler: every preemptor is bound in the end, and the checker finds
+nothing. Each case runs over several preemptors at once, each with a node and two victims of its own, so that
+a fault for `each` request hits every one of them. The short form takes a handful of cases twice; the whole
+table runs MAKEWAY_REPEAT times (20).
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from integration.builders import make_node, make_pod
+from integration.faults import Faults
+from integration.invariants import assert_invariants
+from integration.preempting import settle
+from integration.space import Space
+from makeway.dev.fault_rules import Action, Rule
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
+
+REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
+SHORT = 2
+BOUND_SECONDS = 60.0
+
+POD = r"/pods/[a-z0-9-]+(\?|$)"
+STATUS = r"/pods/[a-z0-9-]+/status"
+BINDING = r"/pods/[a-z0-9-]+/binding"
+PODS_WATCH = r"/api/v1/pods\?"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault. `short`: in `make test` too; `hits`: injected at least so often a preemptor, 0 for once."""
+
+    name: str
+    rule: Rule
+    short: bool = False
+    hits: int = 1
+
+
+def answers(component: str, method: str, path: str, what: str, *statuses: int, short: int = 0) -> list[Case]:
+    """Every request of a kind is refused once with each of these statuses."""
+    return [
+        Case(
+            f"{component} {what} answered {status}",
+            Rule(
+                component=component,
+                action="answer",
+                method=method,
+                path=path,
+                status=status,
+                retry_after=1 if status == 429 else 0,
+                each=True,
+            ),
+            short=status == short,
+        )
+        for status in statuses
+    ]
+
+
+def breaks(component: str, method: str, path: str, what: str, *, short: str = "") -> list[Case]:
+    """Every request of a kind is carried out, and its answer cut, lost, or late."""
+    actions: tuple[Action, ...] = ("cut", "drop", "delay")
+    return [
+        Case(
+            f"{component} {what} {action}",
+            Rule(component=component, action=action, method=method, path=path, seconds=3, each=True),
+            short=action == short,
+        )
+        for action in actions
+    ]
+
+
+CASES = [
+    *answers(EVICTOR, "GET", POD, "read of a pod", 429, 500, 503),
+    *breaks(EVICTOR, "GET", POD, "read of a pod"),
+    *answers(EVICTOR, "PATCH", STATUS, "mark", 409, 422, 429, 500, 503),
+    *breaks(EVICTOR, "PATCH", STATUS, "mark", short="drop"),
+    *answers(EVICTOR, "DELETE", POD, "delete", 409, 422, 429, 500, 503, short=422),
+    *breaks(EVICTOR, "DELETE", POD, "delete", short="drop"),
+    *answers(EVICTOR, "GET", "/leases/", "read of the fence", 500),
+    *answers(EVICTOR, "GET", "/nodes/", "read of the node", 503),
+    *answers(EVICTOR, "POST", "/events", "event", 500),
+    *answers(SCHEDULER, "PATCH", STATUS, "nomination", 409, 429, 500, 503, short=500),
+    *breaks(SCHEDULER, "PATCH", STATUS, "nomination", short="delay"),
+    *answers(SCHEDULER, "POST", BINDING, "binding", 409, 429, 500, 503),
+    *breaks(SCHEDULER, "POST", BINDING, "binding", short="drop"),
+    *answers(SCHEDULER, "POST", "/events", "event", 500),
+]
+
+
+def watches(component: str, *, short: str = "") -> list[Case]:
+    """Faults of a watch of pods, as often as there are preemptors, while their events pass."""
+    made = []
+    actions: tuple[tuple[Action, str], ...] = (
+        ("close", ""),
+        ("expire", ""),
+        ("freeze", '"type":"MODIFIED"'),
+        ("skip", '"type":"MODIFIED"'),
+    )
+    for action, event in actions:
+        name = f"{component} watch of pods: {action}"
+        rule = Rule(component=component, action=action, path=PODS_WATCH, event=event or ".*", seconds=4)
+        made.append(Case(name, rule, short=action == short, hits=0))
+    return made
+
+
+CASES += [*watches(PLANNER, short="expire"), *watches(SCHEDULER, short="close")]
+
+
+async def preemptors_come_through(space: Space, faults: Faults, case: Case, count: int) -> None:
+    """Preempt on so many nodes at once under a fault; all are bound, and no promise is broken."""
+    names = [f"n{number}" for number in range(count)]
+    nodes = await space.add_nodes(*(make_node(name).cpu("500m") for name in names))
+    await space.run(
+        *(
+            make_pod(f"victim-{name}-{part}").priority("low").cpu("250m").on(name)
+            for name in names
+            for part in "ab"
+        )
+    )
+    await settle()
+    rule = case.rule
+    if not case.hits:
+        # The events of this space alone: what goes on in the cluster besides shall not use the fault up.
+        event = f'{rule.event}.*"namespace":"{space.namespace}"'
+        rule = Rule(
+            component=rule.component,
+            action=rule.action,
+            path=rule.path,
+            event=event,
+            seconds=rule.seconds,
+            count=count,
+        )
+    await faults.add(rule)
+    await space.create(
+        *(
+            make_pod(f"urgent-{name}")
+            .priority("high")
+            .cpu("500m")
+            .spec(nodeSelector={"kubernetes.io/hostname": node})
+            for name, node in zip(names, nodes, strict=True)
+        )
+    )
+
+    await asyncio.gather(*(space.until_bound(f"urgent-{name}", seconds=BOUND_SECONDS) for name in names))
+    assert len(await faults.applied()) >= max(1, case.hits * count), "the fault was hardly injected"
+    await faults.clear()
+    await assert_invariants(space)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.short], ids=lambda case: case.name)
+async def test_a_fault_delays_preemptors_and_no_more(case: Case, fault_space: Space, faults: Faults) -> None:
+    await preemptors_come_through(fault_space, faults, case, SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_every_fault_many_times(case: Case, fault_space: Space, faults: Faults) -> None:
+    await preemptors_come_through(fault_space, faults, case, REPEAT)
