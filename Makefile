@@ -79,6 +79,15 @@ test-all: check contract ## All of it, with the slow and repeated runs and the r
 	$(BIN)/makeway dev build
 	$(BIN)/pytest -v tests/integration $(ARGS)
 	cd plugin && CGO_ENABLED=1 go test -race $(GO_PACKAGES)
+	$(MAKE) fuzz
+
+FUZZ_SECONDS ?= 20
+FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl
+
+.PHONY: fuzz
+fuzz: setup ## Fuzz both decoders (FUZZ_SECONDS for each target); what is found is kept in plugin/wire/testdata/fuzz
+	cd plugin && for target in $(FUZZ_TARGETS); do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZ_SECONDS)s -fuzzminimizetime 10x ./wire || exit 1; done
+	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 
 .PHONY: demo
 demo: setup ## The main job on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)

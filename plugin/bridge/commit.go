@@ -160,7 +160,8 @@ func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly
 }
 
 // buildOrder makes the message. Victims that wait in Permit or are being bound are preempted in memory
-// and left out; where that says no, they are in the order as assumed.
+// and left out; where that says no, they are in the order as assumed. Those that have left by themselves
+// are left out too: one whose placement was taken back is pending again, and no evictor's business.
 func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.EvictionOrder, error) {
 	clusterUID, err := e.clusterUID()
 	if err != nil {
@@ -195,7 +196,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.Evi
 		if v.violating {
 			message.PDBViolations++
 		}
-		if e.preemptInMemory(ctx, order, v.pod) {
+		if e.preemptInMemory(ctx, order, v.pod) || e.placements.left(v.pod.UID) {
 			continue
 		}
 		message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
@@ -292,6 +293,10 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	previous := &wire.EvictionOrder{}
 	if _, err := wire.Unwrap(last.data, wire.TypeOrder, previous); err != nil {
 		// Nobody can carry out what nobody can read.
+		return last.sequence, nil
+	}
+	if previous.Preemptor == nil || e.subjects.PodOrder(previous.Preemptor.UID) != subject {
+		// Evictors put an order on another's subject aside, without an outcome.
 		return last.sequence, nil
 	}
 	if !e.clock.Now().Before(previous.NotAfter.Add(gateSlack)) || e.inflight.outcome(previous.OrderID) != nil {

@@ -260,6 +260,18 @@ func (f *inflight) has(orderID string) bool {
 	return f.get(orderID) != nil
 }
 
+// removes says whether an order in flight removes a pod, itself or by counting on another order.
+func (f *inflight) removes(orderID string, victim types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.get(orderID)
+	if e == nil {
+		return false
+	}
+	_, counted := e.awaited[victim]
+	return counted || slices.Contains(e.victims, victim)
+}
+
 // preemptorOf is the pod that an order makes room for.
 func (f *inflight) preemptorOf(orderID string) (wire.PodRef, bool) {
 	f.mu.RLock()

@@ -15,8 +15,8 @@ const subsystem = "makeway_scheduler"
 const (
 	operationCommit = "commit"
 	operationOrder  = "order"
-	resultSuccess   = "success"
-	resultError     = "error"
+	resultSuccess   = "succeeded"
+	resultError     = "failed"
 )
 
 // latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
@@ -76,6 +76,11 @@ var (
 		Help: "Orders that their stream had lost and that were published again.",
 	})
 
+	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
+		Help: "Messages of the streams of orders and outcomes that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, other.",
+	}, []string{"reason"})
+
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
 		Help: "Panics recovered, by where: post_filter, pre_enqueue, queueing_hint, reserve, unreserve, informer, commit, waker, retry, reconcile, follow.",
@@ -83,19 +88,19 @@ var (
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "makeway_preemption_executions_total", StabilityLevel: metrics.ALPHA,
-		Help: "Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (success, error).",
+		Help: "Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (succeeded, failed).",
 	}, []string{"operation", "result"})
 
 	executionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "makeway_preemption_execution_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "How long asynchronous preemption work took, by operation (commit, order) and result (success, error).", Buckets: latency,
+		Help: "How long asynchronous preemption work took, by operation (commit, order) and result (succeeded, failed).", Buckets: latency,
 	}, []string{"operation", "result"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, verificationDuration, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 	)
 })
 

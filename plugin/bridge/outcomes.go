@@ -15,6 +15,10 @@ import (
 const (
 	// followSince is how far back the streams are read at the start: longer than any order lives.
 	followSince = maxNotAfter + time.Minute
+	// longestNotAfter is how far ahead an order's notAfter may lie: further, it is no scheduler's.
+	longestNotAfter = maxNotAfter + time.Minute
+	// longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
+	longestGrace = 365 * 24 * 60 * 60
 	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
 	// the nomination back, so that the next cycle does not start with it.
 	revertWait = 500 * time.Millisecond
@@ -53,10 +57,19 @@ func (e *engine) takeOrder(ctx context.Context, r record) {
 	if order.Preemptor == nil || e.inflight.has(order.OrderID) {
 		return
 	}
+	if r.subject != e.subjects.PodOrder(order.Preemptor.UID) {
+		// One live order a preemptor holds by the subject alone; evictors put this one aside.
+		e.complain(ctx, "order_not_understood", r, &straying{reasonWrongSubject, "an order for " + order.Preemptor.UID})
+		return
+	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
 		return
 	}
 	now := e.clock.Now()
+	if order.NotAfter.After(now.Add(longestNotAfter)) {
+		e.complain(ctx, "order_not_understood", r, &straying{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
+		return
+	}
 	ref := wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
 	pod := e.podOf(ref)
 	if !e.placements.knows(types.UID(ref.UID)) || pod.Spec.NodeName != "" {
@@ -68,7 +81,7 @@ func (e *engine) takeOrder(ctx context.Context, r record) {
 		if outcome.Result != wire.ResultSucceeded {
 			return
 		}
-		opensAt = leavingUntil(outcome, outcome.FinishedAt.Time)
+		opensAt = leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now))
 	}
 	taken := adopted(order, opensAt)
 	taken.message = r.data
@@ -113,6 +126,14 @@ func (e *engine) takeOutcome(ctx context.Context, r record) {
 		e.complain(ctx, "outcome_not_understood", r, err)
 		return
 	}
+	if r.subject != e.subjects.Outcome(outcome.OrderID) {
+		e.complain(ctx, "outcome_not_understood", r, &straying{reasonWrongSubject, "an outcome of " + outcome.OrderID})
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err == nil && clusterUID != outcome.ClusterUID {
+		e.complain(ctx, "outcome_not_understood", r, &straying{reasonOtherCluster, "cluster " + outcome.ClusterUID})
+		return
+	}
 	failpoint(failOnOutcome)
 	e.inflight.remember(outcome)
 	e.applyOutcome(ctx, outcome)
@@ -152,7 +173,7 @@ func nodesFault(outcome *wire.Outcome) bool {
 // succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
 func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	now := e.clock.Now()
-	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), func(uid types.UID) bool { return !e.placements.knows(uid) })
+	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), e.placements.left)
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
@@ -167,13 +188,42 @@ func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
 	var grace int64
 	if outcome != nil {
 		for _, v := range outcome.Victims {
-			grace = max(grace, v.GracePeriodSeconds)
+			grace = max(grace, min(v.GracePeriodSeconds, longestGrace))
 		}
 	}
 	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
 }
 
-// complain logs a message that was not understood, once, with its place.
+// straying is a message that can be read, and that no writer of this cluster would have put where it is.
+type straying struct{ reason, detail string }
+
+func (s *straying) Error() string { return s.reason + ": " + s.detail }
+
+// Reasons for which messages are ignored besides those of wire.MalformedError.
+const (
+	reasonWrongSubject = "wrong-subject"
+	reasonOtherCluster = "other-cluster"
+	reasonNotAfter     = "not-after-too-far"
+)
+
+// complain logs and counts a message that is ignored, once, with its place.
 func (e *engine) complain(ctx context.Context, event string, r record, err error) {
+	var malformed *wire.MalformedError
+	var stray *straying
+	reason := "other"
+	switch {
+	case errors.As(err, &malformed):
+		reason = malformed.Reason
+	case errors.As(err, &stray):
+		reason = stray.reason
+	}
+	messagesIgnored.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Error(err, event, "subject", r.subject, "sequence", r.sequence)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

@@ -19,6 +19,13 @@ import (
 // time-out of its own.
 const verifyTimeout = time.Second
 
+// Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
+// depends on is kept for as long as the pod waits.
+const (
+	longestMessage   = 1024
+	mostDependencies = 64
+)
+
 // preempt decides about one pod that does not fit. It asks the planner at most twice, verifies within
 // bounds, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
@@ -108,7 +115,9 @@ func (a *attempt) run(ctx context.Context) ending {
 func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, failed []string) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
-	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod}
+	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod, removes: a.engine.inflight.removes}
+	// More than was asked for would cost more than it may.
+	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
 	return verifier.verify(ctx, reply, len(a.potential), wantAll, a.rank)
 }
@@ -171,8 +180,8 @@ func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	a.engine.retry.refuse(refOf(a.pod), retryAt, refusal.DependsOn)
-	message := refusal.Message
+	a.engine.retry.refuse(refOf(a.pod), retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
+	message := beginning(refusal.Message, longestMessage)
 	if failed > 0 {
 		message += fmt.Sprintf(" (and %d nodes did not stand up to the scheduler's filters)", failed)
 	}
@@ -206,6 +215,14 @@ func set(names []string) map[string]bool {
 		in[name] = true
 	}
 	return in
+}
+
+// beginning cuts a text to so many bytes, between characters.
+func beginning(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
 }
 
 // shortened lists the first few names.

@@ -55,6 +55,8 @@ type verifier struct {
 	handle fwk.Handle
 	state  fwk.CycleState
 	pod    *v1.Pod
+	// removes says whether an order in flight removes a pod. A planner's word alone makes no pod go.
+	removes func(orderID string, uid types.UID) bool
 }
 
 // verify gives the candidates that stand, best first, and the nodes that were looked at and do not.
@@ -129,7 +131,7 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !ok {
 			continue
 		}
-		if !trial.remove(ctx, info) {
+		if !v.removes(awaited.OrderID, info.GetPod().UID) || !trial.remove(ctx, info) {
 			return nil
 		}
 		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})

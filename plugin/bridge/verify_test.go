@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -177,6 +179,7 @@ func TestAwaitedPodsCountAsGoneAndAreNotOrderedAgain(t *testing.T) {
 	plan := candidate("n1", "!b")
 	plan.Awaited = []wire.Awaited{{UID: "a", OrderID: "ord-other"}}
 	w.bus.plan = answers(plan)
+	w.plugin.engine.inflight.begin(&entry{orderID: "ord-other", preemptor: wire.PodRef{UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
 
 	e := w.nominated(p, "n1")
 

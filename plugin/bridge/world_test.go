@@ -255,6 +255,7 @@ func (a *recordingActivator) of(uid types.UID) int {
 type fakeBus struct {
 	mu       sync.Mutex
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
+	raw      func(*wire.PlanRequest) []byte // instead of plan: an answer as it is
 	requests []*wire.PlanRequest
 	messages []record
 	ids      map[string]uint64
@@ -280,6 +281,9 @@ func (b *fakeBus) Request(_ context.Context, _ string, data []byte) ([]byte, err
 	b.requests = append(b.requests, request)
 	plan := b.plan
 	b.mu.Unlock()
+	if b.raw != nil {
+		return b.raw(request), nil
+	}
 	if plan == nil {
 		return nil, errNoResponders
 	}

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -52,8 +53,8 @@ func Encode(message any) ([]byte, error) {
 	return unescapeSeparators(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 }
 
-// Decode reads one message within the bounds. Fields it does not know are ignored; a field without
-// omitempty that is missing, or empty, is an error. into is a pointer to one of this package's structs.
+// Decode reads one message within the bounds. Fields it does not know are ignored; everything else is
+// held to the message's shape, see checkShape. into is a pointer to one of this package's structs.
 func Decode(data []byte, into any) error {
 	if err := checkBounds(data); err != nil {
 		return err
@@ -61,11 +62,14 @@ func Decode(data []byte, into any) error {
 	if !json.Valid(data) || !utf8.Valid(data) {
 		return malformed(ReasonNotJSON, "%d bytes that are not one JSON value in UTF-8", len(data))
 	}
+	if half, ok := halfSurrogate(data); ok {
+		return malformed(ReasonNotJSON, "%s stands for no character", half)
+	}
+	if err := checkShape(data, into); err != nil {
+		return err
+	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return malformed(ReasonInvalid, "%v", err)
-	}
-	if missing := missingField(reflect.ValueOf(into).Elem(), "$"); missing != "" {
-		return malformed(ReasonInvalid, "%s is missing or empty", missing)
 	}
 	return nil
 }
@@ -186,55 +190,36 @@ func checkBounds(data []byte) error {
 	return nil
 }
 
-var (
-	timeType = reflect.TypeFor[Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
-)
-
-// missingField gives the path of the first required text, time or raw field that is empty. Numbers
-// and truth values have no "missing" here: zero is a value of theirs.
-func missingField(value reflect.Value, path string) string {
-	switch value.Kind() {
-	case reflect.Pointer:
-		if value.IsNil() {
-			return ""
-		}
-		return missingField(value.Elem(), path)
-	case reflect.Slice:
-		if value.Type() == rawType {
-			return ""
-		}
-		for i := range value.Len() {
-			if missing := missingField(value.Index(i), fmt.Sprintf("%s[%d]", path, i)); missing != "" {
-				return missing
+// halfSurrogate finds an escape of half a character, which encoding/json would replace and Python refuses.
+func halfSurrogate(valid []byte) (string, bool) {
+	for i := bytes.IndexByte(valid, '\\'); i >= 0 && i < len(valid); {
+		width := 2
+		if unit, ok := codeUnit(valid[i:]); ok {
+			width = 6
+			if utf16.IsSurrogate(unit) {
+				second, _ := codeUnit(valid[i+6:])
+				if utf16.DecodeRune(unit, second) == utf8.RuneError {
+					return string(valid[i : i+6]), true
+				}
+				width = 12
 			}
 		}
-	case reflect.Struct:
-		if value.Type() == timeType {
-			return ""
+		next := bytes.IndexByte(valid[i+width:], '\\')
+		if next < 0 {
+			break
 		}
-		for i := range value.NumField() {
-			name, options, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
-			field, inner := value.Field(i), path+"."+name
-			if options == "" && isEmpty(field) {
-				return inner
-			}
-			if missing := missingField(field, inner); missing != "" {
-				return missing
-			}
-		}
+		i += width + next
 	}
-	return ""
+	return "", false
 }
 
-func isEmpty(field reflect.Value) bool {
-	switch {
-	case field.Type() == timeType:
-		return field.Interface().(Time).IsZero()
-	case field.Kind() == reflect.String, field.Type() == rawType:
-		return field.Len() == 0
+// codeUnit reads one \uXXXX.
+func codeUnit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
 	}
-	return false
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit), err == nil
 }
 
 // unescapeSeparators writes U+2028 and U+2029 plainly where encoding/json has escaped them.

@@ -131,26 +131,3 @@ func TestAMessageLargerThanTheServerTakesIsRefused(t *testing.T) {
 		t.Errorf("got %v, want %s", err, ReasonTooLarge)
 	}
 }
-
-func FuzzNoBytesMakeTheDecodersPanic(f *testing.F) {
-	for _, pattern := range []string{"*.json", "malformed/*.json"} {
-		paths, _ := filepath.Glob(filepath.Join(testdata, pattern))
-		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(data)
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = DecodePlanRequest(data)
-		if reply, err := DecodePlanReply(data); err == nil {
-			if _, err := Encode(reply); err != nil {
-				t.Errorf("decoded but cannot be encoded: %v", err)
-			}
-		}
-		_, _ = Unwrap(data, TypeOrder, &EvictionOrder{})
-		_, _ = Unwrap(data, TypeOutcome, &Outcome{})
-	})
-}

@@ -56,7 +56,7 @@ type Placement struct {
 
 // LiveOrder is an order without an outcome yet. Victims are UIDs.
 type LiveOrder struct {
-	OrderID      string   `json:"orderId"`
+	OrderID      string   `json:"orderId" check:"token"`
 	PreemptorUID string   `json:"preemptorUid"`
 	Node         string   `json:"node"`
 	Victims      []string `json:"victims,omitempty"`
@@ -65,14 +65,14 @@ type LiveOrder struct {
 // Awaited is a pod that another live order already removes.
 type Awaited struct {
 	UID     string `json:"uid"`
-	OrderID string `json:"orderId"`
+	OrderID string `json:"orderId" check:"token"`
 }
 
 // Preemptor is the pod that room is made for.
 type Preemptor struct {
 	Namespace     string `json:"namespace"`
 	Name          string `json:"name"`
-	UID           string `json:"uid"`
+	UID           string `json:"uid" check:"token"`
 	Priority      int32  `json:"priority"`
 	SchedulerName string `json:"schedulerName"`
 }
@@ -124,7 +124,7 @@ type PlanRequest struct {
 	APIVersion          string          `json:"apiVersion"`
 	RequestID           string          `json:"requestId"`
 	ClusterUID          string          `json:"clusterUid"`
-	Mode                string          `json:"mode"`
+	Mode                string          `json:"mode" check:"off|observe|enforce"`
 	TimeoutMilliseconds int64           `json:"timeoutMilliseconds"`
 	MaxCandidates       int             `json:"maxCandidates"`
 	Profile             Profile         `json:"profile"`
@@ -156,7 +156,7 @@ type PlanReply struct {
 	APIVersion       string      `json:"apiVersion"`
 	RequestID        string      `json:"requestId"`
 	Planner          string      `json:"planner"`
-	Status           string      `json:"status"`
+	Status           string      `json:"status" check:"candidates|refused|notSynced"`
 	SnapshotRevision int64       `json:"snapshotRevision,omitempty"`
 	PolicyRevision   string      `json:"policyRevision,omitempty"`
 	DecisionID       string      `json:"decisionId,omitempty"`
@@ -168,7 +168,7 @@ type PlanReply struct {
 
 // Fence says who may write orders: Epoch must not be below what the named object holds now.
 type Fence struct {
-	Kind      string `json:"kind"`
+	Kind      string `json:"kind" check:"lease|kv"`
 	Name      string `json:"name"`
 	Epoch     int64  `json:"epoch"`
 	Namespace string `json:"namespace,omitempty"`
@@ -176,8 +176,8 @@ type Fence struct {
 
 // EvictionOrder is a committed decision to evict.
 type EvictionOrder struct {
-	OrderID            string     `json:"orderId"`
-	Kind               string     `json:"kind"`
+	OrderID            string     `json:"orderId" check:"token"`
+	Kind               string     `json:"kind" check:"pod|quota"`
 	ClusterUID         string     `json:"clusterUid"`
 	Fence              Fence      `json:"fence"`
 	Writer             string     `json:"writer"`
@@ -199,7 +199,7 @@ type VictimOutcome struct {
 	Namespace          string `json:"namespace"`
 	Name               string `json:"name"`
 	UID                string `json:"uid"`
-	Result             string `json:"result"`
+	Result             string `json:"result" check:"deleted|terminating|gone|spared|failed|notAttempted"`
 	Reason             string `json:"reason,omitempty"`
 	Message            string `json:"message,omitempty"`
 	Attempts           int    `json:"attempts,omitempty"`
@@ -215,11 +215,11 @@ type Rollback struct {
 
 // Outcome is the one end of an order, written last.
 type Outcome struct {
-	OrderID            string          `json:"orderId"`
-	Kind               string          `json:"kind"`
+	OrderID            string          `json:"orderId" check:"token"`
+	Kind               string          `json:"kind" check:"pod|quota"`
 	ClusterUID         string          `json:"clusterUid"`
 	Epoch              int64           `json:"epoch"`
-	Result             string          `json:"result"`
+	Result             string          `json:"result" check:"succeeded|failed|expired|refused|cancelled"`
 	Evictor            string          `json:"evictor"`
 	StartedAt          Time            `json:"startedAt"`
 	FinishedAt         Time            `json:"finishedAt"`
@@ -237,10 +237,10 @@ type Outcome struct {
 // ControlState is the mode in force, per namespace too, at a revision.
 type ControlState struct {
 	Revision       int64             `json:"revision"`
-	Mode           string            `json:"mode"`
+	Mode           string            `json:"mode" check:"off|observe|enforce"`
 	ClusterUID     string            `json:"clusterUid"`
 	PolicyRevision string            `json:"policyRevision,omitempty"`
-	NamespaceModes map[string]string `json:"namespaceModes,omitempty"`
+	NamespaceModes map[string]string `json:"namespaceModes,omitempty" check:"off|observe|enforce"`
 }
 
 // RankedCandidate is a candidate in a decision record, with the numbers that ranked it.
@@ -257,14 +257,14 @@ type RankedCandidate struct {
 
 // DecisionRecord is one plan or refusal, explained.
 type DecisionRecord struct {
-	DecisionID               string            `json:"decisionId"`
+	DecisionID               string            `json:"decisionId" check:"token"`
 	RequestID                string            `json:"requestId"`
-	Kind                     string            `json:"kind"`
+	Kind                     string            `json:"kind" check:"pod|quota"`
 	ClusterUID               string            `json:"clusterUid"`
 	Planner                  string            `json:"planner"`
 	At                       Time              `json:"at"`
-	Mode                     string            `json:"mode"`
-	Status                   string            `json:"status"`
+	Mode                     string            `json:"mode" check:"off|observe|enforce"`
+	Status                   string            `json:"status" check:"candidates|refused|notSynced"`
 	SnapshotRevision         int64             `json:"snapshotRevision"`
 	PolicyRevision           string            `json:"policyRevision,omitempty"`
 	Preemptor                *Preemptor        `json:"preemptor,omitempty"`

@@ -2,8 +2,12 @@ package wire
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 )
+
+// rfc3339 is stricter than time.Parse, which takes a comma before the fraction.
+var rfc3339 = regexp.MustCompile(`^"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"$`)
 
 // Time is a moment in UTC, to the microsecond. On the wire it is RFC 3339 with "Z", and with six
 // digits of fraction only where they are not zero, which is how the Python side writes it.
@@ -27,10 +31,16 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
 		return fmt.Errorf("time %s: want an RFC 3339 string", b)
 	}
+	if !rfc3339.Match(b) {
+		return fmt.Errorf("time %s: want RFC 3339, for example 2026-01-31T12:00:00Z", b)
+	}
 	parsed, err := time.Parse(time.RFC3339Nano, string(b[1:len(b)-1]))
 	if err != nil {
 		return fmt.Errorf("time %s: want RFC 3339, for example 2026-01-31T12:00:00Z: %w", b, err)
 	}
-	t.Time = parsed.UTC()
+	if year := parsed.UTC().Year(); parsed.Year() < 1 || year < 1 || year > 9999 {
+		return fmt.Errorf("time %s: want a year from 1 to 9999 in UTC", b)
+	}
+	t.Time = parsed.UTC().Truncate(time.Microsecond)
 	return nil
 }

@@ -45,6 +45,12 @@ Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}(?![\s\S])")]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A moment; one without an offset is refused."""
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that every language can hold."""
+
+Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A pod's priority, 32 bits as in the Kubernetes API."""
+
 Mode = Literal["off", "observe", "enforce"]
 OrderKind = Literal["pod", "quota"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
@@ -98,7 +104,7 @@ class Preemptor(Message, frozen=True):
     namespace: Text
     name: Text
     uid: Token
-    priority: int
+    priority: Priority
     scheduler_name: Text
 
 
@@ -112,8 +118,8 @@ class Victim(Message, frozen=True):
     name: Text
     uid: Text
     node: Text
-    priority: int
-    grace_period_seconds: int
+    priority: Priority
+    grace_period_seconds: Int64
     rule: Text
     pdb_violating: bool = False
     assumed: bool = False
@@ -137,7 +143,7 @@ class Refusal(Message, frozen=True):
 
     reason: Text
     message: Text
-    node_reasons: dict[str, int] = {}
+    node_reasons: dict[str, Int64] = {}
     retry_at: Time | None = None
     depends_on: tuple[Dependency, ...] = ()
 
@@ -172,8 +178,8 @@ class PlanRequest(Message, frozen=True):
     request_id: Text
     cluster_uid: Text
     mode: Mode
-    timeout_milliseconds: int
-    max_candidates: int
+    timeout_milliseconds: Int64
+    max_candidates: Int64
     profile: Profile
     pod: msgspec.Raw
     nodes: NodeSelection
@@ -215,7 +221,7 @@ class Candidate(Message, frozen=True):
     node: Text
     removable: tuple[Removable, ...] = ()
     awaited: tuple[Awaited, ...] = ()
-    pdb_violations: int = 0
+    pdb_violations: Int64 = 0
 
 
 class PlanReply(Message, frozen=True):
@@ -230,12 +236,12 @@ class PlanReply(Message, frozen=True):
     request_id: Text
     planner: Text
     status: PlanStatus
-    snapshot_revision: int = 0
+    snapshot_revision: Int64 = 0
     policy_revision: str = ""
     decision_id: str = ""
     candidates: tuple[Candidate, ...] = ()
     unmodelled: tuple[Candidate, ...] = ()
-    unmodelled_total: int = 0
+    unmodelled_total: Int64 = 0
     refusal: Refusal | None = None
 
 
@@ -251,7 +257,7 @@ class Fence(Message, frozen=True):
 
     kind: Literal["lease", "kv"]
     name: Text
-    epoch: int
+    epoch: Int64
     namespace: str = ""
 
 
@@ -278,7 +284,7 @@ class EvictionOrder(Message, frozen=True):
     victims: tuple[Victim, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     nominations_to_clear: tuple[PodRef, ...] = ()
-    pdb_violations: int = 0
+    pdb_violations: Int64 = 0
 
 
 class VictimOutcome(Message, frozen=True):
@@ -295,8 +301,8 @@ class VictimOutcome(Message, frozen=True):
     result: VictimResult
     reason: str = ""
     message: str = ""
-    attempts: int = 0
-    grace_period_seconds: int = 0
+    attempts: Int64 = 0
+    grace_period_seconds: Int64 = 0
     deleted_at: Time | None = None
 
 
@@ -318,7 +324,7 @@ class Outcome(Message, frozen=True):
     order_id: Token
     kind: OrderKind
     cluster_uid: Text
-    epoch: int
+    epoch: Int64
     result: OutcomeResult
     evictor: Text
     started_at: Time
@@ -328,7 +334,7 @@ class Outcome(Message, frozen=True):
     queue: str = ""
     reason: str = ""
     message: str = ""
-    deliveries: int = 0
+    deliveries: Int64 = 0
     victims: tuple[VictimOutcome, ...] = ()
     nominations_cleared: tuple[str, ...] = ()
     rollback: Rollback | None = None
@@ -343,9 +349,9 @@ class RankedCandidate(Message, frozen=True):
     node: Text
     victims: tuple[Victim, ...] = ()
     awaited: tuple[Awaited, ...] = ()
-    pdb_violations: int = 0
-    highest_priority: int = 0
-    priority_sum: int = 0
+    pdb_violations: Int64 = 0
+    highest_priority: Int64 = 0
+    priority_sum: Int64 = 0
     latest_start: Time | None = None
     decided_by: str = ""
 
@@ -361,26 +367,26 @@ class DecisionRecord(Message, frozen=True):
     at: Time
     mode: Mode
     status: PlanStatus
-    snapshot_revision: int
+    snapshot_revision: Int64
     policy_revision: str = ""
     preemptor: Preemptor | None = None
     queue: str = ""
-    nodes_total: int = 0
-    nodes_potential: int = 0
-    candidates_total: int = 0
-    unmodelled_total: int = 0
+    nodes_total: Int64 = 0
+    nodes_potential: Int64 = 0
+    candidates_total: Int64 = 0
+    unmodelled_total: Int64 = 0
     nominated_node: str = ""
     victims: tuple[Victim, ...] = ()
-    pdb_violations: int = 0
+    pdb_violations: Int64 = 0
     candidates: tuple[RankedCandidate, ...] = ()
     diagnosis: Refusal | None = None
-    plan_duration_microseconds: int = 0
+    plan_duration_microseconds: Int64 = 0
 
 
 class ControlState(Message, frozen=True):
     """What the leading planner tells plugin and evictor: the mode, per namespace too, at a revision."""
 
-    revision: int
+    revision: Int64
     mode: Mode
     cluster_uid: Text
     policy_revision: str = ""
