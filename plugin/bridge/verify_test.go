@@ -179,7 +179,7 @@ func TestAwaitedPodsCountAsGoneAndAreNotOrderedAgain(t *testing.T) {
 	plan := candidate("n1", "!b")
 	plan.Awaited = []wire.Awaited{{UID: "a", OrderID: "ord-other"}}
 	w.bus.plan = answers(plan)
-	w.plugin.engine.inflight.begin(&entry{orderID: "ord-other", preemptor: wire.PodRef{UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
+	w.plugin.engine.inflight.begin(&entry{orderID: "ord-other", preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
 
 	e := w.nominated(p, "n1")
 
