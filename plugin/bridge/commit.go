@@ -160,8 +160,8 @@ func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly
 }
 
 // buildOrder makes the message. Victims that wait in Permit or are being bound are preempted in memory
-// and left out; where that says no, they are in the order as assumed. Those that have left by themselves
-// are left out too: one whose placement was taken back is pending again, and no evictor's business.
+// and left out; where that says no, they are in the order as assumed. One whose
+// placement was taken back meanwhile is left out too: it is pending again, and no evictor's business.
 func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.EvictionOrder, error) {
 	clusterUID, err := e.clusterUID()
 	if err != nil {
@@ -196,7 +196,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.Evi
 		if v.violating {
 			message.PDBViolations++
 		}
-		if e.preemptInMemory(ctx, order, v.pod) || e.placements.left(v.pod.UID) {
+		if e.preemptInMemory(ctx, order, v.pod) || e.placements.pending(v.pod.UID) {
 			continue
 		}
 		message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))

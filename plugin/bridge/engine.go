@@ -108,7 +108,7 @@ func (e *engine) start(ctx context.Context) error {
 	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { e.podChanged(ctx, object) },
-		UpdateFunc: func(_, object any) { e.podChanged(ctx, object) },
+		UpdateFunc: func(old, object any) { e.podUpdated(ctx, old, object) },
 		DeleteFunc: func(object any) { e.podDeleted(ctx, object) },
 	})
 	if err != nil {
@@ -147,6 +147,16 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 		return
 	}
 	e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+}
+
+// podUpdated takes a change in. A pod that was deleted and made anew under its name while the watch was
+// broken comes as a change, too.
+func (e *engine) podUpdated(ctx context.Context, old, object any) {
+	before, okBefore := old.(*v1.Pod)
+	if after, ok := object.(*v1.Pod); ok && okBefore && before.UID != after.UID {
+		e.podDeleted(ctx, before)
+	}
+	e.podChanged(ctx, object)
 }
 
 func (e *engine) podDeleted(ctx context.Context, object any) {

@@ -173,7 +173,9 @@ func nodesFault(outcome *wire.Outcome) bool {
 // succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
 func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	now := e.clock.Now()
-	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), e.placements.left)
+	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), func(uid types.UID) bool {
+		return !e.placements.knows(uid) || e.placements.pending(uid)
+	})
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}

@@ -21,7 +21,7 @@ var errPodGone = errors.New("the pod is gone or bound")
 // the API. Safe for concurrent use; every method is O(1) but the listing ones.
 type placements struct {
 	mu        sync.Mutex
-	known     map[types.UID]struct{} // every pod that the informer has
+	known     map[types.UID]bool // every pod that the informer has, and whether it is bound
 	nominated map[types.UID]wire.Placement
 	assumed   map[types.UID]wire.Placement
 	waiters   map[types.UID][]chan error // each is sent one answer
@@ -30,7 +30,7 @@ type placements struct {
 
 func newPlacements() *placements {
 	return &placements{
-		known:     map[types.UID]struct{}{},
+		known:     map[types.UID]bool{},
 		nominated: map[types.UID]wire.Placement{},
 		assumed:   map[types.UID]wire.Placement{},
 		waiters:   map[types.UID][]chan error{},
@@ -42,7 +42,7 @@ func newPlacements() *placements {
 func (p *placements) observe(pod *v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known[pod.UID] = struct{}{}
+	p.known[pod.UID] = pod.Spec.NodeName != ""
 	if pod.Spec.NodeName != "" {
 		delete(p.nominated, pod.UID)
 		delete(p.assumed, pod.UID)
@@ -73,6 +73,16 @@ func (p *placements) knows(uid types.UID) bool {
 	defer p.mu.Unlock()
 	_, ok := p.known[uid]
 	return ok
+}
+
+// pending says whether a pod is on no node, neither bound nor assumed. A victim was on one: its placement
+// has been taken back since.
+func (p *placements) pending(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bound, known := p.known[uid]
+	_, assumed := p.assumed[uid]
+	return known && !bound && !assumed
 }
 
 // assume notes that the scheduler has placed a pod that the API does not show as bound.

@@ -264,6 +264,35 @@ func TestAVictimWaitingInPermitIsPreemptedInMemory(t *testing.T) {
 	}
 }
 
+func TestAVictimWhosePlacementWasTakenBackMeanwhileIsInNoOrder(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	pending := a.DeepCopy()
+	pending.Spec.NodeName = ""
+	w.plugin.engine.placements.observe(pending)
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	w.eventually("the pod is released at once", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+	if len(w.bus.messages) != 0 {
+		t.Error("an order was written for a victim that is pending")
+	}
+}
+
+func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	order := w.order(1)
+	w.plugin.engine.applyOutcome(w.ctx, &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded})
+	again := a.DeepCopy()
+	again.UID = "another"
+
+	w.plugin.engine.podUpdated(w.ctx, a, again)
+
+	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+}
+
 func TestAVictimThatCannotBeStoppedInMemoryIsInTheOrderAsAssumed(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	w.framework.AddPodInPreBind(a.UID, func(error) {})
