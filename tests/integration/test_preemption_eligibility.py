@@ -1,0 +1,108 @@
+"""DP-16: who waits for pods that are leaving, and for how long."""
+
+import json
+
+import pytest
+
+from integration.builders import make_node
+from integration.preempting import (
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    first_decision,
+    settle,
+    sized,
+    until_ordered,
+)
+from integration.space import Space
+from makeway.core.objects import Pod
+from makeway.dev.kwok import NEVER
+
+PREEMPTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+async def nominated_by_another(space: Space, *, preempted: bool) -> Pod:
+    """A pending pod nominated to n1, where another is leaving, whether preempted or for its own reasons."""
+    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+    await space.run(
+        sized("leaving", "low", 500).grace(30).leaves(NEVER).on("n1"), sized("other", "mid", 500).on("n2")
+    )
+    if preempted:
+        await space.patch("leaving", {"status": {"conditions": [PREEMPTED]}}, "status")
+    await space.delete("leaving")
+    (pod,) = await space.create(sized("p", "high", 500).spec(schedulingGates=[{"name": "example.com/hold"}]))
+    await space.patch("p", {"status": {"nominatedNodeName": space.node_name("n1")}}, "status")
+    await settle()
+    return pod
+
+
+async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(race_space: Space) -> None:
+    space = race_space
+    pod = await nominated_by_another(space, preempted=True)
+
+    await space.patch("p", {"spec": {"schedulingGates": []}})
+
+    await assert_stays_pending(space, "p")
+    assert await space.bus.decisions(pod.metadata.uid) == []
+    await space.delete("leaving", grace_seconds=0)
+    assert await space.until_bound("p", seconds=5) == "n1"
+    assert await space.bus.orders(pod.metadata.uid) == []
+
+
+async def test_dp_16_a_pod_that_leaves_for_another_reason_does_not_hold_a_preemptor_up(
+    race_space: Space,
+) -> None:
+    space = race_space
+    pod = await nominated_by_another(space, preempted=False)
+
+    await space.patch("p", {"spec": {"schedulingGates": []}})
+
+    assert (await first_decision(space, pod)).status == "candidates"
+    assert (await until_ordered(space, pod)).node
+
+
+async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_preemptor_up(
+    race_space: Space,
+) -> None:
+    space = race_space
+    pod = await nominated_by_another(space, preempted=True)
+    await space.api.request(
+        "PATCH",
+        f"/api/v1/nodes/{space.node_name('n1')}",
+        body=json.dumps({"spec": {"unschedulable": True}}).encode(),
+        content_type="application/merge-patch+json",
+    )
+    await settle()
+
+    await space.patch("p", {"spec": {"schedulingGates": []}})
+
+    assert await space.until_bound("p") == "n2"
+    assert [victim.name for victim in (await until_ordered(space, pod)).victims] == ["other"]
+
+
+@pytest.mark.slow
+async def test_a_preemptor_whose_victim_never_leaves_goes_elsewhere_after_the_grace_period_and_a_minute(
+    race_space: Space,
+) -> None:
+    # kubernetes#95752: the preemptor is tied to the node for ever.
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+    await space.run(
+        sized("stuck", "neg", 500).grace(1).leaves(NEVER).on("n1"), sized("other", "low", 500).on("n2")
+    )
+    await settle()
+
+    (preemptor,) = await space.create(sized("p", "high", 500))
+    order = await until_ordered(space, preemptor)
+    assert [victim.name for victim in order.victims] == ["stuck"]
+    await assert_stays_pending(space, "p", seconds=55)
+
+    assert await space.until_bound("p", seconds=20) == "n2"
+    assert [
+        [victim.name for victim in order.victims] for order in await space.bus.orders(preemptor.metadata.uid)
+    ] == [["stuck"], ["other"]]
+    await assert_only_ordered_pods_were_deleted(space, [preemptor])

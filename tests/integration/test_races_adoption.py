@@ -1,0 +1,61 @@
+"""A-13: a scheduler that dies while an order is live; its successor adopts it and issues no second."""
+
+import pytest
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.crashing import assert_nothing_left_behind
+from integration.preempting import (
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    ordered,
+    outcome_of_order,
+    settle,
+    sized,
+)
+from integration.space import Space
+from integration.waiting import until
+
+LEADS_SECONDS = 30.0
+"""For a lease to run out and a successor to lead; the machine is shared."""
+
+
+@pytest.mark.parametrize("evictor", ["meanwhile", "afterwards"])
+async def test_a_13_the_successor_adopts_a_live_order(
+    race_cluster: RunningCluster, race_space: Space, evictor: str
+) -> None:
+    space = race_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.run(sized("victim", "low", 500).on("n1"))
+    await settle()
+    await race_cluster.stop("evictor")
+    preemptor = await ordered(space, sized("p", "high", 500))
+
+    await race_cluster.kill("scheduler")
+    if evictor == "meanwhile":
+        await race_cluster.start("evictor")
+        await outcome_of_order(space, preemptor)
+    await race_cluster.start("scheduler")
+    if evictor == "afterwards":
+        await space.create(sized("thief", "mid", 500))
+        await until_led(space)
+        await assert_stays_pending(space, "thief", seconds=1)
+        await race_cluster.start("evictor")
+
+    assert await space.until_bound("p", seconds=LEADS_SECONDS) == "n1"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    assert_bound_once(space, "p")
+    await assert_only_ordered_pods_were_deleted(space, [preemptor])
+    await assert_nothing_left_behind(space)
+
+
+async def until_led(space: Space) -> None:
+    """Wait until a scheduler schedules: a pod that needs no node of the others' is bound."""
+    await space.add_nodes(make_node("free").cpu("100m"))
+    await space.create(sized("canary", "low", 100))
+
+    async def bound() -> bool:
+        return await space.node_of("canary") == "free"
+
+    await until("a scheduler leads", bound, seconds=LEADS_SECONDS)
