@@ -262,3 +262,22 @@ async def test_a_broken_context_is_a_configuration_error(tmp_path: Path) -> None
     for context in ("absent", "nowhere"):
         with pytest.raises(ConfigurationError, match="kubeconfig"):
             await Api.connect(kubeconfig=kubeconfig, context=context, user_agent="makeway-test")
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH", "POST"])
+async def test_a_write_whose_answer_is_lost_is_not_sent_again(method: str, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.method)
+        if request.method == method:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(body=b"{}")
+
+    async with api_of(handler, tmp_path) as api:
+        await api.request("GET", "/x")
+        with pytest.raises(ApiUnavailable):
+            await api.request(method, "/x", body=b"{}")
+
+    assert seen == ["GET", method]

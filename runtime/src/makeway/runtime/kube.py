@@ -1,8 +1,8 @@
 """The connection to the API server: raw bytes in and out, a time-out on every call.
 
 kubernetes-asyncio gives the configuration, TLS and the connection pool; its models and its watch
-are not used (they cost 1.4 ms of CPU a pod, have no time-outs and hide 410). Nothing is retried
-here: whoever calls knows what may be repeated. Every failure is one of two:
+are not used (they cost 1.4 ms of CPU a pod, have no time-outs and hide 410). No write is repeated
+here: whoever calls knows what may be. Every failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
 * `ApiUnavailable`: there is no usable answer. The request may or may not have had its effect.
@@ -97,6 +97,20 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
     return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds)
 
 
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a DELETE or PUT a second time where the connection broke after the first.
+
+    It takes them for idempotent; but the answer that was lost may have been a success, and what is deleted
+    has to be read again first. Reads it may repeat: a kept connection is often found dead that way.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        raise aiohttp.ClientConnectionError(_describe(error)) from error
+
+
 class Api:
     """One connection pool to one API server. Made by `connect`, ended by `close`."""
 
@@ -146,6 +160,7 @@ class Api:
             "params": query,
             "headers": headers,
             "allow_redirects": False,
+            "middlewares": (_once,),
         }
         if self._rest.server_hostname:
             arguments["server_hostname"] = self._rest.server_hostname
