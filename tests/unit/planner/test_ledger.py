@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
+
 from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     LiveOrder,
     Outcome,
     OutcomeResult,
+    Preemptor,
     Victim,
     VictimOutcome,
     VictimResult,
@@ -107,3 +110,14 @@ def test_only_removed_pods_are_leaving_and_only_for_a_while() -> None:
 
     assert ledger.leaving(NOW) == {"a", "d"}
     assert ledger.leaving(NOW + timedelta(seconds=11)) == frozenset()
+
+
+def test_a_preemptor_that_asks_does_not_count_on_an_order_of_its_own() -> None:
+    ledger = Ledger()
+    preemptor = Preemptor(namespace="ns", name="p", uid="uid-p", priority=1, scheduler_name="s")
+    ledger.ordered(msgspec.structs.replace(order("ord-1", "a"), preemptor=preemptor))
+    ledger.ordered(order("ord-2", "b"))
+
+    assert ledger.in_flight((), NOW, asking="uid-p") == {"b": "ord-2"}
+    assert ledger.in_flight((), NOW, asking="uid-other") == {"a": "ord-1", "b": "ord-2"}
+    assert ledger.in_flight([told("ord-1", "a")], NOW, asking="uid-p") == {"a": "ord-1", "b": "ord-2"}

@@ -25,6 +25,7 @@ _NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
 
 @dataclass(frozen=True, slots=True)
 class _Live:
+    preemptor: str
     victims: tuple[str, ...]
     until: datetime
 
@@ -50,7 +51,8 @@ class Ledger:
         """Take note of an order; one whose outcome was read first stays ended."""
         if order.order_id not in self._ended:
             victims = tuple(victim.uid for victim in order.victims)
-            self._live[order.order_id] = _Live(victims, order.not_after + PAST_DEADLINE)
+            preemptor = order.preemptor.uid if order.preemptor is not None else ""
+            self._live[order.order_id] = _Live(preemptor, victims, order.not_after + PAST_DEADLINE)
 
     def ended(self, outcome: Outcome) -> None:
         """Take note of an outcome: its pods are gone, leaving, or stay."""
@@ -58,14 +60,20 @@ class Ledger:
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
         self._ended[outcome.order_id] = _Ended(removed, outcome.finished_at)
 
-    def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> dict[str, str]:
+    def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
         """Give the UIDs that live orders remove, each with its order's id.
 
         `told`: the plugin's complete set, which may be ahead of the streams or behind them. A pod that
-        two orders name belongs to the elder.
+        two orders name belongs to the elder. `asking`: UID of the preemptor that asks. A preemptor with a
+        live order does not ask, so an order of its own that the plugin does not name has ended, though its
+        outcome was not read here yet; to count on its victims would be to count on an order that failed.
         """
         self._forget(now)
-        victims = {order_id: live.victims for order_id, live in self._live.items()}
+        victims = {
+            order_id: live.victims
+            for order_id, live in self._live.items()
+            if not asking or live.preemptor != asking
+        }
         for order in told:
             if order.order_id not in self._ended:
                 victims.setdefault(order.order_id, order.victims)

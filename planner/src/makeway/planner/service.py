@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -76,11 +76,12 @@ class Planner:
         if trouble is not None:
             return trouble
         try:
-            in_flight = self._ledger.in_flight(request.live_orders, now)
-            question = question_of(request, in_flight, self._ledger.leaving(now))
+            question = question_of(request, {}, self._ledger.leaving(now))
         except (msgspec.DecodeError, QuantityError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
-        reply = self._plan(request, question, now)
+        asking = question.preemptor.uid
+        in_flight = self._ledger.in_flight(request.live_orders, now, asking=asking)
+        reply = self._plan(request, replace(question, in_flight=in_flight), now)
         await failpoint("planner.before-reply")
         return reply
 
