@@ -21,8 +21,6 @@ def grant(site: Site, api: AdminApi) -> None:
         api.apply_file(RBAC_MANIFESTS / f"{account}.yaml")
     if site.options.fallback:
         api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
-    if "--leader-elect" in site.options.planner_arguments:
-        api.apply_file(RBAC_MANIFESTS / "planner-leader.yaml")
     for account in ACCOUNTS:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
