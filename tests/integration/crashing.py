@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -167,7 +167,7 @@ async def ordered(space: Space, pod: Pod) -> None:
 
 def is_marked(pod: Pod) -> bool:
     """Whether a pod carries DisruptionTarget."""
-    return "DisruptionTarget" in {condition.type for condition in pod.status.conditions or ()}
+    return ("DisruptionTarget", "True") in {(one.type, one.status) for one in pod.status.conditions or ()}
 
 
 async def mark_as_victim(space: Space, name: str) -> None:
@@ -177,6 +177,8 @@ async def mark_as_victim(space: Space, name: str) -> None:
         "status": "True",
         "reason": "PreemptionByScheduler",
         "message": preemption_message("default-scheduler"),
+        # The disruption controller takes a mark without a time for an old one, and ends it.
+        "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     await space.api.request(
         "PATCH",

@@ -112,6 +112,7 @@ def test_every_point_of_the_python_parts_is_in_the_matrix() -> None:
 @killed_and_frozen
 @pytest.mark.parametrize(("point", "hit"), HITS)
 async def test_evictor(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -127,6 +128,7 @@ async def test_evictor(
 @killed_and_frozen
 @pytest.mark.parametrize("point", PLANNING)
 async def test_planner(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -141,6 +143,7 @@ async def test_planner(
 @killed_and_frozen
 @pytest.mark.parametrize("point", SCHEDULING)
 async def test_scheduler(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -168,6 +171,7 @@ async def crash(space: Space, failpoints: Failpoints, point: str, action: str, h
 @killed_and_frozen
 @pytest.mark.parametrize("point", ROLLING_BACK)
 async def test_evictor_that_rolls_back(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -193,6 +197,7 @@ async def test_evictor_that_rolls_back(
 @killed_and_frozen
 @pytest.mark.parametrize("point", CLEARING)
 async def test_evictor_that_clears_nominations(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -218,6 +223,7 @@ async def test_evictor_that_clears_nominations(
 @killed_and_frozen
 @pytest.mark.parametrize("point", REPAIRING)
 async def test_repair_of_a_mark_left_behind(
+    *,
     whole_cluster: RunningCluster,
     crash_space: Space,
     failpoints: Failpoints,
@@ -253,7 +259,13 @@ async def test_repair_of_a_mark_left_behind(
     ],
 )
 async def test_nats(
-    whole_cluster: RunningCluster, crash_space: Space, failpoints: Failpoints, point: str, how: str, run: int
+    *,
+    whole_cluster: RunningCluster,
+    crash_space: Space,
+    failpoints: Failpoints,
+    point: str,
+    how: str,
+    run: int,
 ) -> None:
     """The process that reaches the point waits there while NATS is away."""
     lost = Streams()
@@ -303,7 +315,7 @@ async def test_the_other_replica_takes_over(replicated: RunningCluster, point: s
 
 @repeated
 async def test_marks_of_an_order_that_everybody_has_lost_are_cleared(
-    whole_cluster: RunningCluster, crash_space: Space, failpoints: Failpoints, run: int
+    *, whole_cluster: RunningCluster, crash_space: Space, failpoints: Failpoints, run: int
 ) -> None:
     await full_node(crash_space, VICTIMS)
     failpoints.arm("evictor.before-delete", KILL)
