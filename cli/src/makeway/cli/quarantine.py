@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 _NATS = NatsSettings()
 _INTERRUPTED = 130
+_PIPE_WIDTH = 4096
 
 Number = Annotated[int, typer.Argument(min=1, help="Its number, as `makeway quarantine list` shows it.")]
 Reason = Annotated[
@@ -86,6 +87,9 @@ def list_(
             str(message.sequence),
             f"as {entry.replayed_as}" if entry.replayed_as else "-",
         )
+    if not console.is_terminal:
+        # A pipe has no width to fold a line to.
+        console.width = _PIPE_WIDTH
     console.print(table)
 
 
