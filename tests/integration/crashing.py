@@ -37,6 +37,46 @@ RECOVERY_SECONDS = 60.0
 MARK_SECONDS = 30.0
 """No mark of ours stays longer on a pod that lives on."""
 
+EVICTING = (
+    "evictor.order-received",
+    "evictor.before-mark",
+    "evictor.after-mark",
+    "evictor.before-delete",
+    "evictor.after-delete",
+    "evictor.before-outcome",
+    "evictor.before-ack",
+)
+"""What every order passes that succeeds."""
+
+EACH_VICTIM = ("evictor.before-mark", "evictor.after-mark", "evictor.before-delete", "evictor.after-delete")
+"""Passed once for each victim."""
+
+ROLLING_BACK = (
+    "evictor.before-rollback",
+    "evictor.before-revert",
+    "evictor.after-revert",
+    "evictor.before-unmark",
+    "evictor.after-unmark",
+)
+CLEARING = ("evictor.before-clear",)
+PLANNING = (
+    "planner.request-received",
+    "planner.before-reply",
+    "planner.before-record",
+    "planner.after-record",
+)
+REPAIRING = ("planner.before-proposal", "evictor.before-repair", "evictor.after-repair")
+SCHEDULING = (
+    "scheduler.nominated",
+    "scheduler.before-publish",
+    "scheduler.after-publish",
+    "scheduler.after-commit",
+    "scheduler.on-outcome",
+    "scheduler.before-activate",
+)
+ALL_POINTS = {*EVICTING, *ROLLING_BACK, *CLEARING, *PLANNING, *REPAIRING, *SCHEDULING}
+"""Every failpoint there is."""
+
 
 class Failpoints:
     """Arms the failpoints of a cluster's processes."""

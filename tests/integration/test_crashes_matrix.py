@@ -16,8 +16,15 @@ from integration.builders import make_pod
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
 from integration.crashing import (
+    CLEARING,
+    EACH_VICTIM,
+    EVICTING,
     KILL,
+    PLANNING,
     RECOVERY_SECONDS,
+    REPAIRING,
+    ROLLING_BACK,
+    SCHEDULING,
     STOP,
     Failpoints,
     assert_nothing_left_behind,
@@ -35,51 +42,11 @@ from integration.preempting import outcome_of_order
 from integration.space import Space, open_space
 from makeway.dev.checker.history import Streams
 from makeway.dev.options import ClusterOptions
-from makeway.runtime import failpoints as points
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
 VICTIMS = 5
-
-EVICTING = (
-    "evictor.order-received",
-    "evictor.before-mark",
-    "evictor.after-mark",
-    "evictor.before-delete",
-    "evictor.after-delete",
-    "evictor.before-outcome",
-    "evictor.before-ack",
-)
-"""What every order passes that succeeds."""
-
-EACH_VICTIM = ("evictor.before-mark", "evictor.after-mark", "evictor.before-delete", "evictor.after-delete")
-"""Passed once for each victim."""
-
-ROLLING_BACK = (
-    "evictor.before-rollback",
-    "evictor.before-revert",
-    "evictor.after-revert",
-    "evictor.before-unmark",
-    "evictor.after-unmark",
-)
-CLEARING = ("evictor.before-clear",)
-PLANNING = (
-    "planner.request-received",
-    "planner.before-reply",
-    "planner.before-record",
-    "planner.after-record",
-)
-REPAIRING = ("planner.before-proposal", "evictor.before-repair", "evictor.after-repair")
-SCHEDULING = (
-    "scheduler.nominated",
-    "scheduler.before-publish",
-    "scheduler.after-publish",
-    "scheduler.after-commit",
-    "scheduler.on-outcome",
-    "scheduler.before-activate",
-)
-ALL = {*EVICTING, *ROLLING_BACK, *CLEARING, *PLANNING, *REPAIRING, *SCHEDULING}
 
 HITS = [
     (point, hit) for point in EVICTING for hit in (range(1, VICTIMS + 1) if point in EACH_VICTIM else (1,))
@@ -102,10 +69,6 @@ async def whole_cluster(crash_cluster: RunningCluster) -> AsyncIterator[RunningC
     yield crash_cluster
     for component in ("nats", "planner", "evictor", "scheduler"):
         await crash_cluster.start(component)
-
-
-def test_every_point_of_the_python_parts_is_in_the_matrix() -> None:
-    assert {point for point in ALL if not point.startswith("scheduler.")} == points.NAMES
 
 
 @repeated

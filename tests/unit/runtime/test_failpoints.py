@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.crashing import ALL_POINTS
 from makeway.runtime import failpoints
 from makeway.runtime.failpoints import NAMES, Failpoints, failpoint
 
@@ -82,3 +83,18 @@ def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:
     calls = {name for path in SOURCES for name in re.findall(r'failpoint\("([^"]+)"\)', path.read_text())}
 
     assert calls == NAMES
+
+
+def test_the_schedulers_points_stand_in_its_code() -> None:
+    bridge = ROOT / "plugin" / "bridge"
+    listed = dict(
+        re.findall(r'^\t(fail\w+) = "([^"]+)"', (bridge / "failpoint.go").read_text(), re.MULTILINE)
+    )
+    sources = "".join(path.read_text() for path in bridge.glob("*.go"))
+
+    assert {name for name in listed if f"failpoint({name})" in sources} == set(listed)
+    assert {name for name in ALL_POINTS if name.startswith("scheduler.")} == set(listed.values())
+
+
+def test_the_tests_of_crashes_pass_every_point() -> None:
+    assert {name for name in ALL_POINTS if not name.startswith("scheduler.")} == NAMES
