@@ -54,8 +54,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 		if corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) || !terminatingByPreemption(other) {
 			continue
 		}
-		// deletionTimestamp is when the grace period ends.
-		if deadline := other.DeletionTimestamp.Add(leavingSlack); now.Before(deadline) && deadline.After(until) {
+		if deadline := other.DeletionTimestamp.Add(leavingSlack); !overdue(other, now) && deadline.After(until) {
 			until = deadline
 		}
 	}
@@ -77,6 +76,12 @@ func terminatingByPreemption(pod *v1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// overdue says whether a pod that is being deleted should have left: its deletionTimestamp, which is when
+// the grace period ends, is more than a minute ago. Its kubelet may be dead.
+func overdue(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(leavingSlack))
 }
 
 // holds says whether the cycle's snapshot has a pod on a node.

@@ -41,6 +41,7 @@ type engine struct {
 	avoid      *avoidance
 
 	pods       corelisters.PodLister
+	nodes      corelisters.NodeLister
 	namespaces corelisters.NamespaceLister
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
@@ -98,6 +99,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
 		pods:       core.Pods().Lister(),
+		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),
 	}
 }
@@ -114,13 +116,19 @@ func (e *engine) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
+	nodes, err := e.handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(object any) { e.nodeDeleted(ctx, object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
 	if err := e.watchDependencies(ctx); err != nil {
 		return err
 	}
 	spawn(ctx, "follow", func(ctx context.Context) {
-		// Until the pods are known, an adopted order cannot be told from one whose pods are gone. The
-		// scheduler has also given its queue to the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
+		// gone. The scheduler has also given its queue to the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced) {
 			return
 		}
 		spawn(ctx, "waker", e.runWaker)
@@ -173,6 +181,17 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	e.inflight.forget(pod.UID)
 	e.retry.forget(pod.UID)
 	e.avoid.forget(pod.UID)
+}
+
+// nodeDeleted takes in that a node was deleted.
+func (e *engine) nodeDeleted(ctx context.Context, object any) {
+	defer recovered(ctx, "informer", nil)
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if node, ok := object.(*v1.Node); ok {
+		e.inflight.nodeDeleted(node.Name)
+	}
 }
 
 // runWaker does what the state of the orders in flight asks for. It is the only goroutine that opens

@@ -79,6 +79,7 @@ type entry struct {
 	early      int  // how often a cycle came too early
 	doomed     bool // an order that this one counted on failed
 	taken      bool // the API shows the pod nominated elsewhere, or not at all
+	nodeGone   bool // the node was deleted, so nobody there ends pods any more
 	waking     bool // the revert was handed out; finish is called when it is done
 	revertAt   time.Time
 	reason     string // why it is reverted
@@ -272,15 +273,15 @@ func (f *inflight) removes(orderID string, victim types.UID) bool {
 	return counted || slices.Contains(e.victims, victim)
 }
 
-// preemptorOf is the pod that an order makes room for.
-func (f *inflight) preemptorOf(orderID string) (wire.PodRef, bool) {
+// placeOf is the pod that an order makes room for, and the node.
+func (f *inflight) placeOf(orderID string) (pod wire.PodRef, node string, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	e := f.get(orderID)
 	if e == nil {
-		return wire.PodRef{}, false
+		return wire.PodRef{}, "", false
 	}
-	return e.preemptor, true
+	return e.preemptor, e.node, true
 }
 
 // deleted notes that the pod informer reported a pod deleted. O(entries).
@@ -318,6 +319,19 @@ func (f *inflight) nominatedTo(uid types.UID, node string) {
 	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase == reverting) && e.node != node && !e.taken {
 		e.taken = true
 		f.notify()
+	}
+}
+
+// nodeDeleted notes that a node was deleted. Pods that were leaving it may stay in the API for long, and
+// their room is of no use to anybody. Before the order has succeeded, that is the evictor's to find out.
+func (f *inflight) nodeDeleted(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.byPod {
+		if e.phase == leaving && e.node == node && !e.nodeGone {
+			e.nodeGone = true
+			f.notify()
+		}
 	}
 }
 
@@ -486,6 +500,8 @@ func (f *inflight) giveUp(e *entry, now time.Time) {
 		f.revert(e, "the order had no outcome in time", now)
 	case e.phase == leaving && e.doomed:
 		f.revert(e, errDoomed.Error(), now)
+	case e.phase == leaving && e.nodeGone:
+		f.revert(e, "its node was deleted", now)
 	}
 }
 

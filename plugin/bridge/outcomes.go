@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -179,9 +180,16 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	if preemptor, known := e.inflight.preemptorOf(orderID); known && e.placements.knows(types.UID(preemptor.UID)) {
-		// The nomination may have been taken away while the order was carried out.
+	preemptor, node, known := e.inflight.placeOf(orderID)
+	if !known {
+		return
+	}
+	// The nomination may have been taken away, or the node, while the order was carried out.
+	if e.placements.knows(types.UID(preemptor.UID)) {
 		e.inflight.nominatedTo(types.UID(preemptor.UID), e.podOf(preemptor).Status.NominatedNodeName)
+	}
+	if _, err := e.nodes.Get(node); apierrors.IsNotFound(err) {
+		e.inflight.nodeDeleted(node)
 	}
 }
 

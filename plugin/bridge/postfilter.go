@@ -115,7 +115,7 @@ func (a *attempt) run(ctx context.Context) ending {
 func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, failed []string) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
-	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod, removes: a.engine.inflight.removes}
+	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes}
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0

@@ -293,6 +293,48 @@ func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testin
 	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
 }
 
+func TestAPodThatShouldHaveLeftLongAgoMakesNoRoom(t *testing.T) {
+	p, stuck, b := pod("p", "", high, large).Obj(), pod("stuck", "n1", low, whole).Obj(), pod("b", "n2", mid, whole).Obj()
+	deleted := metav1.NewTime(time.Now().Add(-time.Hour))
+	stuck.DeletionTimestamp = &deleted
+	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, stuck, b)
+	w.bus.plan = answers(candidate("n1", "!stuck"), candidate("n2", "!b"))
+
+	w.nominated(p, "n2")
+}
+
+func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
+	for name, before := range map[string]bool{"before the outcome": true, "after the outcome": false} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.nominated(p, "n1")
+			w.show(p, "n1")
+			order := w.order(1)
+			deleteNode := func() {
+				if err := w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if before {
+				deleteNode()
+				w.eventually("the node is gone", func() bool { _, err := w.plugin.engine.nodes.Get("n1"); return err != nil })
+			}
+
+			outcome := &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded}
+			w.plugin.engine.inflight.remember(outcome)
+			w.plugin.engine.applyOutcome(w.ctx, outcome)
+			if !before {
+				deleteNode()
+			}
+
+			w.eventually("the order is forgotten", func() bool { return w.entry("p") == nil })
+			if nominated := w.framework.NominatedPodsForNode("n1"); len(nominated) != 0 {
+				t.Errorf("nominated %v", nominated)
+			}
+		})
+	}
+}
+
 func TestAVictimThatCannotBeStoppedInMemoryIsInTheOrderAsAssumed(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	w.framework.AddPodInPreBind(a.UID, func(error) {})

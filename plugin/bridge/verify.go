@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,7 @@ type verifier struct {
 	handle fwk.Handle
 	state  fwk.CycleState
 	pod    *v1.Pod
+	now    time.Time
 	// removes says whether an order in flight removes a pod. A planner's word alone makes no pod go.
 	removes func(orderID string, uid types.UID) bool
 }
@@ -177,9 +179,10 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	return result
 }
 
-// mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows nothing.
+// mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
+// nothing. A pod that should have left long ago makes no room by being asked again.
 func (v *verifier) mayRemove(pod *v1.Pod, rule string) bool {
-	return rule == ruleLowerPriority && corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
+	return rule == ruleLowerPriority && corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod) && !overdue(pod, v.now)
 }
 
 // byViolation puts those that violate a budget first and keeps the planner's order otherwise.
