@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from integration.builders import make_node, make_pod
 from integration.preempting import (
     assert_bound_once,
@@ -48,6 +50,7 @@ async def test_dp_9_a_hard_spread_over_zones_and_nodes_decides_where_room_can_be
     await assert_only_ordered_pods_were_deleted(space, [preemptor])
 
 
+@pytest.mark.slow
 async def test_dp_14_the_one_good_node_of_200_is_found(space: Space) -> None:
     # kube-scheduler looks at a tenth of the candidates, and would find it one time in two.
     names = [f"n{number:03}" for number in range(NODES)]

@@ -21,7 +21,7 @@ LEADS_SECONDS = 30.0
 """For a lease to run out and a successor to lead; the machine is shared."""
 
 
-@pytest.mark.parametrize("evictor", ["meanwhile", "afterwards"])
+@pytest.mark.parametrize("evictor", [pytest.param("meanwhile", marks=pytest.mark.slow), "afterwards"])
 async def test_a_13_the_successor_adopts_a_live_order(
     race_cluster: RunningCluster, race_space: Space, evictor: str
 ) -> None:

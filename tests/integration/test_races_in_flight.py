@@ -91,6 +91,7 @@ async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_dele
     assert_bound_once(space, "p")
 
 
+@pytest.mark.slow
 async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
@@ -109,6 +110,7 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
 
 
+@pytest.mark.slow
 async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is_waited_for(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
@@ -260,6 +262,7 @@ async def test_an_order_that_counts_on_another_fails_with_it(
     assert {order.node for order in await all_orders(space, [first, second])} == {space.node_name("n1")}
 
 
+@pytest.mark.slow
 async def test_a_nomination_left_over_from_before_does_not_hold_a_place_that_cannot_be_had(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:

@@ -62,6 +62,7 @@ async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_delet
     await assert_nothing_left_behind(space)
 
 
+@pytest.mark.slow
 async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(race_space: Space) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
@@ -109,6 +110,7 @@ async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(race_s
     await assert_nothing_left_behind(space)
 
 
+@pytest.mark.slow
 async def test_a_9_a_node_where_a_pod_waits_in_permit_is_no_place_for_one_of_equal_priority(
     race_space: Space,
 ) -> None:
