@@ -172,16 +172,21 @@ async def test_a_consumer_that_vanished_without_a_word_is_noticed_by_its_silence
 
 async def test_a_stream_made_anew_is_read_from_its_beginning(bus: Bus) -> None:
     await publish(bus, "a", "b", "c")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
+    restarts: list[str] = []
+    messages = bus.follow(
+        bus.subjects.orders_stream, start=Start.beginning(), restarted=lambda: restarts.append("anew")
+    )
     assert await take(messages, 3) == ["a", "b", "c"]
     reading = asyncio.create_task(take(messages, 1))
     await asyncio.sleep(0.2)
+    assert restarts == []
 
     await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
     await bus.ensure_streams()
     await publish(bus, "d")
 
     assert await reading == ["d"]
+    assert restarts == ["anew"]
 
 
 async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:

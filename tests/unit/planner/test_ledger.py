@@ -76,6 +76,18 @@ def test_an_orders_victims_are_in_flight_until_its_outcome() -> None:
     assert ledger.in_flight((), NOW) == {}
 
 
+def test_what_a_lost_stream_held_is_forgotten_until_it_is_read_again() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("ord-1", "a"))
+    ledger.ordered(order("ord-2", "b"))
+    ledger.ended(outcome("ord-2", "succeeded", b="deleted"))
+
+    ledger.forget_live()
+    ledger.ordered(order("ord-2", "b"))
+
+    assert ledger.in_flight((), NOW) == {}
+
+
 def test_without_an_outcome_they_are_in_flight_until_two_seconds_past_the_deadline() -> None:
     ledger = Ledger()
     ledger.ordered(order("ord-1", "a"))

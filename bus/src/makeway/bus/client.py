@@ -291,6 +291,7 @@ class Bus:
         subjects: Sequence[str] = (),
         caught_up: asyncio.Event | None = None,
         stop_at_end: bool = False,
+        restarted: Callable[[], None] | None = None,
     ) -> AsyncIterator[StreamMessage]:
         """Read a stream in order, each message once, across reconnections; see `makeway.bus.follow.follow`.
 
@@ -300,6 +301,8 @@ class Bus:
             subjects: only these, wildcards allowed; all where empty.
             caught_up: set when what was there at the beginning has been read and worked on.
             stop_at_end: end the iteration there.
+            restarted: called where the stream was made anew, or has lost what was read from it; all that
+                it holds is then read again.
         """
-        follower = Follower(self.connection, self.jetstream, stream, subjects, start)
+        follower = Follower(self.connection, self.jetstream, stream, subjects, start, restarted=restarted)
         return follow(follower, caught_up=caught_up, stop_at_end=stop_at_end)

@@ -9,7 +9,7 @@ heartbeats (nats.py#510).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -77,13 +77,21 @@ class Follower:
     """One reader of one stream; see `follow`."""
 
     def __init__(
-        self, connection: Connection, jetstream: JetStream, stream: str, subjects: Sequence[str], start: Start
+        self,
+        connection: Connection,
+        jetstream: JetStream,
+        stream: str,
+        subjects: Sequence[str],
+        start: Start,
+        *,
+        restarted: Callable[[], None] | None = None,
     ) -> None:
         self._connection = connection
         self._jetstream = jetstream
         self._stream = stream
         self._subjects = list(subjects)
         self._start = start
+        self._restarted = restarted
         self._last = 0
         self._created = ""
         self._pull: Pull | None = None
@@ -181,6 +189,8 @@ class Follower:
             _log.warning("stream_restarted", stream=self._stream, read_up_to=self._last, last=last)
             self._last = 0
             self._start = Start.beginning()
+            if self._restarted:
+                self._restarted()
         self._created = created
 
 

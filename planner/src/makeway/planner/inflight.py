@@ -51,7 +51,9 @@ class InFlight:
     async def follow_orders(self) -> None:
         """Note every order. Those that cannot be read are the evictors' to put aside."""
         stream = self._bus.subjects.orders_stream
-        messages = self._bus.follow(stream, start=self._start, caught_up=self._orders_read)
+        messages = self._bus.follow(
+            stream, start=self._start, caught_up=self._orders_read, restarted=self._ledger.forget_live
+        )
         await self._each(messages, "orders", self._ordered)
 
     async def follow_outcomes(self) -> None:

@@ -60,6 +60,10 @@ class Ledger:
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
         self._ended[outcome.order_id] = _Ended(removed, outcome.finished_at)
 
+    def forget_live(self) -> None:
+        """Forget the live orders: their stream was made anew, and those that it holds are read again."""
+        self._live.clear()
+
     def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
         """Give the UIDs that live orders remove, each with its order's id.
 
