@@ -1,0 +1,181 @@
+"""Evictor and planner on a real nats-server among messages nobody can read: put aside, in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders_bus import make_outcome
+from fixtures_nats import ConnectBus, NatsServer
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.follow import Start
+from makeway.bus.messages import EvictionOrder
+from makeway.evictor.events import Events
+from makeway.evictor.intake import take_for_ever
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.records import BusRecords
+from makeway.evictor.retry import SystemClock
+from makeway.evictor.service import Evictor, Settings
+from makeway.planner.inflight import InFlight
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics as PlannerMetrics
+from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
+from unit.evictor.building import CLUSTER, a_pod, make_order
+from unit.evictor.fakes import FakeCluster
+
+pytestmark = pytest.mark.nats
+
+
+class World:
+    """An evictor on a real bus, with a cluster in memory."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.cluster = FakeCluster(a_pod("a").build())
+        self.registry = CollectorRegistry()
+        metrics = Metrics(self.registry)
+        self.evictor = Evictor(
+            Settings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
+            cluster=self.cluster,
+            records=BusRecords(bus),
+            clock=SystemClock(),
+            metrics=metrics,
+            events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        orders = await self.bus.orders_consumer()
+        taking = asyncio.create_task(take_for_ever(orders, self.evictor.handle, 16))
+        try:
+            yield
+            assert not taking.done()
+        finally:
+            taking.cancel()
+            await asyncio.wait({taking})
+            await orders.close()
+
+    async def carried_out(self) -> float:
+        """Commit a healthy order; the seconds until its outcome stands."""
+        started = time.monotonic()
+        order = healthy()
+        await self.bus.publish_order(order, 0)
+        while await self.bus.outcome(order.order_id) is None:
+            assert time.monotonic() - started < 20
+            await asyncio.sleep(0.01)
+        return time.monotonic() - started
+
+    async def quarantined(self) -> Counter[str]:
+        stream = self.bus.subjects.quarantine_stream
+        read = [m async for m in self.bus.follow(stream, start=Start.beginning(), stop_at_end=True)]
+        return Counter(m.headers["Makeway-Reason"] for m in read)
+
+    async def until_quarantined(self, count: int, seconds: float = 20) -> Counter[str]:
+        deadline = time.monotonic() + seconds
+        while (found := await self.quarantined()).total() != count:
+            assert time.monotonic() < deadline, found
+            await asyncio.sleep(0.1)
+        return found
+
+
+def healthy() -> EvictionOrder:
+    now = datetime.now(UTC)
+    return make_order("a", created_at=now, not_after=now + timedelta(seconds=60))
+
+
+def rubbish(order: EvictionOrder, count: int) -> list[tuple[str, bytes, str]]:
+    """Subject, bytes and the reason for which they are put aside."""
+    good = codec.wrap(order, "makeway/scheduler/x")
+    kinds = [
+        (b"\x00\xff\xfe", "not-json"),
+        (b"{}", "invalid"),
+        (good.replace(b"order.v1", b"order.v2"), "unknown-version"),
+        (good.replace(b"dev.makeway.order.v1", b"com.example.x"), "unknown-type"),
+        (b"[" * 100_000, "too-deep"),
+        (good[:-1] + b" " * 900_000 + b"}", "wrong-subject"),
+        (good, "wrong-subject"),
+    ]
+    return [(f"makeway.v1.orders.pod.bad-{n}", *kinds[n % len(kinds)]) for n in range(count)]
+
+
+async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_less_than_a_second(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    world = World(bus)
+    sent = rubbish(healthy(), 350)
+    for subject, data, _ in sent:
+        await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=5)
+    for subject, payload, headers in HOSTILE.values():
+        await raw_publish(
+            nats_server, subject.encode() if isinstance(subject, str) else subject, payload, headers
+        )
+
+    async with world.running():
+        seconds = await world.carried_out()
+        found = await world.until_quarantined(len(sent) + len(HOSTILE))
+
+    expected = Counter(reason for _, _, reason in sent)
+    assert {reason: found[reason] for reason in expected if reason not in ("not-json", "invalid")} == {
+        reason: number for reason, number in expected.items() if reason not in ("not-json", "invalid")
+    }
+    assert seconds < 1, f"{len(sent)} bad messages stand before it"
+    assert world.cluster.deletes() == ["a"]
+
+
+async def test_without_a_quarantine_a_message_waits_for_one(bus: Bus) -> None:
+    world = World(bus)
+    await bus.jetstream.api("STREAM.DELETE.MAKEWAY_QUARANTINE")
+    await bus.jetstream.publish("makeway.v1.orders.pod.x", b"{", headers={}, timeout_seconds=2)
+
+    async with world.running():
+        assert await world.carried_out() < 2
+        await asyncio.sleep(3)
+        await bus.ensure_streams()
+        found = await world.until_quarantined(1, seconds=20)
+
+    assert found == {"not-json": 1}
+    assert (world.registry.get_sample_value("makeway_evictor_not_parked_messages_total") or 0) >= 1
+
+
+async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connect_bus: ConnectBus) -> None:
+    buses = [await connect_bus(f"planner/{n}") for n in range(3)]
+    await buses[0].ensure_streams()
+    order = healthy()
+    forged = codec.wrap(make_outcome(order), "makeway/evictor/x")
+    ends = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    endless = codec.wrap(make_order("a", order_id="ord-endless", not_after=ends), "makeway/scheduler/x")
+    publish = buses[0].jetstream.publish
+    await publish("makeway.v1.outcomes.x", b"\xff", headers={}, timeout_seconds=2)
+    await publish("makeway.v1.outcomes.y", forged, headers={}, timeout_seconds=2)
+    await publish("makeway.v1.orders.pod.urgent-uid", endless, headers={}, timeout_seconds=2)
+    world = World(buses[0])
+    ledgers = []
+
+    for bus in buses:
+        ledger = Ledger()
+        ledgers.append(ledger)
+        follower = InFlight(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
+        parts = [
+            asyncio.create_task(part)
+            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.put_aside_for_ever())
+        ]
+        deadline = time.monotonic() + 10
+        while not follower.synced and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        assert follower.synced
+        assert not any(part.done() for part in parts)
+        for part in parts:
+            part.cancel()
+        await asyncio.wait(parts)
+
+    assert await world.quarantined() == {"not-json": 1, "wrong-subject": 1}
+    assert [len(ledger) for ledger in ledgers] == [0, 0, 0]
