@@ -110,7 +110,7 @@ async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_les
     bus: Bus, nats_server: NatsServer
 ) -> None:
     world = World(bus)
-    sent = rubbish(healthy(), 350)
+    sent = rubbish(healthy(), 200)
     for subject, data, _ in sent:
         await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=5)
     for subject, payload, headers in HOSTILE.values():
@@ -167,10 +167,7 @@ async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connec
             asyncio.create_task(part)
             for part in (follower.follow_orders(), follower.follow_outcomes(), follower.put_aside_for_ever())
         ]
-        deadline = time.monotonic() + 10
-        while not follower.synced and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1)
         assert follower.synced
         assert not any(part.done() for part in parts)
         for part in parts:
