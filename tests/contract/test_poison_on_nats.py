@@ -113,10 +113,8 @@ async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_les
     sent = rubbish(healthy(), 200)
     for subject, data, _ in sent:
         await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=5)
-    for subject, payload, headers in HOSTILE.values():
-        await raw_publish(
-            nats_server, subject.encode() if isinstance(subject, str) else subject, payload, headers
-        )
+    for where, payload, headers in HOSTILE.values():
+        await raw_publish(nats_server, where, payload, headers)
 
     async with world.running():
         seconds = await world.carried_out()
