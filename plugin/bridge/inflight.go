@@ -80,6 +80,7 @@ type entry struct {
 	doomed     bool // an order that this one counted on failed
 	taken      bool // the API shows the pod nominated elsewhere, or not at all
 	nodeGone   bool // the node was deleted, so nobody there ends pods any more
+	orphaned   bool // the preemptor is gone or bound; the order is alive until its outcome
 	waking     bool // the revert was handed out; finish is called when it is done
 	revertAt   time.Time
 	reason     string // why it is reverted
@@ -162,6 +163,11 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 	if e == nil || (e.phase != planned && e.phase != committed) {
 		return 0, false
 	}
+	if e.orphaned {
+		f.drop(e)
+		f.notify()
+		return now.Sub(e.createdAt), e.own
+	}
 	e.phase, e.opensAt = leaving, until
 	for uid, seen := range e.remaining {
 		if seen.IsZero() && left(uid) {
@@ -181,6 +187,10 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 	f.doom(orderID)
 	e := f.get(orderID)
 	if e == nil || e.phase == reverting {
+		return wake{}, false
+	}
+	if e.orphaned {
+		f.drop(e)
 		return wake{}, false
 	}
 	f.revert(e, reason, now.Add(wait))
@@ -335,7 +345,8 @@ func (f *inflight) nodeDeleted(node string) {
 	}
 }
 
-// forget drops a preemptor that is bound or gone. An order that was not stored by then never will be.
+// forget drops a preemptor that is bound or gone. An order that was not stored by then never will be; one
+// that was may still remove its victims, and others may count on it, so it is known until its end.
 func (f *inflight) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -343,10 +354,15 @@ func (f *inflight) forget(uid types.UID) {
 	if e == nil {
 		return
 	}
-	if e.phase == planned {
+	switch e.phase {
+	case committed:
+		e.orphaned, e.gated = true, false
+	case planned:
 		f.doom(e.orderID)
+		f.drop(e)
+	default:
+		f.drop(e)
 	}
-	f.drop(e)
 	f.notify()
 }
 
@@ -447,6 +463,9 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 	}
 	for _, e := range f.byPod {
 		f.giveUp(e, now)
+		if f.get(e.orderID) == nil {
+			continue
+		}
 		w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node}
 		switch e.phase {
 		case planned, committed:
@@ -497,6 +516,10 @@ func (f *inflight) giveUp(e *entry, now time.Time) {
 	switch {
 	case (e.phase == planned || e.phase == committed) && !now.Before(e.opensAt):
 		f.doom(e.orderID)
+		if e.orphaned {
+			f.drop(e)
+			return
+		}
 		f.revert(e, "the order had no outcome in time", now)
 	case e.phase == leaving && e.doomed:
 		f.revert(e, errDoomed.Error(), now)
@@ -554,7 +577,7 @@ func (f *inflight) nominated() []wire.Placement {
 	defer f.mu.RUnlock()
 	places := make([]wire.Placement, 0, len(f.byPod))
 	for _, e := range f.byPod {
-		if e.phase == reverting {
+		if e.phase == reverting || e.orphaned {
 			continue
 		}
 		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})

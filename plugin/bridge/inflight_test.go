@@ -234,6 +234,34 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 	}
 }
 
+func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
+	for name, end := range map[string]func(f *inflight){
+		"failed":    func(f *inflight) { f.fail("o", "cancelled", at(100), 0) },
+		"succeeded": func(f *inflight) { f.succeed("o", at(100), at(90000), notGone) },
+		"lost":      func(f *inflight) { f.due(at(60000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newInflight()
+			f.begin(order("o", "a"))
+			f.commit("o", at(60000))
+
+			f.forget("p")
+
+			if len(f.live()) != 1 || !f.removes("o", "a") {
+				t.Error("its victims do not count as going")
+			}
+			if len(f.nominated()) != 0 || f.closed("p", at(50)) {
+				t.Error("its preemptor holds a place")
+			}
+			end(f)
+			expectWakes(t, f, at(60001))
+			if f.has("o") {
+				t.Error("known after its end")
+			}
+		})
+	}
+}
+
 func TestAnOrderDoesNotWaitForOneThatLivesInMemoryAlone(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o1", "a"))

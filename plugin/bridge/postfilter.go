@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ func (a *attempt) run(ctx context.Context) ending {
 			break
 		}
 	}
-	return a.unverifiable(ctx, failed)
+	return a.unverifiable(failed)
 }
 
 // verify gives a plan's candidates that stand, best first, or the nodes that failed.
@@ -190,12 +189,10 @@ func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
 	return ending{kind: endRefused, message: message}
 }
 
-// unverifiable ends an attempt whose candidates all failed. Where time ran out, or nodes were left
-// unseen, the pod is tried again.
-func (a *attempt) unverifiable(ctx context.Context, failed []string) ending {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || len(failed) < len(a.potential) {
-		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-	}
+// unverifiable ends an attempt whose candidates all failed. The pod is tried again: planner and plugin see
+// the cluster and the orders at different moments, and no event tells when they agree.
+func (a *attempt) unverifiable(failed []string) ending {
+	a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 	slices.Sort(failed)
 	return ending{kind: endUnverifiable, message: fmt.Sprintf("the scheduler's filters rejected the pod on each of the %d nodes of the plan even without the pods that may be removed: %s",
 		len(failed), shortened(failed, 5))}
