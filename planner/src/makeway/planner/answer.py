@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from makeway.core.importance import NOT_STARTED
 from makeway.planner.records import PodRecord
@@ -74,9 +75,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way."""
+    """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
+
+    `retry_at`: when to ask again though nothing it depends on has changed.
+    """
 
     scope: Scope
     reason: str
     message: str
     node_reasons: dict[str, int] = field(default_factory=dict)
+    retry_at: datetime | None = None

@@ -100,7 +100,12 @@ def record_of(decision: Decision) -> DecisionRecord:
 
 
 def _refusal(refusal: Refusal) -> messages.Refusal:
-    return messages.Refusal(reason=refusal.reason, message=refusal.message, node_reasons=refusal.node_reasons)
+    return messages.Refusal(
+        reason=refusal.reason,
+        message=refusal.message,
+        node_reasons=refusal.node_reasons,
+        retry_at=refusal.retry_at,
+    )
 
 
 def _candidate(proposal: Proposal) -> messages.Candidate:

@@ -24,6 +24,7 @@ from makeway.planner.plan import plan
 from makeway.planner.policy import Policy
 from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
+from makeway.planner.second_look import SecondLook
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -63,6 +64,7 @@ class Planner:
         self._unsynced = unsynced
         self._policy = policy or Policy()
         self._lateness = Lateness()
+        self._second_look = SecondLook()
 
     async def handle(self, data: bytes) -> bytes:
         """Answer one plan request. Never raises for what a request may contain."""
@@ -104,6 +106,8 @@ class Planner:
         began = time.perf_counter()
         result = plan(self._snapshot, question, now, self._policy)
         seconds = time.perf_counter() - began
+        if isinstance(result, Refusal):
+            result = self._second_look.consider(result, question.preemptor.uid, now)
         decision = Decision(
             decision_id=decision_id(now),
             planner=self._facts.identity,
