@@ -46,9 +46,13 @@ class Streams:
         return Streams(orders, outcomes, decisions, self.unreadable)
 
     def joined(self, other: Streams) -> Streams:
-        """Add what was read before a stream was lost; what both have counts once."""
+        """Add what was read before a stream was lost; what both have counts once.
+
+        So does an order that the lost stream held and that was published again as it was: it is the same
+        order, stored first when it was stored first.
+        """
         return Streams(
-            orders=_joined(self.orders, other.orders),
+            orders=_once(_joined(self.orders, other.orders)),
             outcomes=_joined(self.outcomes, other.outcomes),
             decisions=_joined(self.decisions, other.decisions),
             unreadable=(*self.unreadable, *other.unreadable),
@@ -64,6 +68,18 @@ def _namespaces(order: EvictionOrder) -> set[str]:
 def _joined(one: tuple[Stored[M], ...], other: tuple[Stored[M], ...]) -> tuple[Stored[M], ...]:
     both = {(stored.at, stored.subject, stored.sequence): stored for stored in (*one, *other)}
     return tuple(both[key] for key in sorted(both))
+
+
+def _once(orders: tuple[Stored[EvictionOrder], ...]) -> tuple[Stored[EvictionOrder], ...]:
+    """The first of each order; one that says something else under the same id is kept, and is a finding."""
+    first: dict[str, Stored[EvictionOrder]] = {}
+    for stored in orders:
+        first.setdefault(stored.message.order_id, stored)
+    return tuple(
+        stored
+        for stored in orders
+        if stored is (known := first[stored.message.order_id]) or stored.message != known.message
+    )
 
 
 @dataclass(frozen=True)
