@@ -15,7 +15,7 @@ from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.crashing import assert_nothing_left_behind
 from integration.invariants import assert_invariants
-from integration.preempting import settle, sized
+from integration.preempting import deletes_of, settle, sized
 from integration.space import Space, open_space
 from makeway.runtime.kube import ApiError
 
@@ -49,10 +49,8 @@ async def a_victim_is_made_anew_elsewhere(space: Space) -> None:
     await space.until_gone("n1-a")
     (new,) = await space.create(victim("n1-a", "n3"))
     assert await space.until_bound("p", seconds=BOUND_SECONDS)
-    left = await space.pod("n1-a")
-    assert left is not None
-    assert left.metadata.uid == new.metadata.uid
-    assert left.metadata.deletion_timestamp is None
+    # KWOK, unlike a kubelet, deletes by name alone and may take the new pod for the old one; nobody else may.
+    assert new.metadata.uid not in {event.precondition_uid for event in deletes_of(space, "n1-a")}
 
 
 async def the_preemptor_is_deleted(space: Space) -> None:
