@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -456,6 +457,16 @@ def test_streams_read_before_a_loss_are_joined_once() -> None:
     before = Streams(tuple(history.orders), tuple(history.outcomes))
 
     assert Streams().joined(before).joined(before) == before
+
+
+def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_something_else() -> None:
+    before = Streams(orders=tuple(made_room().orders))
+    (order,) = before.orders
+    again = replace(order, at=order.at + timedelta(seconds=4), sequence=1)
+    other = replace(again, message=msgspec.structs.replace(order.message, node="another"))
+
+    assert Streams(orders=(again,)).joined(before).orders == (order,)
+    assert Streams(orders=(other,)).joined(before).orders == (order, other)
 
 
 def test_a_namespace_keeps_orders_for_its_pods_and_their_outcomes() -> None:
