@@ -253,7 +253,7 @@ _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def _check_bounds(data: bytes) -> None:
-    """Look at size, encoding and depth before a decoder does; O(bytes), the depth only where it may be high."""
+    """Look at size, encoding and depth before a decoder does; O(bytes), depth only where it may be high."""
     if len(data) > MAX_BYTES:
         raise Malformed("too-large", f"{len(data)} bytes, at most {MAX_BYTES}")
     try:
