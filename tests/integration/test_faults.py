@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from integration.builders import make_node, make_pod
-from integration.cluster import RunningCluster
 from integration.faults import Faults
 from integration.invariants import assert_invariants
 from integration.preempting import settle
@@ -36,14 +35,13 @@ PODS_WATCH = r"/api/v1/pods\?"
 class Case:
     """One fault. `short`: in `make test` too.
 
-    also: what else goes wrong at the same time. at_once: so many preemptors at a time; few where the
+    at_once: so many preemptors at a time; few where the
     fault keeps kube-scheduler's one scheduling cycle waiting, which patches a nomination before it goes on.
     """
 
     name: str
     rule: Rule
     short: bool = False
-    also: tuple[Rule, ...] = ()
     at_once: int = 20
 
 
@@ -119,33 +117,7 @@ def watches(component: str, *, short: str = "") -> list[Case]:
     return made
 
 
-def relists(component: str, statuses: tuple[int, ...]) -> list[Case]:
-    """A watch of pods expires, and the list that follows is refused, or cut, three times."""
-    lists = r"/api/v1/pods\?((?!watch=).)*$"
-    expire = Rule(component=component, action="expire", path=PODS_WATCH)
-    refusals = {
-        f"answered {status}": Rule(
-            component=component,
-            action="answer",
-            path=lists,
-            status=status,
-            retry_after=1 if status == 429 else 0,
-            count=3,
-        )
-        for status in statuses
-    }
-    refusals["cut"] = Rule(component=component, action="cut", path=lists, count=3)
-    return [
-        Case(f"{component} list of pods {what}", expire, also=(refusal,), at_once=2)
-        for what, refusal in refusals.items()
-    ]
-
-
-CASES += [
-    *watches(PLANNER, short="expire"),
-    *watches(SCHEDULER, short="close"),
-    *relists(PLANNER, (410, 429, 500, 503)),
-]
+CASES += [*watches(PLANNER, short="expire"), *watches(SCHEDULER, short="close")]
 
 
 async def preemptors_come_through(space: Space, faults: Faults, case: Case, count: int) -> None:
@@ -175,7 +147,7 @@ async def preempt_at_once(space: Space, faults: Faults, case: Case, names: list[
         # The events of this space alone: what goes on in the cluster besides shall not use the fault up.
         event = f'{rule.event}.*"namespace":"{space.namespace}"'
         rule = msgspec.structs.replace(rule, event=event, count=len(names))
-    await faults.add(rule, *case.also)
+    await faults.add(rule)
     await space.create(
         *(
             make_pod(f"urgent-{name}")
@@ -201,41 +173,3 @@ async def test_a_fault_delays_preemptors_and_no_more(case: Case, fault_space: Sp
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_every_fault_many_times(case: Case, fault_space: Space, faults: Faults) -> None:
     await preemptors_come_through(fault_space, faults, case, REPEAT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attempt", range(REPEAT))
-async def test_a_victim_recreated_while_the_schedulers_watch_was_broken_leaves_nobody_stuck(
-    attempt: int, fault_space: Space, fault_cluster: RunningCluster, faults: Faults
-) -> None:
-    """The scheduler misses the victim's end and meets another pod under its name in the list that follows.
-
-    kube-scheduler may end itself over that (kubernetes#141255), and is started again; that is no fault of
-    makeway's, and nobody may be stuck by it.
-    """
-    space = fault_space
-    await space.add_nodes(make_node("n0").cpu("500m"), make_node("n1").cpu("500m"))
-    (first,) = await space.run(make_pod("victim").priority("low").cpu("500m").on("n0"))
-    (witness,) = await space.run(make_pod("witness").priority("high").cpu("500m").on("n1"))
-    await settle()
-    about_victim = f'"name":"victim","namespace":"{space.namespace}"'
-    await faults.add(
-        Rule(component=SCHEDULER, action="skip", path=PODS_WATCH, event=about_victim, count=1000)
-    )
-
-    await space.create(make_pod("urgent").priority("high").cpu("500m"))
-    await space.until_gone("victim", uid=first.metadata.uid)
-    await space.delete("witness", grace_seconds=0)
-    await space.until_gone("witness", uid=witness.metadata.uid)
-    (second,) = await space.run(make_pod("victim").priority("low").cpu("500m").on("n1"))
-    await faults.clear()
-    about_space = f'"namespace":"{space.namespace}"'
-    await faults.add(Rule(component=SCHEDULER, action="expire", path=PODS_WATCH, event=about_space))
-    await space.patch("urgent", {"metadata": {"annotations": {"tests.makeway.dev/attempt": str(attempt)}}})
-
-    await space.until_bound("urgent", seconds=BOUND_SECONDS)
-    recreated = await space.pod("victim")
-    assert recreated is not None
-    assert recreated.metadata.uid == second.metadata.uid
-    await assert_invariants(space)
-    print(f"scheduler restarts: {fault_cluster.process(SCHEDULER).restarts}")
