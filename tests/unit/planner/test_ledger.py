@@ -109,6 +109,19 @@ def test_an_ended_order_is_not_brought_back_by_a_plugin_that_is_behind() -> None
     assert ledger.in_flight([told("ord-1", "a")], NOW) == {}
 
 
+def test_victims_of_an_order_that_succeeded_are_awaited_while_the_plugin_still_sees_them() -> None:
+    ledger = Ledger()
+    ledger.ended(outcome("ord-1", "succeeded", a="deleted", b="terminating"))
+
+    assert ledger.in_flight(
+        [LiveOrder(order_id="ord-1", preemptor_uid="p", node="n", victims=("a", "b"))], NOW
+    ) == {
+        "a": "ord-1",
+        "b": "ord-1",
+    }
+    assert ledger.in_flight([], NOW) == {}
+
+
 def test_a_pod_that_two_orders_name_belongs_to_the_elder() -> None:
     ledger = Ledger()
     ledger.ordered(order("ord-2", "a"))

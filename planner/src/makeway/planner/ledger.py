@@ -33,6 +33,7 @@ class _Live:
 @dataclass(frozen=True, slots=True)
 class _Ended:
     removed: tuple[str, ...]
+    succeeded: bool
     at: datetime
 
 
@@ -58,7 +59,8 @@ class Ledger:
         """Take note of an outcome: its pods are gone, leaving, or stay."""
         self._live.pop(outcome.order_id, None)
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
-        self._ended[outcome.order_id] = _Ended(removed, outcome.finished_at)
+        succeeded = outcome.result == "succeeded"
+        self._ended[outcome.order_id] = _Ended(removed, succeeded, outcome.finished_at)
 
     def forget_live(self) -> None:
         """Forget the live orders: their stream was made anew, and those that it holds are read again."""
@@ -67,8 +69,9 @@ class Ledger:
     def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
         """Give the UIDs that live orders remove, each with its order's id.
 
-        `told`: the plugin's complete set, which may be ahead of the streams or behind them. A pod that
-        two orders name belongs to the elder. `asking`: UID of the preemptor that asks. A preemptor with a
+        `told`: the plugin's complete set, which may be ahead of the streams or behind them, and names an
+        order that has succeeded until its victims have left the scheduler's cache: they are leaving, and
+        need no second order. A pod that two orders name belongs to the elder. `asking`: UID of the preemptor that asks. A preemptor with a
         live order does not ask, so an order of its own that the plugin does not name has ended, though its
         outcome was not read here yet; to count on its victims would be to count on an order that failed.
         """
@@ -79,8 +82,11 @@ class Ledger:
             if not asking or live.preemptor != asking
         }
         for order in told:
-            if order.order_id not in self._ended:
+            ended = self._ended.get(order.order_id)
+            if ended is None:
                 victims.setdefault(order.order_id, order.victims)
+            elif ended.succeeded:
+                victims[order.order_id] = ended.removed
         found: dict[str, str] = {}
         for order_id in sorted(victims):
             for uid in victims[order_id]:
