@@ -71,9 +71,10 @@ class Ledger:
 
         `told`: the plugin's complete set, which may be ahead of the streams or behind them, and names an
         order that has succeeded until its victims have left the scheduler's cache: they are leaving, and
-        need no second order. A pod that two orders name belongs to the elder. `asking`: UID of the preemptor that asks. A preemptor with a
-        live order does not ask, so an order of its own that the plugin does not name has ended, though its
-        outcome was not read here yet; to count on its victims would be to count on an order that failed.
+        need no second order. A pod that two orders name belongs to the elder. `asking`: UID of the
+        preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
+        plugin does not name has ended, though its outcome was not read here yet; to count on its victims
+        would be to count on an order that failed.
         """
         self._forget(now)
         victims = {
