@@ -2,21 +2,18 @@
 
 import asyncio
 
-from integration.builders import PodBuilder, make_node, make_pod
+from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     outcome_of_order,
     settle,
+    sized,
 )
 from integration.space import Space, open_space
 from integration.waiting import until
 from makeway.dev.options import ClusterOptions
-
-
-def sized(name: str, priority: str, cpu: int) -> PodBuilder:
-    return make_pod(name).priority(priority).cpu(f"{cpu}m")
 
 
 async def full_node_and_empty_node(space: Space) -> None:
