@@ -281,12 +281,12 @@ async def bad_messages_do_no_harm(private_cluster: PrivateCluster, repeat: int) 
                 among = asyncio.create_task(preempt_once(space, f"among-{run}"))
                 for bad in batch:
                     if bad.order_id:
-                        # Each finds the preemptor waiting for the node, and comes twice.
+                        # Each finds the preemptor waiting for the node, and comes again after its end. They
+                        # share that preemptor: the end of one takes back what the next would find.
                         await nominate(space)
                         await jetstream.publish(bad.subject, bad.data)
-                        await jetstream.publish(bad.subject, bad.data)
-                        # They share a preemptor: the end of one takes back what the next would find.
                         await ended(space, bad)
+                        await jetstream.publish(bad.subject, bad.data)
                     else:
                         await connection.publish(bad.subject, bad.data)
                 sent += batch
