@@ -27,7 +27,7 @@ def demo(
     Exit code 1 where a claim did not hold.
     """
     if scenario not in SCENARIOS:
-        fail(f"no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
+        raise typer.BadParameter(f"no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
     console = Console(highlight=False)
     narrator = Narrator(console)
     try:
