@@ -26,6 +26,8 @@ _SECOND: Final = 1_000_000_000
 _BATCH: Final = 256
 _WAIT_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
+# Nobody who asks a process to end should wait for a server that is away.
+_CLOSE_SECONDS: Final = 1.0
 # The server forgets the consumer of a reader that has been silent for so long.
 _INACTIVE_SECONDS: Final = 60
 
@@ -154,8 +156,9 @@ class Follower:
         await self._let_go()
         if self._consumer:
             try:
-                await self._jetstream.api(f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
-            except (BusUnavailable, JetStreamError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._jetstream.api(f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
+            except (BusUnavailable, JetStreamError, TimeoutError):
                 # The server forgets it by itself.
                 self._consumer = ""
 
