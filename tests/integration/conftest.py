@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.faults import Faults, faults_of
 from integration.invariants import assert_invariants
@@ -97,6 +98,14 @@ async def space(cluster: RunningCluster) -> AsyncIterator[Space]:
         yield opened
         if opened.judged:
             await assert_invariants(opened, wait=False)
+
+
+@pytest_asyncio.fixture
+async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
+    """A space with node n1 of 500m, and no evictor until the test starts one."""
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    async with cluster.without("evictor"):
+        yield space
 
 
 @pytest.fixture(scope="session")

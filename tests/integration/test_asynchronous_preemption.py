@@ -4,10 +4,7 @@ Most tests stop the evictor, so that the time between the two is as long as they
 by hand: then only the gate and the nomination stand between the room and whoever comes for it.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -31,14 +28,6 @@ from integration.waiting import NotYet, until
 def cluster(race_cluster: RunningCluster) -> RunningCluster:
     """These cases run with the scheduler's API calls in and outside of its cycles."""
     return race_cluster
-
-
-@pytest_asyncio.fixture
-async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
-    """A space with node n1 of 500m, and no evictor until the test starts one."""
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    async with cluster.without("evictor"):
-        yield space
 
 
 async def test_a_1_the_preemptor_is_held_until_its_order_is_done(

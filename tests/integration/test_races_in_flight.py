@@ -4,10 +4,7 @@ The evictor is stopped for the time that a test needs between the order and its 
 preempts in this cluster, so whoever is bound was helped by makeway.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -35,14 +32,6 @@ from makeway.dev.kwok import AFTER_GRACE
 def cluster(race_cluster: RunningCluster) -> RunningCluster:
     """These cases run with the scheduler's API calls in and outside of its cycles."""
     return race_cluster
-
-
-@pytest_asyncio.fixture
-async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
-    """A space with node n1 of 500m, and no evictor until the test starts one."""
-    await space.add_nodes(make_node("n1").cpu("500m"))
-    async with cluster.without("evictor"):
-        yield space
 
 
 async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_first(

@@ -63,18 +63,6 @@ class HttpSettings:
     listen: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogSettings:
-    """What is logged, and how.
-
-    format: "json", one object a line, or "text" for a terminal.
-    level: the least severe level that is written.
-    """
-
-    format: LogFormat = "json"
-    level: LogLevel = "info"
-
-
 _NATS = "NATS"
 _KUBE = "Kubernetes"
 _PROCESS = "Process"
