@@ -9,6 +9,7 @@ import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement
 from makeway.core.budget import Budget, budget_of
+from makeway.core.facts import PodFacts
 from makeway.core.importance import microseconds
 from makeway.core.objects import PodDisruptionBudget
 from makeway.planner.answer import Plan, Proposal, Refusal
@@ -41,6 +42,7 @@ def make_pod(
     requests: Mapping[str, int] | None = None,
     start_micros: int | None = None,
     terminating: bool = False,
+    facts: PodFacts | None = None,
 ) -> PodRecord:
     amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
     return PodRecord(
@@ -54,6 +56,7 @@ def make_pod(
         terminating=terminating,
         requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
         labels=dict(labels or {}),
+        facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from makeway.core.facts import PodFacts, facts_of
 from makeway.core.importance import Importance, importance, microseconds
 from makeway.core.objects import Node, Pod
 from makeway.core.requests import pod_requests
@@ -19,6 +20,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`),
     as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
     `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp.
+    `facts`: what rules look at.
     """
 
     namespace: str
@@ -31,6 +33,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     terminating: bool
     requests: dict[str, int]
     labels: dict[str, str]
+    facts: PodFacts
 
     @property
     def importance(self) -> Importance:
@@ -62,6 +65,7 @@ def pod_record(pod: Pod) -> PodRecord:
         terminating=metadata.deletion_timestamp is not None,
         requests=pod_requests(pod, placed=True),
         labels=metadata.labels or {},
+        facts=facts_of(pod),
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from makeway.bus.messages import NodeSelection, Placement
 from makeway.core.budget import budget_of
+from makeway.core.facts import PodFacts
 from makeway.core.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
@@ -60,4 +61,5 @@ def _pod(uid: str, *, node: str, priority: int) -> PodRecord:
         terminating=False,
         requests={"cpu": 1, "pods": 1},
         labels=_LABELS,
+        facts=PodFacts(priority=priority),
     )
