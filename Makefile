@@ -90,7 +90,7 @@ fuzz: setup ## Fuzz both decoders (FUZZ_SECONDS for each target); what is found 
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 
 .PHONY: demo
-demo: setup ## The main job on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)
+demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
 .PHONY: reference

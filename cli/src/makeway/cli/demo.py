@@ -1,4 +1,4 @@
-"""`makeway demo`: the main job on a real control plane, told as it happens, every claim checked."""
+"""`makeway demo`: a scenario on a real control plane, told as it happens, every claim checked."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from rich.console import Console
 
 from makeway.cli.errors import fail
 from makeway.dev.demo.narrator import Narrator
-from makeway.dev.demo.stage import CLUSTER, run
+from makeway.dev.demo.runner import CLUSTER, run
+from makeway.dev.demo.scenarios import SCENARIOS
 from makeway.dev.errors import DevError
 from makeway.dev.progress import ConsoleProgress
 
-SCENARIOS = ("main",)
+_TOLD = "; ".join(f"{name}: {scenario.shows}" for name, scenario in SCENARIOS.items())
 
 
 def demo(
-    scenario: Annotated[str, typer.Argument(help=f"What to show: {', '.join(SCENARIOS)}.")] = "main",
+    scenario: Annotated[str, typer.Argument(help=f"What to show. {_TOLD}.")] = "main",
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up and say how to use it.")] = False,
 ) -> None:
@@ -31,7 +32,7 @@ def demo(
     console = Console(highlight=False)
     narrator = Narrator(console)
     try:
-        info = run(narrator, ConsoleProgress(console), keep=keep)
+        info = run(SCENARIOS[scenario], narrator, ConsoleProgress(console), keep=keep)
     except DevError as error:
         fail(str(error))
     if keep:

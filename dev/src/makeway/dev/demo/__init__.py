@@ -1,1 +1,1 @@
-"""The demo: the main job on a real control plane, told as it happens, every claim checked."""
+"""The demo: scenarios on a real control plane, told as they happen, every claim checked."""

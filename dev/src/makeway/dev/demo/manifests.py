@@ -12,6 +12,8 @@ URGENT_PRIORITY = 100_000
 Manifest = dict[str, Any]
 
 _PLURALS = {
+    "ConfigMap": "configmaps",
+    "DaemonSet": "daemonsets",
     "Deployment": "deployments",
     "Namespace": "namespaces",
     "Node": "nodes",

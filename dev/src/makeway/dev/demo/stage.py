@@ -1,62 +1,85 @@
-"""Put the cluster up, play the story on it, take it down again."""
+"""What a scenario is played on: the administrator's connection, what is seen, and who tells it."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
-from makeway.bus.client import Bus
-from makeway.dev import named
-from makeway.dev.demo import scenario
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.dev.demo import manifests
 from makeway.dev.demo.narrator import Narrator
-from makeway.dev.demo.timeline import Timeline
-from makeway.dev.info import ClusterInfo
-from makeway.dev.options import ClusterOptions
-from makeway.dev.progress import Progress
+from makeway.dev.demo.timeline import PodSeen, Timeline
 from makeway.runtime.kube import Api
 
-CLUSTER = "demo"
+SETTLE_SECONDS = 60.0
+"""How long controllers and KWOK may take to have pods running."""
+
+ANSWER_SECONDS = 30.0
+"""How long a preemption may take, from the pod's creation to its binding."""
 
 
-def run(narrator: Narrator, progress: Progress, *, keep: bool) -> ClusterInfo:
-    """Play the demo on a cluster of its own, named `demo`; it stays up only with `keep`.
+@dataclass(frozen=True)
+class Stage:
+    """What a story calls. Waits raise TimeoutError, of which the runner makes a failed claim."""
 
-    The claims are counted by the narrator. Where something that was waited for did not happen,
-    that is a claim that failed.
+    api: Api
+    timeline: Timeline
+    narrator: Narrator
+    audit_log: Path
 
-    Raises:
-        DevError: the cluster could not be started.
-    """
-    lifeline = None if keep else named.Lifeline()
-    began = time.monotonic()
-    try:
-        info = named.up(CLUSTER, ClusterOptions(), progress=progress, lifeline=lifeline)
-        asyncio.run(_play(info, narrator))
-        narrator.finish(began)
-        return info
-    finally:
-        if not keep:
-            named.down(CLUSTER, keep_logs=bool(narrator.broken))
+    async def create(self, objects: Iterable[manifests.Manifest]) -> None:
+        """Create objects, in their order."""
+        for manifest in objects:
+            await self.create_one(manifest)
 
+    async def create_one(self, manifest: manifests.Manifest) -> tuple[str, float]:
+        """Create an object; its UID, and the time just before the request was sent."""
+        sent = time.monotonic()
+        body = json.dumps(manifest).encode()
+        created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
+        return str(created["metadata"]["uid"]), sent
 
-async def _play(info: ClusterInfo, narrator: Narrator) -> None:
-    api = await Api.connect(kubeconfig=str(info.kubeconfig), user_agent="makeway-demo")
-    bus = await Bus.connect(info.nats_url, name="demo/makeway-demo")
-    timeline = Timeline()
-    watches = [asyncio.create_task(timeline.watch_bus(bus))]
-    stage = scenario.Stage(api, timeline, narrator, info.audit_log)
-    try:
-        await scenario.prepare(stage)
-        watches.append(asyncio.create_task(timeline.watch_pods(api)))
-        await scenario.fill(stage)
-        await scenario.make_room(stage)
-        await scenario.refuse(stage)
-        await scenario.audit(stage)
-    except TimeoutError as error:
-        narrator.claim(str(error), holds=False)
-    finally:
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
-        await bus.close()
-        await api.close()
+    async def patch(self, manifest: manifests.Manifest, changes: manifests.Manifest) -> float:
+        """Change fields of an object (JSON merge patch); the time just before the request was sent."""
+        sent = time.monotonic()
+        path = f"{manifests.collection_path(manifest)}/{manifest['metadata']['name']}"
+        body = json.dumps(changes).encode()
+        await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        return sent
+
+    async def running(self, wanted: dict[str, int]) -> None:
+        """Wait until every application has so many pods running."""
+
+        def count() -> bool | None:
+            running = [pod.app for pod in self.timeline.living() if pod.running]
+            return all(running.count(app) == replicas for app, replicas in wanted.items()) or None
+
+        what = ", ".join(f"{replicas} of {app}" for app, replicas in wanted.items())
+        await self.timeline.until(f"running: {what}", count, SETTLE_SECONDS)
+
+    async def bound(self, uid: str, name: str) -> PodSeen:
+        """Wait until a pod is bound."""
+        first = self.timeline.first
+        return await self.timeline.until(
+            f"{name} bound", lambda: first(lambda p: p.uid == uid and p.node != ""), ANSWER_SECONDS
+        )
+
+    async def decision(self, uid: str, name: str, *, after: float = 0) -> DecisionRecord:
+        """Wait for the first decision about a pod that was seen after a time."""
+        decision = self.timeline.decision
+        return await self.timeline.until(
+            f"a decision about {name}", lambda: decision(uid, after), ANSWER_SECONDS
+        )
+
+    async def last_outcome(self, uid: str) -> tuple[EvictionOrder, Outcome]:
+        """Wait until a preemptor's last order has its outcome."""
+
+        def ask() -> tuple[EvictionOrder, Outcome] | None:
+            orders = self.timeline.orders(uid)
+            outcome = self.timeline.outcome(orders[-1].order_id) if orders else None
+            return (orders[-1], outcome) if outcome else None
+
+        return await self.timeline.until("an outcome", ask, ANSWER_SECONDS)

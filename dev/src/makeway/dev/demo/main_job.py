@@ -1,21 +1,16 @@
-"""The demo's story, top to bottom: a cluster fills up, an urgent pod makes room, an eviction is refused."""
+"""The main job: a cluster fills up, an urgent pod makes room, an eviction is refused."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.messages import EvictionOrder
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.demo import manifests
-from makeway.dev.demo.narrator import Narrator
-from makeway.dev.demo.timeline import Timeline
-from makeway.runtime.kube import Api, ApiError
+from makeway.dev.demo.stage import SETTLE_SECONDS, Stage
+from makeway.runtime.kube import ApiError
 
 BIND_BOUND_SECONDS = 2.0
 """Within this an urgent pod is bound after its creation, where victims end at once."""
@@ -24,35 +19,18 @@ _EVICTOR = "system:serviceaccount:makeway-system:makeway-evictor"
 _NOT_OURS = ("makeway-dev-kwok",)
 """KWOK plays the kubelet, which ends a pod that is already leaving."""
 
-_SETTLE_SECONDS = 60.0
-_ANSWER_SECONDS = 30.0
 
-
-@dataclass(frozen=True)
-class Stage:
-    """What the story is played on: the administrator's connection, what is seen, and who tells it."""
-
-    api: Api
-    timeline: Timeline
-    narrator: Narrator
-    audit_log: Path
-
-    async def create(self, objects: Iterable[manifests.Manifest]) -> None:
-        """Create objects, in their order."""
-        for manifest in objects:
-            await self.create_one(manifest)
-
-    async def create_one(self, manifest: manifests.Manifest) -> tuple[str, float]:
-        """Create an object; its UID, and the time just before the request was sent."""
-        sent = time.monotonic()
-        body = json.dumps(manifest).encode()
-        created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
-        return str(created["metadata"]["uid"]), sent
+async def play(stage: Stage) -> None:
+    """Tell it, top to bottom."""
+    await prepare(stage)
+    await fill(stage)
+    await make_room(stage)
+    await refuse(stage)
+    await audit(stage)
 
 
 async def prepare(stage: Stage) -> None:
     """Create what every part of the story needs."""
-    await stage.create([manifests.namespace()])
     await stage.create(
         manifests.priority_class(name, value)
         for name, value in {
@@ -74,7 +52,7 @@ async def fill(stage: Stage) -> None:
             manifests.deployment("crunch", 3, "batch"),
         ]
     )
-    await _running(stage, {"web": 3, "crunch": 3})
+    await stage.running({"web": 3, "crunch": 3})
     stage.narrator.cluster(stage.timeline.living())
     stage.narrator.say("Budget web: 3 of 3 must stay. crunch has none. Every CPU is taken.")
 
@@ -85,13 +63,9 @@ async def make_room(stage: Stage) -> None:
     narrator.chapter("An urgent pod makes room")
     uid, sent = await stage.create_one(manifests.urgent_pod("payment"))
     narrator.begin(sent, "pod payment created: 2 CPUs, priority 100000")
-    bound = await timeline.until(
-        "payment bound", lambda: timeline.first(lambda p: p.uid == uid and p.node != ""), _ANSWER_SECONDS
-    )
-    decision = await timeline.until(
-        "the decision about payment", lambda: timeline.decision(uid), _ANSWER_SECONDS
-    )
-    order, outcome = await _last_outcome(stage, uid)
+    bound = await stage.bound(uid, "payment")
+    decision = await stage.decision(uid, "payment")
+    order, outcome = await stage.last_outcome(uid)
 
     narrator.decision(timeline.when(decision), decision)
     nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node != "")
@@ -126,7 +100,7 @@ async def refuse(stage: Stage) -> None:
     timeline, narrator = stage.timeline, stage.narrator
     narrator.chapter("An eviction that is refused")
     await stage.create([manifests.node("node-d"), manifests.deployment("ledger", 1, "scavenger")])
-    await _running(stage, {"web": 3, "crunch": 3, "ledger": 1, "payment": 1})
+    await stage.running({"web": 3, "crunch": 3, "ledger": 1, "payment": 1})
     await stage.create(manifests.never_delete("ledger"))
     await _policy_in_force(stage)
     narrator.cluster(timeline.living())
@@ -135,10 +109,8 @@ async def refuse(stage: Stage) -> None:
 
     uid, sent = await stage.create_one(manifests.urgent_pod("fraud-check"))
     narrator.begin(sent, "pod fraud-check created: 2 CPUs, priority 100000")
-    bound = await timeline.until(
-        "fraud-check bound", lambda: timeline.first(lambda p: p.uid == uid and p.node != ""), _ANSWER_SECONDS
-    )
-    await _last_outcome(stage, uid)
+    bound = await stage.bound(uid, "fraud-check")
+    await stage.last_outcome(uid)
     orders = timeline.orders(uid)
     outcomes = [timeline.outcome(order.order_id) for order in orders]
     first_order, first_outcome = orders[0], outcomes[0]
@@ -205,34 +177,11 @@ async def audit(stage: Stage) -> None:
     )
 
 
-async def _running(stage: Stage, wanted: dict[str, int]) -> None:
-    """Wait until every application has its pods running."""
-
-    def count() -> bool | None:
-        running = [pod.app for pod in stage.timeline.living() if pod.running]
-        return all(running.count(app) == replicas for app, replicas in wanted.items()) or None
-
-    what = ", ".join(f"{replicas} of {app}" for app, replicas in wanted.items())
-    await stage.timeline.until(f"running: {what}", count, _SETTLE_SECONDS)
-
-
-async def _last_outcome(stage: Stage, uid: str) -> tuple[EvictionOrder, Outcome]:
-    """Wait until a preemptor's last order has its outcome."""
-    timeline = stage.timeline
-
-    def ask() -> tuple[EvictionOrder, Outcome] | None:
-        orders = timeline.orders(uid)
-        outcome = timeline.outcome(orders[-1].order_id) if orders else None
-        return (orders[-1], outcome) if outcome else None
-
-    return await timeline.until("an outcome", ask, _ANSWER_SECONDS)
-
-
 async def _policy_in_force(stage: Stage) -> None:
     """Wait until the API server refuses the delete; asked with dryRun, so that nothing is deleted."""
     ledger = next(pod for pod in stage.timeline.living() if pod.app == "ledger")
     path = f"/api/v1/namespaces/{manifests.NAMESPACE}/pods/{ledger.name}"
-    deadline = time.monotonic() + _SETTLE_SECONDS
+    deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         try:
             await stage.api.request("DELETE", path, query={"dryRun": "All"})
@@ -241,4 +190,4 @@ async def _policy_in_force(stage: Stage) -> None:
                 return
             raise
         await asyncio.sleep(0.1)
-    raise TimeoutError(f"the admission policy is not in force after {_SETTLE_SECONDS:g} s")
+    raise TimeoutError(f"the admission policy is not in force after {SETTLE_SECONDS:g} s")

@@ -1,0 +1,29 @@
+"""What the demo can show. A scenario is a module with a story, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from makeway.dev.demo import main_job
+from makeway.dev.demo.stage import Stage
+from makeway.dev.options import ClusterOptions
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A story to be played on a cluster of its own.
+
+    `shows`: what, in a few words. `play`: tells it, top to bottom; namespace `demo` is there, and pods in it
+    are watched. `options`: how to start the cluster.
+    """
+
+    shows: str
+    play: Callable[[Stage], Awaitable[None]]
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+
+
+SCENARIOS = {
+    "main": Scenario("an urgent pod makes room, and an eviction is refused", main_job.play),
+}
+"""By name, in the order of being shown."""
