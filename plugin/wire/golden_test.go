@@ -117,6 +117,8 @@ func decodeKind(kind string, data []byte) error {
 		_, err = DecodePlanRequest(data)
 	case "plan-reply":
 		_, err = DecodePlanReply(data)
+	case "control-envelope":
+		_, err = Unwrap(data, TypeControl, &ControlState{})
 	default:
 		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
 	}

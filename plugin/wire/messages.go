@@ -234,13 +234,32 @@ type Outcome struct {
 	Rollback           *Rollback       `json:"rollback,omitempty"`
 }
 
-// ControlState is the mode in force, per namespace too, at a revision.
+// Limits are bounds of the policy, each nil where there is none.
+type Limits struct {
+	VictimsPerOrder *int64 `json:"victimsPerOrder,omitempty" check:"count"`
+	OrdersInFlight  *int64 `json:"ordersInFlight,omitempty" check:"count"`
+}
+
+// QueueLimit is a queue of the tree. Max is by resource, in milli-CPU, bytes and units; what is not in it
+// has no limit. Namespaces may use the queue; none listed means all of them.
+type QueueLimit struct {
+	Path       string           `json:"path"`
+	Max        map[string]int64 `json:"max,omitempty" check:"count"`
+	Namespaces []string         `json:"namespaces,omitempty"`
+}
+
+// ControlState is what the leading planner tells plugin and evictor: how far to go, and within which
+// limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
+// configuration, and so no gate.
 type ControlState struct {
 	Revision       int64             `json:"revision"`
 	Mode           string            `json:"mode" check:"off|observe|enforce"`
 	ClusterUID     string            `json:"clusterUid"`
 	PolicyRevision string            `json:"policyRevision,omitempty"`
 	NamespaceModes map[string]string `json:"namespaceModes,omitempty" check:"off|observe|enforce"`
+	Limits         *Limits           `json:"limits,omitempty"`
+	QueuesRevision string            `json:"queuesRevision,omitempty"`
+	Queues         []QueueLimit      `json:"queues,omitempty"`
 }
 
 // RankedCandidate is a candidate in a decision record, with the numbers that ranked it.

@@ -13,7 +13,7 @@ import (
 // number, a second value of a key merged into the first. What this side takes the Python side takes too,
 // so the shape of a message is looked at before it is read. A field's rules are in its tags: without
 // omitempty it is required, and a text must not be empty; check is "token", an id that can stand in a
-// subject, or the values that a text may have.
+// subject, "count", a number that is not negative, or the values that a text may have.
 
 var (
 	timeType = reflect.TypeFor[Time]()
@@ -67,6 +67,9 @@ func (s shape) value(t reflect.Type, path, check string) string {
 		fits = t.Kind() == reflect.Bool
 	case json.Number:
 		fits = t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 && !strings.ContainsAny(got.String(), ".eE")
+		if fits && check == "count" && strings.HasPrefix(got.String(), "-") && got.String() != "-0" {
+			return fmt.Sprintf("%s: %s is negative", path, got)
+		}
 	case json.Delim:
 		switch {
 		case got == '{' && t.Kind() == reflect.Struct && t != timeType:

@@ -14,12 +14,16 @@ type Subjects struct {
 	Prefix string
 	// Plan is where plan requests are answered.
 	Plan string
+	// Control is where the leading planner says what is in force.
+	Control string
 	// Orders and Outcomes match every message of their streams.
 	Orders   string
 	Outcomes string
-	// OrdersStream, OutcomesStream and EpochsBucket are names of streams and of a key-value bucket.
+	// OrdersStream, OutcomesStream, ControlStream and EpochsBucket are names of streams and of a
+	// key-value bucket.
 	OrdersStream   string
 	OutcomesStream string
+	ControlStream  string
 	EpochsBucket   string
 }
 
@@ -33,10 +37,12 @@ func NewSubjects(prefix string) (Subjects, error) {
 	return Subjects{
 		Prefix:         prefix,
 		Plan:           prefix + ".v1.plan",
+		Control:        prefix + ".v1.control",
 		Orders:         prefix + ".v1.orders.>",
 		Outcomes:       prefix + ".v1.outcomes.>",
 		OrdersStream:   stem + "_ORDERS",
 		OutcomesStream: stem + "_OUTCOMES",
+		ControlStream:  stem + "_CONTROL",
 		EpochsBucket:   stem + "_EPOCHS",
 	}, nil
 }

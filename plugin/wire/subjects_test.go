@@ -12,6 +12,8 @@ func TestNamesAreSpelledAsOnThePythonSide(t *testing.T) {
 		s.Plan:             "one.two.v1.plan",
 		s.PodOrder("uid"):  "one.two.v1.orders.pod.uid",
 		s.Outcome("ord-1"): "one.two.v1.outcomes.ord-1",
+		s.Control:          "one.two.v1.control",
+		s.ControlStream:    "ONE_TWO_CONTROL",
 		s.OrdersStream:     "ONE_TWO_ORDERS",
 		s.OutcomesStream:   "ONE_TWO_OUTCOMES",
 		s.EpochsBucket:     "ONE_TWO_EPOCHS",

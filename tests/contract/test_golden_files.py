@@ -30,6 +30,8 @@ def decode(kind: str, data: bytes) -> object:
         return codec.decode_plan_request(data)
     if kind == "plan-reply":
         return codec.decode_plan_reply(data)
+    if kind == "control-envelope":
+        return codec.unwrap_control(data)
     return codec.unwrap_order(data)
 
 

@@ -98,11 +98,12 @@ async def test_more_replicas_than_the_server_can_keep_are_refused_with_its_reaso
 
 
 def test_every_limit_of_every_stream_is_set() -> None:
-    for config in streams.stream_configs(Subjects()):
+    subjects = Subjects()
+    for config in streams.stream_configs(subjects):
         assert config["retention"] == "limits"
-        assert all(
-            config[limit] > 0 for limit in ("max_age", "max_bytes", "max_msg_size", "max_msgs_per_subject")
-        )
+        assert all(config[limit] > 0 for limit in ("max_bytes", "max_msg_size", "max_msgs_per_subject"))
+        # What is in force does not age.
+        assert (config["max_age"] == 0) == (config["name"] == subjects.control_stream)
 
 
 def test_a_zero_that_the_server_leaves_out_is_no_drift() -> None:

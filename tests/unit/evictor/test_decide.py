@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from makeway.bus.messages import EvictionOrder, Fence, Mode
+from makeway.bus.messages import EvictionOrder, Fence
+from makeway.core.mode import Mode
 from makeway.core.objects import Node, Pod
 from makeway.evictor import decide
 from makeway.evictor.verdicts import (

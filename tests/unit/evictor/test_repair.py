@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.messages import API_VERSION, Mode, RepairProposal
+from makeway.bus.messages import API_VERSION, RepairProposal
+from makeway.core.mode import Mode
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.repair import Repairing
 from makeway.evictor.retry import PermanentError, TemporaryError

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder, Fence, Mode, Outcome, PodRef
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, PodRef
+from makeway.core.mode import Mode
 from makeway.core.objects import Pod
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever

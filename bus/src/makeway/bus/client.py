@@ -21,7 +21,7 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.keeper import Keeper
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import Parked
@@ -33,7 +33,7 @@ _MAX_WAITING_REQUESTS: Final = 256
 
 PlanHandler = Callable[[bytes], Awaitable[bytes]]
 
-_M = TypeVar("_M", EvictionOrder, Outcome)
+_M = TypeVar("_M", EvictionOrder, Outcome, ControlState)
 
 _log = structlog.get_logger()
 
@@ -229,6 +229,24 @@ class Bus:
             raise BusUnavailable("a record was refused for a sequence nobody expected")
         return answer
 
+    async def publish_control(
+        self, state: ControlState, expected_last_sequence: int, at: datetime
+    ) -> Published | AlreadyExists:
+        """Say what is in force, where the last word is the one that the writer has read.
+
+        `expected_last_sequence`: of that, 0 for none. `AlreadyExists`: another leader has spoken.
+        Raises as `makeway.bus.publishing.publish`.
+        """
+        return await publish(
+            self.jetstream,
+            "control",
+            stream=self.subjects.control_stream,
+            subject=self.subjects.control,
+            message_id=codec.envelope_id(state),
+            data=codec.wrap(state, self.source, at=at),
+            expected_last_sequence=expected_last_sequence,
+        )
+
     async def park(self, message: Parked) -> None:
         """Put a message aside, once however often it is called; raises as `publishing.publish`."""
         headers, data = quarantine.encode(message)
@@ -261,6 +279,10 @@ class Bus:
         return await self._last(
             self.subjects.outcomes_stream, self.subjects.outcome(order_id), codec.unwrap_outcome
         )
+
+    async def control(self) -> Last[ControlState] | None:
+        """The last control state, of whatever cluster; raises as `last_order`."""
+        return await self._last(self.subjects.control_stream, self.subjects.control, codec.unwrap_control)
 
     async def _last(self, stream: str, subject: str, decode: Callable[[bytes], _M]) -> Last[_M] | None:
         try:

@@ -183,6 +183,11 @@ def unwrap_decision(data: bytes) -> DecisionRecord:
     return _only(data, DecisionRecord)
 
 
+def unwrap_control(data: bytes) -> ControlState:
+    """Read an envelope that must hold a control state; raises `Malformed`."""
+    return _only(data, ControlState)
+
+
 def source(component: str, identity: str) -> str:
     """Name a writer in an envelope, such as `makeway/evictor/node-1_4711_ab12`."""
     return f"makeway/{component}/{identity}"

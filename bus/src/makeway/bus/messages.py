@@ -20,6 +20,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from makeway.core.mode import Mode
+
 API_VERSION = "makeway.dev/v1"
 """Major version of plan request and plan reply."""
 
@@ -51,7 +53,9 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """A pod's priority, 32 bits as in the Kubernetes API."""
 
-Mode = Literal["off", "observe", "enforce"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""How many of something, or how much; never negative."""
+
 OrderKind = Literal["pod", "quota"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
 OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
@@ -383,11 +387,42 @@ class DecisionRecord(Message, frozen=True):
     plan_duration_microseconds: Int64 = 0
 
 
+class Limits(Message, frozen=True):
+    """Bounds of the policy; each absent where there is none.
+
+    `victims_per_order`: an order with more is refused. `orders_in_flight`: with so many live orders of
+    one scheduler no further preemption begins.
+    """
+
+    victims_per_order: Count | None = None
+    orders_in_flight: Count | None = None
+
+
+class QueueLimit(Message, frozen=True):
+    """A queue of the tree. `max` by resource: milli-CPU, bytes, units; what is not in it has no limit.
+
+    `namespaces` may use the queue; none listed means all of them.
+    """
+
+    path: Text
+    max: dict[str, Count] = {}
+    namespaces: tuple[str, ...] = ()
+
+
 class ControlState(Message, frozen=True):
-    """What the leading planner tells plugin and evictor: the mode, per namespace too, at a revision."""
+    """What the leading planner tells plugin and evictor: how far to go, and within which limits.
+
+    Each of them takes the more restrictive of this and its own argument, per namespace. `revision`
+    rises with every change and never falls, though it may leap; the subject holds the last one.
+    `queues` is the whole tree, parents before children, in the order of the file; `queues_revision` is
+    empty where there is no queue configuration, and so no gate.
+    """
 
     revision: Int64
     mode: Mode
     cluster_uid: Text
     policy_revision: str = ""
     namespace_modes: dict[str, Mode] = {}
+    limits: Limits | None = None
+    queues_revision: str = ""
+    queues: tuple[QueueLimit, ...] = ()

@@ -108,6 +108,8 @@ def asyncapi() -> dict[str, Any]:
         config = limits[stream]
         days, mebibytes = config["max_age"] // 86_400_000_000_000, config["max_bytes"] >> 20
         each = config["max_msgs_per_subject"]
+        if not days:
+            return f"Kept in stream {stream}: the last message."
         return f"Kept in stream {stream} for {days} days, at most {mebibytes} MiB and {each} of each subject."
 
     return {
@@ -165,7 +167,11 @@ def asyncapi() -> dict[str, Any]:
                 "messages": {"parked": _ref("messages", "parked")},
             },
             "control": _channel(
-                subjects.control, "The mode in force, as the leading planner says.", {}, ["control"]
+                subjects.control,
+                "Modes, limits and queues in force, as the leading planner says. Published with "
+                "`Nats-Expected-Last-Subject-Sequence` of the last. " + kept(subjects.control_stream),
+                {},
+                ["control"],
             ),
             "repairs": _channel(
                 subjects.repairs,
@@ -190,7 +196,8 @@ def asyncapi() -> dict[str, Any]:
             "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
             "putAside": _send("quarantine", "An evictor or a planner puts a message aside."),
-            "setControl": _send("control", "The planner says which mode is in force."),
+            "setControl": _send("control", "The leading planner says what is in force."),
+            "followControl": _receive("control", "The scheduler plugin and the evictors follow it."),
             "proposeRepair": _send("repairs", "A planner proposes to look at a mark left behind."),
             "repair": _receive("repairs", "An evictor looks again, and clears the mark."),
         },

@@ -23,6 +23,7 @@ from makeway.bus.messages import (
     Dependency,
     EvictionOrder,
     Fence,
+    Limits,
     LiveOrder,
     Message,
     NodeSelection,
@@ -33,6 +34,7 @@ from makeway.bus.messages import (
     PodRef,
     Preemptor,
     Profile,
+    QueueLimit,
     RankedCandidate,
     Refusal,
     Removable,
@@ -284,7 +286,19 @@ _CONTROL_FULL: Final = ControlState(
     cluster_uid=_CLUSTER,
     policy_revision="sha256:00ff",
     namespace_modes={"shop": "observe", "batch": "off"},
+    limits=Limits(victims_per_order=100, orders_in_flight=0),
+    queues_revision="sha256:11ee",
+    queues=(
+        QueueLimit(path="root"),
+        QueueLimit(
+            path="root.shop",
+            max={"memory": 2**63 - 1, "cpu": 64_000, "example.com/gpu": 0},
+            namespaces=("shop", "shop-test"),
+        ),
+        QueueLimit(path="root.shop.<web>", max={"pods": 20}),
+    ),
 )
+
 
 MESSAGES: Final[Mapping[str, Message]] = {
     "plan-request.minimal": _REQUEST_MINIMAL,
@@ -336,6 +350,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = {
 _REQUEST_BYTES: Final = codec.encode(_REQUEST_FULL)
 _REPLY_BYTES: Final = codec.encode(_REPLY_CANDIDATES)
 _EVENT_BYTES: Final = codec.encode(_ORDER_EVENT)
+_CONTROL_EVENT: Final = codec.encode(ENVELOPES["control-envelope.full"])
 _TOO_DEEP: Final = b"[" * (codec.MAX_DEPTH + 1) + b"]" * (codec.MAX_DEPTH + 1)
 
 MALFORMED: Final[Mapping[str, bytes]] = {
@@ -375,5 +390,16 @@ MALFORMED: Final[Mapping[str, bytes]] = {
         b"dev.makeway.order.v1", b"com.example.a"
     ),
     "order-envelope.unknown-type.an-outcome": codec.encode(ENVELOPES["outcome-envelope.full"]),
+    "control-envelope.invalid.no-mode": _CONTROL_EVENT.replace(b'"mode":', b'"modes":'),
+    "control-envelope.invalid.another-mode": _CONTROL_EVENT.replace(b'"observe"', b'"watch"'),
+    "control-envelope.invalid.negative-limit": _CONTROL_EVENT.replace(
+        b'"victimsPerOrder":100', b'"victimsPerOrder":-1'
+    ),
+    "control-envelope.invalid.negative-quota": _CONTROL_EVENT.replace(b'"cpu":64000', b'"cpu":-64000'),
+    "control-envelope.invalid.quota-beyond-64-bits": _CONTROL_EVENT.replace(
+        b'"memory":9223372036854775807', b'"memory":9223372036854775808'
+    ),
+    "control-envelope.invalid.quota-as-a-quantity": _CONTROL_EVENT.replace(b'"cpu":64000', b'"cpu":"64"'),
+    "control-envelope.invalid.queue-without-path": _CONTROL_EVENT.replace(b'"path":"root"', b'"path":""'),
 }
 """By kind, the reason for which it is refused, and what is wrong."""

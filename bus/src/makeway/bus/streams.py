@@ -90,6 +90,16 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
         },
         {
             **common,
+            "name": subjects.control_stream,
+            "subjects": [subjects.control],
+            # The last word stands until there is another, however long ago it was said.
+            "max_age": 0,
+            # One message, of 1 MiB at most; the rest is for the moment in which one replaces another.
+            "max_bytes": 4 * _MIB,
+            "max_msgs_per_subject": 1,
+        },
+        {
+            **common,
             "name": subjects.quarantine_stream,
             "subjects": [subjects.quarantine],
             # For people to look at; a flood of rubbish must not fill the disk. The newest are kept.

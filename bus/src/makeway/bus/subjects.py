@@ -45,6 +45,7 @@ class Subjects:
         self.orders_stream = f"{stem}_ORDERS"
         self.outcomes_stream = f"{stem}_OUTCOMES"
         self.decisions_stream = f"{stem}_DECISIONS"
+        self.control_stream = f"{stem}_CONTROL"
         self.quarantine_stream = f"{stem}_QUARANTINE"
         self.epochs_bucket = f"{stem}_EPOCHS"
 

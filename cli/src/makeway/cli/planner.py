@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Mode
 from makeway.cli.errors import fail
+from makeway.core.mode import Mode
 from makeway.planner.process import run
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Mode, OutcomeResult, Victim
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.mode import Mode
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.verdicts import (
     Await,

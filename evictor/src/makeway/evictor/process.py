@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Mode
+from makeway.core.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever

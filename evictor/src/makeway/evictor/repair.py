@@ -13,8 +13,9 @@ import structlog
 
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import Mode, RepairProposal
+from makeway.bus.messages import RepairProposal
 from makeway.core.disruption import lives_on_marked
+from makeway.core.mode import Mode
 from makeway.core.objects import Pod
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics

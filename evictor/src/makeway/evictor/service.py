@@ -18,8 +18,9 @@ import structlog
 
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable, Malformed
-from makeway.bus.messages import EvictionOrder, Mode, Outcome
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
+from makeway.core.mode import Mode
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Mode
+from makeway.core.mode import Mode
 from makeway.planner.decisions import Decisions
 from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger

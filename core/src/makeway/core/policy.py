@@ -1,0 +1,135 @@
+"""The policy document, `policy.yaml`: what makeway may do in this cluster beyond kube-scheduler's rule.
+
+Pure values. `parse_policy` is the one way in, for the planner, the evictor and `makeway policy lint`;
+what it accepts never fails at run time. Without a policy `Policy()` holds: priorities and budgets as
+kube-scheduler has them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from makeway.core.config import read
+from makeway.core.mode import Mode
+
+KEY = "policy.yaml"
+"""The key of the ConfigMap that holds it."""
+
+Namespace = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+        extra={"expected": "a namespace's name, such as team-a"},
+    ),
+]
+NamespaceOrAll = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\Z",
+        extra={"expected": 'a namespace\'s name, such as team-a, or "*" for every one'},
+    ),
+]
+Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the policy's parts."""
+
+
+class Protection(Section, frozen=True):
+    """Pods that are never victims, whatever the preemptor's priority.
+
+    Mirror pods never are, and pods of priority 2000000000 and above only for a higher one; that needs no
+    line here.
+
+    Attributes:
+        namespaces: Pods in these namespaces.
+        minimum_priority: Pods of at least this priority. Absent: none.
+        never_evict_namespaces: Where the annotation `makeway.dev/never-evict: "true"` of a pod is
+            honoured; `"*"` means everywhere. Whoever may create pods there may keep them for ever.
+    """
+
+    namespaces: tuple[Namespace, ...] = ()
+    minimum_priority: Priority | None = None
+    never_evict_namespaces: tuple[NamespaceOrAll, ...] = ()
+
+
+class DaemonSets(Section, frozen=True, rename=None):
+    """Room for pods that a DaemonSet has bound to one node.
+
+    Attributes:
+        enabled: Make room for them by their own rules. Off: by those for every other pod.
+        preemption_start_delay: How long such a pod has not fitted on its node before anything is evicted.
+        preemption_victim_pods_selection_strategy: How victims are chosen; the second where the first
+            finds none.
+        single_max_deviation_percent: How far the one victim of `single` may be larger than needed, in
+            percent of the request.
+        multiple_max_victims: How many pods `multiple` may evict.
+    """
+
+    enabled: bool = False
+    preemption_start_delay: timedelta = timedelta(seconds=10)
+    preemption_victim_pods_selection_strategy: Strategy = "single,multiple"
+    single_max_deviation_percent: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
+    multiple_max_victims: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+
+
+class Limits(Section, frozen=True):
+    """Bounds that hold for every preemption.
+
+    Attributes:
+        victims_per_order: A plan that needs more victims is refused, and so is an order. Absent: no limit.
+        orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent: no limit.
+    """
+
+    victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class Policy(Section, frozen=True):
+    """A policy. Only `apiVersion` and `kind` have to be there.
+
+    Attributes:
+        mode: How far makeway goes. `off`: it decides nothing. `observe`: it plans and records what it
+            would do, and evicts nothing. `enforce`: it evicts.
+        namespace_modes: The same for single namespaces, by the namespace of the pod that needs room (of
+            the victim, where a quota is enforced). The more restrictive of this and `mode` holds.
+        disruption_budgets: PodDisruptionBudgets. `soft`: violated where there is no other way, as
+            kube-scheduler does. `hard`: never violated.
+        protection: Pods that are never victims.
+        daemon_sets: Room for pods of DaemonSets.
+        limits: Bounds that hold for every preemption.
+    """
+
+    mode: Mode = "enforce"
+    namespace_modes: dict[Namespace, Mode] = {}
+    disruption_budgets: Literal["soft", "hard"] = "soft"
+    protection: Protection = Protection()
+    daemon_sets: DaemonSets = DaemonSets()
+    limits: Limits = Limits()
+
+
+class PolicyDocument(Policy, frozen=True, kw_only=True):
+    """A policy with what says which document it is.
+
+    Attributes:
+        api_version: Version of this form.
+        kind: What the document is.
+    """
+
+    api_version: Literal["makeway.dev/v1"]
+    kind: Literal["Policy"]
+
+
+def parse_policy(text: str, source: str) -> Policy:
+    """Read a policy. `source` names the file or object in errors.
+
+    Raises:
+        ConfigError: it is refused; every problem is in it, each with its remedy.
+    """
+    return read(text, source, PolicyDocument).value

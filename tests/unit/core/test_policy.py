@@ -1,0 +1,270 @@
+"""What a policy may say, and how each mistake in one is told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.config import ConfigError, Problem
+from makeway.core.mode import Mode, more_restrictive
+from makeway.core.policy import Policy, parse_policy
+
+HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
+
+
+def refused(text: str) -> list[Problem]:
+    with pytest.raises(ConfigError) as caught:
+        parse_policy(text, "policy.yaml")
+    return list(caught.value.problems)
+
+
+def the_problem(lines: str) -> Problem:
+    (problem,) = refused(HEAD + lines)
+    return problem
+
+
+def test_a_policy_that_says_nothing_is_the_one_that_holds_without_any() -> None:
+    policy = parse_policy(HEAD, "policy.yaml")
+
+    for name in Policy.__struct_fields__:
+        assert getattr(policy, name) == getattr(Policy(), name)
+
+
+def test_every_field_is_read() -> None:
+    policy = parse_policy(
+        HEAD
+        + """
+mode: observe
+namespaceModes: {team-a: off, "123": enforce}
+disruptionBudgets: hard
+protection:
+  namespaces: [kube-system]
+  minimumPriority: -5
+  neverEvictNamespaces: ["*"]
+daemonSets:
+  enabled: true
+  preemption_start_delay: 1m30s
+  preemption_victim_pods_selection_strategy: multiple,single
+  single_max_deviation_percent: 0
+  multiple_max_victims: 3
+limits:
+  victimsPerOrder: 100
+  ordersInFlight: 500
+""",
+        "policy.yaml",
+    )
+
+    assert (policy.mode, policy.disruption_budgets) == ("observe", "hard")
+    assert policy.namespace_modes == {"team-a": "off", "123": "enforce"}
+    assert policy.protection.namespaces == ("kube-system",)
+    assert (policy.protection.minimum_priority, policy.protection.never_evict_namespaces) == (-5, ("*",))
+    daemon_sets = policy.daemon_sets
+    assert (daemon_sets.enabled, daemon_sets.preemption_start_delay) == (True, timedelta(seconds=90))
+    assert daemon_sets.preemption_victim_pods_selection_strategy == "multiple,single"
+    assert (daemon_sets.single_max_deviation_percent, daemon_sets.multiple_max_victims) == (0, 3)
+    assert (policy.limits.victims_per_order, policy.limits.orders_in_flight) == (100, 500)
+
+
+def test_off_is_the_mode_and_not_a_boolean() -> None:
+    assert parse_policy(HEAD + "mode: off", "policy.yaml").mode == "off"
+
+
+def test_a_section_with_all_its_lines_commented_out_is_absent() -> None:
+    assert parse_policy(HEAD + "limits:\n# victimsPerOrder: 3\n", "policy.yaml").limits == Policy().limits
+
+
+def test_a_name_that_is_nearly_right_is_told_with_its_line_and_the_right_one() -> None:
+    problem = the_problem("limits:\n  victimsPerOder: 3\n")
+
+    assert problem.describe("policy.yaml") == (
+        "policy.yaml:4: limits.victimsPerOder: is no field; "
+        "did you mean victimsPerOrder? Known here: victimsPerOrder, ordersInFlight"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "value", "message"),
+    [
+        ("mode: enforced", "mode", "enforced", "is not allowed"),
+        ("mode: [off]", "mode", "", "is a list"),
+        ("namespaceModes: {Team-A: off}", "namespaceModes.Team-A", "Team-A", "is not allowed"),
+        ("namespaceModes: {a.b: off}", 'namespaceModes["a.b"]', "a.b", "is not allowed"),
+        (
+            "protection: {namespaces: kube-system}",
+            "protection.namespaces",
+            "kube-system",
+            "is a single value",
+        ),
+        (
+            "protection: {namespaces: [7]}",
+            "protection.namespaces[0]",
+            "7",
+            "is a number where a text is meant",
+        ),
+        ("protection: {namespaces: ['*']}", "protection.namespaces[0]", "*", "is not allowed"),
+        ('protection: {minimumPriority: "1"}', "protection.minimumPriority", "1", "is a text"),
+        ("protection: {minimumPriority: 1e6}", "protection.minimumPriority", "1e6", "is no whole number"),
+        ("protection: {minimumPriority: 1_000}", "protection.minimumPriority", "1_000", "is no whole number"),
+        (
+            "protection: {minimumPriority: 2147483648}",
+            "protection.minimumPriority",
+            "2147483648",
+            "is too large",
+        ),
+        ("limits: {victimsPerOrder: 0}", "limits.victimsPerOrder", "0", "is too small"),
+        ("limits: 5", "limits", "5", "is a single value"),
+        ("daemonSets: {enabled: on}", "daemonSets.enabled", "on", "is neither true nor false"),
+        (
+            "daemonSets: {preemption_start_delay: 10 s}",
+            "daemonSets.preemption_start_delay",
+            "10 s",
+            "is no duration",
+        ),
+        (
+            "daemonSets: {preemption_start_delay: -1}",
+            "daemonSets.preemption_start_delay",
+            "-1",
+            "is negative",
+        ),
+        ("daemonSets: {preemptionStartDelay: 1}", "daemonSets.preemptionStartDelay", "", "is no field"),
+        ("kind: Policy", "kind", "", "is there twice, first on line 2"),
+    ],
+)
+def test_each_mistake_is_told_with_path_value_and_a_remedy(
+    line: str, path: str, value: str, message: str
+) -> None:
+    problem = the_problem(line)
+
+    assert (problem.path, problem.value, problem.message) == (path, value, message)
+    assert problem.remedy
+    assert problem.line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
+        ("mode: [", "is no YAML"),
+        ("mode: \x00", "is no YAML"),
+        ("a: &a 1\n", "has an anchor or an alias"),
+        ("mode: !!str off\n", "has the tag"),
+        ("? [a]\n: b\n", "has a key that is a list or a mapping"),
+        ("[" * 100_000, "nests more than 50 deep"),
+        (HEAD + "---\n" + HEAD, "there is a second document"),
+        ("#" * (1 << 20) + "#", "has 1048577 characters"),
+    ],
+)
+def test_what_is_not_yaml_that_is_accepted_is_told_so(text: str, message: str) -> None:
+    (problem,) = refused(text)
+
+    assert problem.message.startswith(message)
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
+    problems = refused("mode: on\nlimit: {}\nlimits:\n  ordersInFlight: many\napiVersion: makeway.dev/v2\n")
+
+    assert [problem.path for problem in problems] == [
+        "mode",
+        "kind",
+        "limit",
+        "limits.ordersInFlight",
+        "apiVersion",
+    ]
+
+
+def test_the_more_restrictive_mode_wins() -> None:
+    modes: list[Mode] = ["enforce", "observe", "off"]
+
+    assert [[more_restrictive(a, b) for b in modes] for a in modes] == [
+        ["enforce", "observe", "off"],
+        ["observe", "observe", "off"],
+        ["off", "off", "off"],
+    ]
+
+
+# ------------------------------------------------------------------------------------ properties
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+modes = st.sampled_from(["off", "observe", "enforce"])
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> dict[str, Any]:
+    """The document of a policy that is right."""
+    sections = {
+        "mode": modes,
+        "namespaceModes": st.dictionaries(names, modes, max_size=4),
+        "disruptionBudgets": st.sampled_from(["soft", "hard"]),
+        "protection": st.fixed_dictionaries(
+            {},
+            optional={
+                "namespaces": st.lists(names, max_size=3),
+                "minimumPriority": st.integers(-(2**31), 2**31 - 1),
+                "neverEvictNamespaces": st.lists(names | st.just("*"), max_size=3),
+            },
+        ),
+        "daemonSets": st.fixed_dictionaries(
+            {},
+            optional={
+                "enabled": st.booleans(),
+                "preemption_start_delay": st.integers(0, 100_000) | st.sampled_from(["10s", "1h5m", "250ms"]),
+                "multiple_max_victims": st.integers(1, 1000),
+            },
+        ),
+        "limits": st.fixed_dictionaries(
+            {}, optional={"victimsPerOrder": st.integers(1, 1000), "ordersInFlight": st.integers(1, 1000)}
+        ),
+    }
+    return {
+        "apiVersion": "makeway.dev/v1",
+        "kind": "Policy",
+        **draw(st.fixed_dictionaries({}, optional=sections)),
+    }
+
+
+@given(policies())
+def test_a_policy_is_what_its_document_says(document: dict[str, Any]) -> None:
+    policy = parse_policy(yaml.safe_dump(document), "policy.yaml")
+
+    assert policy.mode == document.get("mode", "enforce")
+    assert policy.namespace_modes == document.get("namespaceModes", {})
+    assert list(policy.protection.namespaces) == document.get("protection", {}).get("namespaces", [])
+    # Whoever keeps it may take it apart and compare it.
+    assert msgspec.structs.replace(policy) == policy
+
+
+@given(policies(), st.data())
+def test_one_unknown_field_anywhere_refuses_the_whole(document: dict[str, Any], data: st.DataObject) -> None:
+    sections = [document, *(document[s] for s in ("protection", "daemonSets", "limits") if s in document)]
+    data.draw(st.sampled_from(sections))["surprise"] = data.draw(
+        st.integers() | st.none() | st.text(max_size=5)
+    )
+
+    (problem,) = refused(yaml.safe_dump(document))
+
+    assert problem.path.endswith("surprise")
+
+
+@given(
+    st.text(max_size=200)
+    | st.text(min_size=1, max_size=9).map(lambda key: HEAD + yaml.safe_dump({key: 1}))
+    | st.text("-:{}[]\"'&*!|>%@ \n\tab1#,?", max_size=80)
+)
+def test_any_text_is_a_policy_or_refused_with_its_problems(text: str) -> None:
+    refusal = None
+    try:
+        parse_policy(text, "policy.yaml")
+    except ConfigError as error:
+        refusal = error
+
+    if refusal is not None:
+        assert refusal.problems
+        assert all(problem.message and problem.remedy for problem in refusal.problems)
+        assert len(str(refusal).splitlines()) == len(refusal.problems)
