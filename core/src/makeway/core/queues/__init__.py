@@ -1,0 +1,1 @@
+"""Hierarchical queues: their configuration, who is in them, and what a lowered quota costs whom. Pure."""

@@ -1,0 +1,150 @@
+"""What enforcing one lowered quota comes to: the need, the shares, the victims, and how well it does.
+
+* success: usage will be at or below the maximum,
+* best effort: it stays above by no more than `quota.preemption.miss` per cent of the need, for every
+  resource, and somebody goes,
+* unsuccessful: nobody goes; what stood in the way is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.usage import Usage
+from makeway.core.queues.victims import Bar, Member, Members, Selection, select
+
+Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Something that kept pods from going: a constant in kebab-case and a sentence with the numbers."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPlan:
+    """The answer for one queue. Amounts only of resources that usage was above the maximum of.
+
+    `target`: what the guarantees leave of the need. `shares`: the target by leaf. `short`: what of the
+    need is not met. `victims`: in the order of being taken.
+    """
+
+    queue: str
+    result: Result
+    usage: Amounts
+    maximum: Amounts
+    need: Amounts
+    target: Amounts
+    shares: tuple[tuple[str, Amounts], ...]
+    victims: tuple[Member, ...]
+    freed: Amounts
+    short: Amounts
+    blocked: tuple[Block, ...]
+
+    @property
+    def message(self) -> str:
+        """A sentence for people: the numbers, and what stood in the way."""
+        held = f"{self.queue} uses {_of(self.usage, self.maximum)} of at most {texts_of(self.maximum)}"
+        if self.result == "notNeeded":
+            return f"{held}: nobody has to go"
+        who = (
+            "nobody can go"
+            if not self.victims
+            else _pods(len(self.victims)) + f" with {texts_of(self.freed)}"
+        )
+        text = f"{held}, {texts_of(self.need)} too much: {who}"
+        if self.short:
+            text += f"; {texts_of(self.short)} short"
+        return "; ".join([text, *(block.message for block in self.blocked)])
+
+
+def plan_quota(
+    tree: QueueTree,
+    usage: Usage,
+    queue: Queue,
+    members: Members,
+    *,
+    running: Set[str] = frozenset(),
+    bar: Bar | None = None,
+) -> QuotaPlan:
+    """Decide who goes so that a queue comes down to its maximum.
+
+    Called when the queue's timer has fired, and again where an order left some of its victims. `usage`
+    and `members` are without the pods that are leaving already. O(pods below · (log + depth)).
+    """
+    held = dict(usage.of(queue.number))
+    need = over(held, queue.maximum)
+    if not need:
+        return QuotaPlan(queue.path, "notNeeded", held, queue.maximum, {}, {}, (), (), {}, {}, ())
+    shares, found = select(tree, usage, queue, need, members, running=running, bar=bar)
+    freed: Amounts = found.freed
+    short = _short(need, freed)
+    blocked = _blocks(tree, usage, found)
+    result: Result = "success"
+    victims = found.victims
+    if short:
+        allowed = _within(short, need, queue.miss_percent)
+        result = "bestEffort" if victims and allowed else "unsuccessful"
+        if victims and not allowed:
+            blocked = (_miss(short, need, queue), *blocked)
+        if result == "unsuccessful":
+            victims, freed, short = (), {}, need
+    return QuotaPlan(
+        queue=queue.path,
+        result=result,
+        usage=held,
+        maximum=queue.maximum,
+        need=need,
+        target=shares.target,
+        shares=tuple((tree.queues[number].path, shares.leaves[number]) for number in sorted(shares.leaves)),
+        victims=victims,
+        freed=freed,
+        short=short,
+        blocked=blocked,
+    )
+
+
+def _short(need: Amounts, freed: Amounts) -> dict[str, int]:
+    left = {name: amount - freed.get(name, 0) for name, amount in need.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}
+
+
+def _within(short: Amounts, need: Amounts, percent: int) -> bool:
+    return all(amount * 100 <= need[name] * percent for name, amount in short.items())
+
+
+def _miss(short: Amounts, need: Amounts, queue: Queue) -> Block:
+    worst = max(short, key=lambda name: (short[name] * 100 / need[name], name))
+    lacking = f"{text_of(worst, short[worst])} of {text_of(worst, need[worst])} {worst}"
+    message = f"{lacking} would stay, more than the {queue.miss_percent} % that quota.preemption.miss allows"
+    return Block("miss", message)
+
+
+def _blocks(tree: QueueTree, usage: Usage, found: Selection) -> tuple[Block, ...]:
+    blocks = []
+    for guarantee, pods in sorted(found.guaranteed.items(), key=lambda one: (one[0].queue, one[0].resource)):
+        queue, name = tree.at(guarantee.queue), guarantee.resource
+        least = text_of(name, queue.guaranteed[name])
+        held = text_of(name, usage.of(queue.number).get(name, 0))
+        message = f"{_pods(pods)} kept by the guarantee of {queue.path}: {name} {least}, it used {held}"
+        blocks.append(Block("queue-guaranteed", message))
+    for rule, pods in sorted(found.barred.items()):
+        blocks.append(Block(rule, f"{_pods(pods)} kept by the rule {rule}"))
+    for path, pods in sorted(found.busy.items()):
+        blocks.append(Block("process-running", f"{_pods(pods)} left to the process that runs for {path}"))
+    return tuple(blocks)
+
+
+def _of(usage: Amounts, maximum: Amounts) -> str:
+    return texts_of({name: usage.get(name, 0) for name in maximum})
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -1,0 +1,121 @@
+"""When a lowered quota is enforced: one timer a queue, as a state machine that is told the time.
+
+What starts, restarts and stops a timer (the seed's rules, and what is decided here where it is silent):
+
+* A maximum that is lowered for any resource, or set where there was none, starts it from zero.
+* One that is only raised stops it, whatever else is changed, and though usage is still above.
+* A changed delay starts it from zero; other changes do not touch it.
+* A delay of 0, no maximum, or quota preemption turned off: no timer.
+* A restart starts every timer again, since nothing is remembered of what was saved before.
+* While a process runs for a queue, its changes wait. When it ends, the maximum and the delay that it began
+  with are compared with the present ones, as if all had been changed then.
+
+A timer that fires is gone: without a change it does not fire again, whatever came of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.tree import NEVER, Queue, QueueTree, paths_in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a timer depends on. `delay` is NEVER where quota preemption is off."""
+
+    maximum: Amounts
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A timer that runs."""
+
+    since: datetime
+    fires_at: datetime
+
+
+class Timers:
+    """The timers of all queues, by path. Quota processes are told to it by `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._terms: dict[str, Terms] = {}
+        self._timers: dict[str, Timer] = {}
+        self._running: dict[str, Terms | None] = {}
+
+    def timer(self, path: str) -> Timer | None:
+        """Give a queue's timer, where one runs."""
+        return self._timers.get(path)
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The paths of the queues that a process runs for."""
+        return frozenset(self._running)
+
+    def saved(self, tree: QueueTree | None, now: datetime) -> None:
+        """Take note of a configuration that has come into force; None where there is none. O(queues)."""
+        terms = {queue.path: _terms(tree, queue) for queue in tree} if tree is not None else {}
+        for path in self._timers.keys() - terms.keys():
+            del self._timers[path]
+        for path, new in terms.items():
+            if path not in self._running:
+                self._change(path, self._terms.get(path), new, now)
+        self._terms = terms
+
+    def fired(self, tree: QueueTree, now: datetime) -> list[str]:
+        """Give the queues whose timers have fired, in the order in which to enforce them; they fire once.
+
+        Leaves come before their ancestors, since what a leaf gives helps those above it. O(timers).
+        """
+        due = [path for path, timer in self._timers.items() if timer.fires_at <= now]
+        for path in due:
+            del self._timers[path]
+        return paths_in_order([tree.at(path) for path in due])
+
+    def next_at(self) -> datetime | None:
+        """Give when the next timer fires."""
+        return min((timer.fires_at for timer in self._timers.values()), default=None)
+
+    def begin(self, path: str, *, resumed: bool = False) -> None:
+        """A process begins for a queue; its timer, if it has one, stops.
+
+        `resumed`: it was begun by another process of this program, so that its terms are not known, and
+        the timer starts again when it ends.
+        """
+        self._timers.pop(path, None)
+        self._running[path] = None if resumed else self._terms.get(path)
+
+    def end(self, path: str, now: datetime) -> None:
+        """The process of a queue has ended: what was changed meanwhile counts from now on."""
+        began_with = self._running.pop(path)
+        new = self._terms.get(path)
+        if new is not None:
+            self._change(path, began_with, new, now)
+
+    def _change(self, path: str, old: Terms | None, new: Terms, now: datetime) -> None:
+        """Start, stop or leave a timer for the change from `old`, None for a queue that was not known."""
+        if new.delay == NEVER or not new.maximum:
+            self._timers.pop(path, None)
+            return
+        before = old.maximum if old is not None else {}
+        if is_raised(before, new.maximum):
+            self._timers.pop(path, None)
+        elif old is None or before != new.maximum or old.delay != new.delay:
+            self._timers[path] = Timer(now, now + new.delay)
+
+
+def is_lowered(before: Amounts, after: Amounts) -> bool:
+    """Say whether a maximum is lower for any resource, where none means no limit."""
+    return any(name not in before or most < before[name] for name, most in after.items())
+
+
+def is_raised(before: Amounts, after: Amounts) -> bool:
+    """Say whether a maximum is higher for some resource and lower for none."""
+    return before != after and not is_lowered(before, after)
+
+
+def _terms(tree: QueueTree, queue: Queue) -> Terms:
+    return Terms(queue.maximum, queue.delay if tree.quota_preemption else NEVER)

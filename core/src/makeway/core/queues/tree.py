@@ -1,0 +1,174 @@
+"""The tree of queues as it is in force: frozen, numbered, parents before children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from makeway.core.queues.amounts import Amounts
+
+ROOT: Final = "root"
+DEFAULT: Final = "default"
+DEFAULT_PATH: Final = f"{ROOT}.{DEFAULT}"
+"""Where pods go that name no queue, or one that they may not use. It is always there."""
+
+NEVER: Final = timedelta(0)
+"""The delay that means: a lowered quota evicts nobody."""
+
+EVICT_WHAT_IS_POSSIBLE: Final = 100
+"""`quota.preemption.miss` where it is not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """One queue as its configuration has it, with the queues below it; `name` is one part of the path.
+
+    `guaranteed`, `maximum`: only what is named; a guarantee of 0 is none. `delay`: from a lowered maximum
+    to evictions, NEVER for none. `miss_percent`: how much of the need may be left over. `namespaces`: who
+    may use it; None is inherited.
+    """
+
+    name: str
+    guaranteed: Amounts = field(default_factory=dict)
+    maximum: Amounts = field(default_factory=dict)
+    delay: timedelta = NEVER
+    miss_percent: int = EVICT_WHAT_IS_POSSIBLE
+    namespaces: tuple[str, ...] | None = None
+    children: tuple[QueueSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue in its tree.
+
+    `number`: its place in the tree's order; `parent`: the parent's, -1 for root. `line`: the numbers of
+    the queue and its ancestors, itself first. `below`: the number after the last of its subtree, so that
+    the subtree is `range(number, below)`. `namespaces`: who may use it, empty for everybody.
+    """
+
+    path: str
+    number: int
+    parent: int
+    line: tuple[int, ...]
+    children: tuple[int, ...]
+    below: int
+    guaranteed: Amounts
+    maximum: Amounts
+    delay: timedelta
+    miss_percent: int
+    namespaces: frozenset[str]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Pods run in leaves only."""
+        return not self.children
+
+    @property
+    def depth(self) -> int:
+        """0 for root."""
+        return len(self.line) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTree:
+    """All queues, each followed by its subtree. `quota_preemption`: whether it is on at all."""
+
+    queues: tuple[Queue, ...]
+    numbers: Mapping[str, int]
+    quota_preemption: bool
+
+    @classmethod
+    def of(cls, root: QueueSpec, *, quota_preemption: bool = True) -> QueueTree:
+        """Number a tree. `root.default` is added where it is missing: open to everybody, without limits.
+
+        O(queues · depth). Raises ValueError where the root is called otherwise, two children of one queue
+        have one name, or `root.default` has children.
+        """
+        if root.name != ROOT:
+            raise ValueError(f"the topmost queue is {ROOT}, not {root.name}")
+        queues: list[Queue | None] = []
+        _number(_with_default(root), "", (), frozenset(), queues)
+        made = tuple(queue for queue in queues if queue is not None)
+        tree = cls(made, {queue.path: queue.number for queue in made}, quota_preemption)
+        if len(tree.numbers) != len(made):
+            raise ValueError("two queues have one path")
+        if not tree.at(DEFAULT_PATH).is_leaf:
+            raise ValueError(f"{DEFAULT_PATH} has queues below it")
+        return tree
+
+    def __len__(self) -> int:
+        """How many queues there are."""
+        return len(self.queues)
+
+    def __iter__(self) -> Iterator[Queue]:
+        """In the tree's order."""
+        return iter(self.queues)
+
+    def at(self, path: str) -> Queue:
+        """Give the queue of a path; KeyError where there is none."""
+        return self.queues[self.numbers[path]]
+
+    def find(self, path: str) -> Queue | None:
+        """Give the queue of a path, or None."""
+        number = self.numbers.get(path)
+        return None if number is None else self.queues[number]
+
+    def line(self, number: int) -> list[Queue]:
+        """Give a queue and its ancestors, itself first."""
+        return [self.queues[one] for one in self.queues[number].line]
+
+    def leaves(self, queue: Queue) -> list[Queue]:
+        """Give the leaves at or below a queue."""
+        return [one for one in self.queues[queue.number : queue.below] if one.is_leaf]
+
+
+def _with_default(root: QueueSpec) -> QueueSpec:
+    if any(child.name == DEFAULT for child in root.children):
+        return root
+    default = QueueSpec(name=DEFAULT, namespaces=())
+    return QueueSpec(
+        name=root.name,
+        guaranteed=root.guaranteed,
+        maximum=root.maximum,
+        delay=root.delay,
+        miss_percent=root.miss_percent,
+        namespaces=root.namespaces,
+        children=(*root.children, default),
+    )
+
+
+def _number(
+    spec: QueueSpec,
+    above: str,
+    line: tuple[int, ...],
+    inherited: frozenset[str],
+    queues: list[Queue | None],
+) -> int:
+    """Enter a queue and its subtree; give its number."""
+    number = len(queues)
+    queues.append(None)
+    path = f"{above}.{spec.name}" if above else spec.name
+    own = (number, *line)
+    namespaces = inherited if spec.namespaces is None else frozenset(spec.namespaces)
+    children = tuple(_number(child, path, own, namespaces, queues) for child in spec.children)
+    queues[number] = Queue(
+        path=path,
+        number=number,
+        parent=line[0] if line else -1,
+        line=own,
+        children=children,
+        below=len(queues),
+        guaranteed={name: amount for name, amount in spec.guaranteed.items() if amount > 0},
+        maximum=dict(spec.maximum),
+        delay=spec.delay,
+        miss_percent=spec.miss_percent,
+        namespaces=namespaces,
+    )
+    return number
+
+
+def paths_in_order(queues: Sequence[Queue]) -> list[str]:
+    """Give the paths of some queues: deepest first, then by path. The order in which quotas are enforced."""
+    return [queue.path for queue in sorted(queues, key=lambda queue: (-queue.depth, queue.path))]

@@ -1,0 +1,249 @@
+"""Who goes when a quota was lowered: taken leaf by leaf, then given back where the quota was lowered.
+
+The order in which pods are taken (the seed's, ended by the UID):
+
+1. pods that are not the originator of their application,
+2. lower priority,
+3. pods that allow preemption,
+4. younger,
+5. lower UID.
+
+A pod is taken while it lowers a resource that is not met yet, unless its queue or any queue above would
+then be below its guarantee of a resource that the pod uses. Where leaves could not give their shares (pods
+are not divisible, and some may not be evicted) the rest is taken from all leaves together. At last
+everyone who is not needed is given back, the last in the order first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.distribution import Distribution
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.usage import Usage
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """A pod that counts in a queue, as the choice of victims sees it.
+
+    `created_micros`: metadata.creationTimestamp in microseconds since 1970. `barred`: the rule that
+    forbids to evict it for any quota; empty where none does.
+    """
+
+    uid: str
+    requests: dict[str, int]
+    priority: int = 0
+    originator: bool = False
+    opted_out: bool = False
+    created_micros: int = 0
+    barred: str = ""
+
+    @property
+    def order(self) -> Order:
+        """The key by which pods are taken, first to last."""
+        return self.originator, self.priority, self.opted_out, -self.created_micros, self.uid
+
+
+Order: TypeAlias = tuple[bool, int, bool, int, str]
+
+Members: TypeAlias = Callable[[int], Iterable[Member]]
+"""The pods of a leaf, by its number; without those that are leaving."""
+
+Bar: TypeAlias = Callable[[Member], str]
+"""Asked right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What kept a pod: the guarantee of a queue, for a resource."""
+
+    queue: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Who goes, in the order of being taken; what that frees of the resources needed, and who was kept.
+
+    `guaranteed`, `barred`, `busy`: pods that would have helped, counted by the guarantee, the rule, or the
+    queue with a process of its own that kept them; empty where the need is met.
+    """
+
+    victims: tuple[Member, ...]
+    freed: Amounts
+    guaranteed: Counter[Guarantee] = field(default_factory=Counter)
+    barred: Counter[str] = field(default_factory=Counter)
+    busy: Counter[str] = field(default_factory=Counter)
+
+
+def select(
+    tree: QueueTree,
+    usage: Usage,
+    queue: Queue,
+    need: Amounts,
+    members: Members,
+    *,
+    running: Set[str] = frozenset(),
+    bar: Bar | None = None,
+) -> tuple[Distribution, Selection]:
+    """Share a need among the leaves of a queue and choose who goes.
+
+    `usage` is without the pods that are leaving anyway. `running`: queues that another process runs for.
+    O(pods below · (log + depth)).
+    """
+    shares = Distribution(tree, usage, queue, need, running)
+    taking = _Taking(tree, usage, members, bar)
+    for number in sorted(shares.leaves):
+        taking.take(taking.candidates(number), dict(shares.leaves[number]))
+    short = {name: amount - taking.freed.get(name, 0) for name, amount in need.items()}
+    short = {name: amount for name, amount in short.items() if amount > 0}
+    kept = Selection((), {})
+    if short:
+        busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
+        kept = taking.top_up(tree.leaves(queue), short, busy)
+    return shares, Selection(
+        victims=taking.give_back(need),
+        freed={name: taking.freed[name] for name in need if taking.freed.get(name)},
+        guaranteed=kept.guaranteed,
+        barred=kept.barred,
+        busy=kept.busy,
+    )
+
+
+class _Taking:
+    """Pods taken so far, and what may still be taken above each guarantee."""
+
+    def __init__(self, tree: QueueTree, usage: Usage, members: Members, bar: Bar | None) -> None:
+        self._tree = tree
+        self._usage = usage
+        self._members = members
+        self._bar = bar
+        self._spare: dict[int, dict[str, int]] = {}
+        self._taken: list[tuple[Member, int]] = []
+        self._uids: set[str] = set()
+        self.freed: dict[str, int] = {}
+
+    def candidates(self, leaf: int) -> list[tuple[Member, int]]:
+        """Give the pods of a leaf that may go at all, in the order of being taken."""
+        allowed = [member for member in self._members(leaf) if not member.barred]
+        allowed.sort(key=_order)
+        return [(member, leaf) for member in allowed]
+
+    def take(
+        self,
+        candidates: Iterable[tuple[Member, int]],
+        unmet: dict[str, int],
+    ) -> list[tuple[Member, Guarantee | str]]:
+        """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what."""
+        kept: list[tuple[Member, Guarantee | str]] = []
+        leaf, guards = -1, []
+        for member, number in candidates:
+            if not unmet:
+                break
+            requests = member.requests
+            if not any(name in requests for name in unmet):
+                continue
+            if number != leaf:
+                leaf, guards = number, self._guards(number)
+            kept_by = _kept_by(guards, requests)
+            if kept_by is not None:
+                kept.append((member, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
+                continue
+            rule = self._bar(member) if self._bar is not None else ""
+            if rule:
+                kept.append((member, rule))
+                continue
+            self._enter(member, number, guards)
+            for name in tuple(unmet):
+                unmet[name] -= requests.get(name, 0)
+                if unmet[name] <= 0:
+                    del unmet[name]
+        return kept
+
+    def top_up(self, leaves: list[Queue], short: dict[str, int], running: Set[int]) -> Selection:
+        """Take what is still short from all leaves together; give who was kept, and by what."""
+        kept: list[tuple[Member, Guarantee | str]] = []
+        busy: list[tuple[Member, str]] = []
+        useful: list[tuple[Member, int]] = []
+        for leaf in leaves:
+            owner = next((self._tree.queues[one].path for one in leaf.line if one in running), "")
+            for member in self._members(leaf.number):
+                if member.uid in self._uids:
+                    continue
+                if owner:
+                    busy.append((member, owner))
+                elif member.barred:
+                    kept.append((member, member.barred))
+                else:
+                    useful.append((member, leaf.number))
+        useful.sort(key=lambda one: one[0].order)
+        kept += self.take(useful, short)
+
+        def helps(member: Member) -> bool:
+            return any(name in member.requests for name in short)
+
+        return Selection(
+            victims=(),
+            freed={},
+            guaranteed=Counter(by for member, by in kept if isinstance(by, Guarantee) and helps(member)),
+            barred=Counter(by for member, by in kept if isinstance(by, str) and helps(member)),
+            busy=Counter(owner for member, owner in busy if helps(member)),
+        )
+
+    def give_back(self, need: Amounts) -> tuple[Member, ...]:
+        """Let everyone stay who is not needed for what was reached; give who goes, in order."""
+        self._taken.sort(key=lambda one: one[0].order)
+        spare = {
+            name: self.freed[name] - min(need[name], self.freed[name]) for name in need if name in self.freed
+        }
+        stay: set[str] = set()
+        for member, _ in reversed(self._taken):
+            requests = member.requests
+            if all(requests.get(name, 0) <= amount for name, amount in spare.items()):
+                stay.add(member.uid)
+                for name in spare:
+                    spare[name] -= requests.get(name, 0)
+                for name, amount in requests.items():
+                    self.freed[name] -= amount
+        return tuple(member for member, _ in self._taken if member.uid not in stay)
+
+    def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
+        """Give what is above the guarantees of a leaf and its ancestors, by queue; live."""
+        guards = []
+        for queue in self._tree.line(leaf):
+            if queue.guaranteed:
+                spare = self._spare.get(queue.number)
+                if spare is None:
+                    held = self._usage.of(queue.number)
+                    spare = {name: held.get(name, 0) - least for name, least in queue.guaranteed.items()}
+                    self._spare[queue.number] = spare
+                guards.append((queue.number, spare))
+        return guards
+
+    def _enter(self, member: Member, leaf: int, guards: list[tuple[int, dict[str, int]]]) -> None:
+        self._taken.append((member, leaf))
+        self._uids.add(member.uid)
+        for name, amount in member.requests.items():
+            self.freed[name] = self.freed.get(name, 0) + amount
+            for _, spare in guards:
+                if name in spare:
+                    spare[name] -= amount
+
+
+def _kept_by(guards: list[tuple[int, dict[str, int]]], requests: Amounts) -> tuple[int, str] | None:
+    """Give the nearest queue, and the resource, whose guarantee a pod's removal would break."""
+    for number, spare in guards:
+        for name, most in spare.items():
+            if requests.get(name, 0) > max(most, 0):
+                return number, name
+    return None
+
+
+def _order(member: Member) -> Order:
+    return member.order

@@ -1,0 +1,103 @@
+"""Builders of queue trees and of the pods in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.quota import QuotaPlan, plan_quota
+from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.core.queues.usage import Usage
+from makeway.core.queues.victims import Member
+
+
+def queue(
+    name: str,
+    *children: QueueSpec,
+    guaranteed: int | Amounts = 0,
+    maximum: int | Amounts | None = None,
+    delay_seconds: int = 1,
+    miss: int = 100,
+    namespaces: tuple[str, ...] | None = None,
+) -> QueueSpec:
+    """A queue; plain numbers are memory."""
+    return QueueSpec(
+        name=name,
+        guaranteed=_amounts(guaranteed),
+        maximum={} if maximum is None else _amounts(maximum),
+        delay=timedelta(seconds=delay_seconds),
+        miss_percent=miss,
+        namespaces=namespaces,
+        children=children,
+    )
+
+
+def tree(*queues: QueueSpec, maximum: int | None = None, quota_preemption: bool = True) -> QueueTree:
+    """A tree of these queues under root."""
+    return QueueTree.of(queue("root", *queues, maximum=maximum), quota_preemption=quota_preemption)
+
+
+def _amounts(amounts: int | Amounts) -> Amounts:
+    return {"memory": amounts} if isinstance(amounts, int) else amounts
+
+
+@dataclass
+class World:
+    """A tree and its pods. Pods that are put in later are younger, unless told otherwise."""
+
+    tree: QueueTree
+    pods: dict[int, list[Member]] = field(default_factory=dict)
+    usage: Usage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.usage = Usage(self.tree)
+
+    def run(
+        self,
+        path: str,
+        *sizes: int | Amounts,
+        uids: str = "",
+        priority: int = 0,
+        originator: bool = False,
+        opted_out: bool = False,
+        barred: str = "",
+    ) -> World:
+        """Put pods into a leaf, the oldest first. `uids`: with blanks between; else by number."""
+        leaf = self.tree.at(path)
+        members = self.pods.setdefault(leaf.number, [])
+        names = uids.split()
+        for place, size in enumerate(sizes):
+            number = sum(map(len, self.pods.values()))
+            member = Member(
+                uid=names[place] if names else f"{path}#{number:03}",
+                requests=dict(_amounts(size)),
+                priority=priority,
+                originator=originator,
+                opted_out=opted_out,
+                created_micros=number,
+                barred=barred,
+            )
+            members.append(member)
+            self.usage.add(leaf.number, member.requests)
+        return self
+
+    def enforce(self, path: str, running: frozenset[str] = frozenset()) -> QuotaPlan:
+        """Enforce a queue's maximum."""
+        return plan_quota(
+            self.tree,
+            self.usage,
+            self.tree.at(path),
+            lambda number: self.pods.get(number, ()),
+            running=running,
+        )
+
+
+def sizes(plan: QuotaPlan) -> list[int]:
+    """Memory of the victims, in the order of being taken."""
+    return [member.requests["memory"] for member in plan.victims]
+
+
+def uids(plan: QuotaPlan) -> list[str]:
+    """UIDs of the victims, in the order of being taken."""
+    return [member.uid for member in plan.victims]

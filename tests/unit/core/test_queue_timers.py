@@ -1,0 +1,193 @@
+"""When a lowered quota is enforced."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.timers import Timers
+from makeway.core.queues.tree import QueueTree
+from unit.core.queue_building import queue, tree
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def one(maximum: int | Amounts | None = 100, *, delay: int = 60, **tree_options: bool) -> QueueTree:
+    return tree(queue("a", maximum=maximum, delay_seconds=delay), **tree_options)
+
+
+def lowered(maximum: int | Amounts = 50, before: int | Amounts = 100) -> Timers:
+    """A queue whose maximum was lowered at noon; nothing else is due."""
+    timers = Timers()
+    timers.saved(one(before, delay=0), at(-100))
+    timers.saved(one(before), at(-90))
+    timers.fired(one(before), at(-1))
+    timers.saved(one(maximum), at(0))
+    return timers
+
+
+def due(timers: Timers, built: QueueTree, *moments: float) -> list[float]:
+    """At which of these moments the queue fired."""
+    return [moment for moment in moments if timers.fired(built, at(moment))]
+
+
+def test_a_decrease_fires_once_after_the_delay() -> None:
+    assert due(lowered(), one(50), 0, 59.999, 60, 60.001, 1000) == [60]
+
+
+def test_a_second_decrease_begins_anew() -> None:
+    timers = lowered()
+    timers.saved(one(40), at(50))
+
+    assert due(timers, one(40), 60, 109, 110) == [110]
+
+
+def test_an_increase_before_it_fires_stops_it_though_usage_may_be_above_still() -> None:
+    timers = lowered()
+    timers.saved(one(75), at(50))
+
+    assert timers.timer("root.a") is None
+    assert due(timers, one(75), 60, 110, 1000) == []
+
+
+def test_lifting_a_limit_altogether_is_an_increase() -> None:
+    timers = lowered()
+    timers.saved(one(None), at(50))
+
+    assert due(timers, one(None), 60, 1000) == []
+
+
+def test_another_delay_begins_anew() -> None:
+    timers = lowered()
+    timers.saved(one(50, delay=10), at(30))
+
+    assert due(timers, one(50, delay=10), 39, 40, 60) == [40]
+
+
+def test_saving_something_else_leaves_it_alone() -> None:
+    timers = lowered()
+    timers.saved(tree(queue("a", maximum=50, delay_seconds=60, miss=5), queue("b")), at(30))
+
+    assert timers.timer("root.a") is not None
+    assert due(timers, one(50), 59, 60) == [60]
+
+
+def test_less_of_one_resource_is_a_decrease_whatever_the_others_do() -> None:
+    timers = lowered({"memory": 200, "cpu": 5}, before={"memory": 100, "cpu": 10})
+
+    assert due(timers, one({"memory": 200, "cpu": 5}), 60) == [60]
+
+
+def test_a_limit_where_there_was_none_is_a_decrease() -> None:
+    timers = lowered({"memory": 100, "cpu": 5}, before={"memory": 100})
+
+    assert due(timers, one({"memory": 100, "cpu": 5}), 60) == [60]
+
+
+def test_changes_wait_while_a_process_runs_and_count_when_it_ends() -> None:
+    timers = lowered()
+    timers.fired(one(50), at(60))
+    timers.begin("root.a")
+    timers.saved(one(40), at(61))
+    assert due(timers, one(40), 61, 200) == []
+
+    timers.end("root.a", at(200))
+
+    assert due(timers, one(40), 259, 260) == [260]
+
+
+def test_a_process_that_nothing_was_changed_for_is_followed_by_no_other() -> None:
+    timers = lowered()
+    timers.fired(one(50), at(60))
+    timers.begin("root.a")
+    timers.saved(one(60), at(61))
+    timers.saved(one(50), at(62))
+
+    timers.end("root.a", at(63))
+
+    assert timers.next_at() is None
+
+
+def test_an_increase_while_a_process_runs_starts_nothing_when_it_ends() -> None:
+    timers = lowered()
+    timers.fired(one(50), at(60))
+    timers.begin("root.a")
+    timers.saved(one(70), at(61))
+
+    timers.end("root.a", at(63))
+
+    assert timers.next_at() is None
+
+
+def test_leaves_fire_before_their_parents() -> None:
+    built = tree(
+        queue("b", queue("c", queue("d", maximum=1), maximum=2), maximum=3),
+        queue("a", maximum=3),
+        maximum=9,
+    )
+    timers = Timers()
+    timers.saved(built, at(0))
+
+    assert timers.fired(built, at(1)) == ["root.b.c.d", "root.b.c", "root.a", "root.b", "root"]
+
+
+@pytest.mark.parametrize("built", [one(50, delay=0), one(50, quota_preemption=False), one(None)])
+def test_without_a_delay_a_maximum_or_the_feature_there_is_no_timer(built: QueueTree) -> None:
+    timers = Timers()
+    timers.saved(built, at(0))
+
+    assert timers.next_at() is None
+
+
+@pytest.mark.parametrize("after", [one(50, delay=0), one(50, quota_preemption=False), None])
+def test_turning_it_off_stops_timers(after: QueueTree | None) -> None:
+    timers = lowered()
+    timers.saved(after, at(10))
+
+    assert timers.next_at() is None
+
+
+def test_turning_it_on_starts_the_timers() -> None:
+    timers = Timers()
+    timers.saved(one(50, quota_preemption=False), at(0))
+    timers.saved(one(50), at(10))
+
+    assert timers.next_at() == at(70)
+
+
+def test_a_restart_starts_every_timer_again() -> None:
+    timers = lowered()
+    timers.saved(one(50), at(30))
+    restarted = Timers()
+
+    restarted.saved(one(50), at(40))
+
+    assert restarted.next_at() == at(100)
+
+
+def test_the_timer_starts_again_after_a_process_that_another_planner_began() -> None:
+    timers = Timers()
+    timers.saved(one(50), at(0))
+    timers.begin("root.a", resumed=True)
+    assert timers.next_at() is None
+
+    timers.end("root.a", at(5))
+
+    assert timers.next_at() == at(65)
+
+
+def test_a_queue_that_is_gone_has_no_timer_even_after_its_process() -> None:
+    timers = lowered()
+    timers.begin("root.a")
+    timers.saved(tree(queue("b")), at(1))
+
+    timers.end("root.a", at(2))
+
+    assert timers.next_at() is None
+    assert not timers.running

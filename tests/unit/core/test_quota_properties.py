@@ -1,0 +1,206 @@
+"""What holds for every tree of queues and all pods in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.queues.amounts import over
+from makeway.core.queues.distribution import largest_remainder
+from makeway.core.queues.quota import QuotaPlan
+from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
+from makeway.core.queues.victims import Guarantee, Member, select
+from unit.core.queue_building import World
+
+RESOURCES = ("cpu", "memory", "pods")
+thousands = settings(max_examples=500, deadline=None)
+
+
+def amounts(chance: Random, least: int) -> dict[str, int]:
+    return {name: chance.randint(least, 40) for name in RESOURCES if chance.random() < 0.6}
+
+
+def spec(chance: Random, depth: int, name: str = "root") -> QueueSpec:
+    children = "abc"[: chance.randint(1, 3) if not name or name == "root" else chance.randint(0, 3)]
+    return QueueSpec(
+        name=name,
+        guaranteed=amounts(chance, 0) if chance.random() < 0.5 else {},
+        maximum=amounts(chance, 0),
+        miss_percent=chance.choice([0, 10, 50, 100]),
+        children=tuple(spec(chance, depth - 1, child) for child in children) if depth else (),
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Trees and pods of a size that shrinks; what they are made of comes from a seed, which is fast."""
+    depth, count = draw(st.integers(1, 3)), draw(st.integers(0, 25))
+    chance = Random(draw(st.integers(0, 2**32)))
+    world = World(QueueTree.of(spec(chance, depth)))
+    leaves = [queue.path for queue in world.tree if queue.is_leaf]
+    for _ in range(count):
+        world.run(
+            chance.choice(leaves),
+            amounts(chance, 1),
+            priority=chance.randint(-1, 1),
+            originator=chance.random() < 0.2,
+            opted_out=chance.random() < 0.3,
+            barred=chance.choice(["", "", "", "", "daemonset"]),
+        )
+    return world
+
+
+@st.composite
+def lowered(draw: st.DrawFn) -> tuple[World, Queue, QuotaPlan]:
+    world = draw(worlds())
+    queue = world.tree.queues[draw(st.integers(0, 1000)) % len(world.tree)]
+    chance = Random(draw(st.integers(0, 2**32)))
+    others = [one.path for one in world.tree if one is not queue]
+    running = frozenset(chance.sample(others, chance.choice([0, 0, 1])))
+    return world, queue, world.enforce(queue.path, running)
+
+
+def leaf_of(world: World, victim: Member) -> Queue:
+    return next(world.tree.queues[leaf] for leaf, members in world.pods.items() if victim in members)
+
+
+def without(world: World, victims: tuple[Member, ...]) -> list[dict[str, int]]:
+    usage = world.usage.copy()
+    for victim in victims:
+        usage.take(leaf_of(world, victim).number, victim.requests)
+    return [dict(usage.of(queue.number)) for queue in world.tree]
+
+
+@thousands
+@given(lowered())
+def test_no_queue_falls_below_its_guarantee_of_anything_a_victim_used(
+    case: tuple[World, Queue, QuotaPlan],
+) -> None:
+    world, _, plan = case
+    after = without(world, plan.victims)
+
+    for victim in plan.victims:
+        for queue in world.tree.line(leaf_of(world, victim).number):
+            for name, least in queue.guaranteed.items():
+                if victim.requests.get(name, 0) > 0:
+                    assert after[queue.number].get(name, 0) >= least
+
+
+@thousands
+@given(lowered())
+def test_success_means_at_or_below_the_maximum_and_best_effort_within_the_miss(
+    case: tuple[World, Queue, QuotaPlan],
+) -> None:
+    world, queue, plan = case
+    after = without(world, plan.victims)[queue.number]
+    above = over(after, queue.maximum)
+
+    assert dict(plan.short) == above
+    match plan.result:
+        case "success":
+            assert not above
+            assert plan.victims
+        case "notNeeded":
+            assert not over(world.usage.of(queue.number), queue.maximum)
+            assert not plan.victims
+        case "bestEffort":
+            assert plan.victims
+            assert above
+            assert all(left * 100 <= plan.need[name] * queue.miss_percent for name, left in above.items())
+            assert plan.blocked
+        case "unsuccessful":
+            assert not plan.victims
+            assert plan.blocked
+
+
+@thousands
+@given(lowered())
+def test_to_give_any_one_victim_back_would_miss_what_was_reached(
+    case: tuple[World, Queue, QuotaPlan],
+) -> None:
+    _, _, plan = case
+    reached = {name: min(amount, plan.freed.get(name, 0)) for name, amount in plan.need.items()}
+
+    for victim in plan.victims:
+        assert any(
+            plan.freed.get(name, 0) - victim.requests.get(name, 0) < amount
+            for name, amount in reached.items()
+        )
+
+
+@thousands
+@given(lowered())
+def test_shares_add_up_to_what_can_be_released_of_the_need(case: tuple[World, Queue, QuotaPlan]) -> None:
+    world, queue, plan = case
+
+    for name, need in plan.need.items():
+        shared = sum(share.get(name, 0) for _, share in plan.shares)
+        assert shared == plan.target.get(name, 0) <= need
+        for path, share in plan.shares:
+            leaf = world.tree.at(path)
+            spare = world.usage.of(leaf.number).get(name, 0) - leaf.guaranteed.get(name, 0)
+            assert share.get(name, 0) <= max(spare, 0)
+        for above in world.tree.line(queue.number):
+            spare = world.usage.of(above.number).get(name, 0) - above.guaranteed.get(name, 0)
+            assert shared <= max(spare, 0)
+
+
+@thousands
+@given(lowered())
+def test_every_victim_is_below_the_queue_may_go_and_uses_what_is_needed(
+    case: tuple[World, Queue, QuotaPlan],
+) -> None:
+    world, queue, plan = case
+
+    for victim in plan.victims:
+        assert queue.number <= leaf_of(world, victim).number < queue.below
+        assert not victim.barred
+        assert any(victim.requests.get(name, 0) > 0 for name in plan.need)
+    assert len({victim.uid for victim in plan.victims}) == len(plan.victims)
+
+
+@thousands
+@given(worlds(), st.data())
+def test_the_order_in_which_pods_are_told_does_not_matter(world: World, data: st.DataObject) -> None:
+    queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
+    shuffled = replace(world)
+    shuffled.usage = world.usage
+    shuffled.pods = {leaf: members[::-1] for leaf, members in world.pods.items()}
+
+    assert world.enforce(queue.path) == shuffled.enforce(queue.path)
+
+
+@thousands
+@given(worlds(), st.data())
+def test_who_is_kept_is_kept_by_what_is_named(world: World, data: st.DataObject) -> None:
+    queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
+    need = over(world.usage.of(queue.number), queue.maximum)
+
+    _, found = select(world.tree, world.usage, queue, need, lambda leaf: world.pods.get(leaf, ()))
+
+    short = {name for name, amount in need.items() if found.freed.get(name, 0) < amount}
+    left = [
+        member
+        for leaf in world.tree.leaves(queue)
+        for member in world.pods.get(leaf.number, ())
+        if member not in found.victims and any(member.requests.get(name, 0) > 0 for name in short)
+    ]
+    assert sum(found.barred.values()) + sum(found.guaranteed.values()) == len(left)
+    assert all(isinstance(one, Guarantee) and count > 0 for one, count in found.guaranteed.items())
+
+
+@given(st.lists(st.integers(0, 1000), max_size=20), st.data())
+def test_shares_are_whole_fair_and_complete(weights: list[int], data: st.DataObject) -> None:
+    total = sum(weights)
+    amount = data.draw(st.integers(0, total))
+
+    shares = dict(largest_remainder(amount, enumerate(weights)))
+
+    assert sum(shares.values()) == amount
+    for number, weight in enumerate(weights):
+        share = shares.get(number, 0)
+        assert share <= weight
+        assert abs(share * total - amount * weight) < max(total, 1)

@@ -1,0 +1,273 @@
+"""A lowered quota: how much has to go, from whom, who is kept, and what it comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from makeway.core.queues.amounts import Amounts, over
+from makeway.core.queues.distribution import Distribution, largest_remainder
+from unit.core.queue_building import World, queue, sizes, tree, uids
+
+G = 10**9
+
+
+@pytest.mark.parametrize(
+    ("maximum", "usage", "preemptable"),
+    [
+        ({"memory": 50 * G}, {"memory": 80 * G}, {"memory": 30 * G}),
+        ({"memory": 50 * G, "cpu": 50}, {"memory": 80 * G, "cpu": 80}, {"memory": 30 * G, "cpu": 30}),
+        ({"memory": 200 * G, "cpu": 50}, {"memory": 100 * G, "cpu": 80}, {"cpu": 30}),
+        ({"memory": 100 * G, "cpu": 100}, {"memory": 50 * G, "cpu": 500}, {"cpu": 400}),
+        ({"memory": 50 * G}, {"memory": 80 * G, "cpu": 100}, {"memory": 30 * G}),
+        ({"cpu": 100}, {"memory": 100 * G, "cpu": 500}, {"cpu": 400}),
+        ({"memory": 80 * G}, {"memory": 80 * G}, {}),
+        ({"memory": 80 * G}, {}, {}),
+        ({"memory": 0}, {"memory": 1}, {"memory": 1}),
+    ],
+)
+def test_only_what_is_above_a_limit_that_there_is_has_to_go(
+    maximum: Amounts, usage: Amounts, preemptable: Amounts
+) -> None:
+    assert over(usage, maximum) == preemptable
+
+
+def test_the_two_youngest_go_and_the_guarantee_is_kept() -> None:
+    world = World(tree(queue("a", guaranteed=50, maximum=60))).run(
+        "root.a", 20, 20, 20, 20, 20, uids="1 2 3 4 5"
+    )
+
+    plan = world.enforce("root.a")
+
+    assert uids(plan) == ["5", "4"]
+    assert plan.result == "success"
+    assert not plan.short
+    assert not plan.blocked
+
+
+def test_what_the_guarantee_keeps_is_left_over() -> None:
+    world = World(tree(queue("a", guaranteed=50, maximum=55))).run("root.a", 20, 20, 20, 20, 20)
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "bestEffort"
+    assert sizes(plan) == [20, 20]
+    assert plan.short == {"memory": 5}
+    assert [block.reason for block in plan.blocked] == ["queue-guaranteed"]
+    assert "root.a" in plan.message
+    assert "5 short" in plan.message
+
+
+def test_nobody_goes_where_more_would_be_left_over_than_may_be() -> None:
+    world = World(tree(queue("a", guaranteed=50, maximum=55, miss=10))).run("root.a", 20, 20, 20, 20, 20)
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "unsuccessful"
+    assert not plan.victims
+    assert plan.short == {"memory": 45}
+    assert [block.reason for block in plan.blocked] == ["miss", "queue-guaranteed"]
+
+
+def test_what_is_left_over_may_be_just_as_much_as_is_allowed() -> None:
+    world = World(tree(queue("a", guaranteed=50, maximum=50, miss=20))).run("root.a", 20, 20, 20, 20, 20)
+
+    assert world.enforce("root.a").result == "bestEffort"
+
+
+@pytest.mark.parametrize(
+    ("need", "oldest_first", "gone"),
+    [(8, (10, 8), [8]), (10, (11, 9), [11]), (9, (11, 9), [9]), (20, (11, 9), [9, 11])],
+)
+def test_who_is_not_needed_in_the_end_is_given_back(
+    need: int, oldest_first: tuple[int, ...], gone: list[int]
+) -> None:
+    world = World(tree(queue("a", maximum=sum(oldest_first) - need))).run("root.a", *oldest_first)
+
+    assert sizes(world.enforce("root.a")) == gone
+
+
+def test_a_pod_that_would_break_the_guarantee_is_passed_over_for_a_smaller_one() -> None:
+    world = World(tree(queue("a", guaranteed=9, maximum=10))).run("root.a", 4, 3, 6, 5)
+
+    plan = world.enforce("root.a")
+
+    assert sizes(plan) == [5, 3]
+    assert plan.result == "success"
+
+
+def test_a_small_pod_stays_where_the_large_ones_do() -> None:
+    world = World(tree(queue("a", maximum=5))).run("root.a", 2, 2, 2, 2, 2, 1)
+
+    assert sizes(world.enforce("root.a")) == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("guaranteed", "gone", "result"),
+    [
+        (1200, 3, "bestEffort"),
+        (900, 5, "success"),
+        (1500, 0, "unsuccessful"),
+        (1600, 0, "unsuccessful"),
+    ],
+)
+def test_no_ancestor_falls_below_its_guarantee(guaranteed: int, gone: int, result: str) -> None:
+    world = World(tree(queue("p", queue("a", maximum=500), queue("b"), guaranteed=guaranteed)))
+    world.run("root.p.a", *[100] * 10).run("root.p.b", *[100] * 5)
+
+    plan = world.enforce("root.p.a")
+
+    assert len(plan.victims) == gone
+    assert plan.result == result
+    assert [block.reason for block in plan.blocked] == ["queue-guaranteed"] * (result != "success")
+    assert ("root.p:" in plan.message) is (result != "success")
+
+
+def test_a_need_is_shared_in_proportion_to_what_each_can_release_down_to_the_leaves() -> None:
+    built = tree(
+        queue(
+            "p",
+            queue("a", queue("a1", guaranteed=10), queue("a2", guaranteed=10), guaranteed=20),
+            queue("b", queue("b1"), queue("b2")),
+            queue("c"),
+            queue("d", guaranteed=10),
+            maximum=40,
+        )
+    )
+    world = World(built).run("root.p.a.a1", 30).run("root.p.a.a2", 20)
+    world.run("root.p.b.b1", 50).run("root.p.b.b2", 30).run("root.p.d", 10)
+
+    shares = Distribution(built, world.usage, built.at("root.p"), {"memory": 100}, frozenset())
+
+    assert shares.releasable(built.at("root.p.a").number) == {"memory": 30}
+    assert shares.releasable(built.at("root.p.b").number) == {"memory": 80}
+    assert {built.queues[number].path: share["memory"] for number, share in shares.leaves.items()} == {
+        "root.p.a.a1": 18,
+        "root.p.a.a2": 9,
+        "root.p.b.b1": 46,
+        "root.p.b.b2": 27,
+    }
+
+
+def test_a_parents_own_guarantee_bounds_what_its_children_release() -> None:
+    built = tree(queue("p", queue("a", queue("a1"), queue("a2"), guaranteed=40), queue("b"), maximum=0))
+    world = World(built).run("root.p.a.a1", 30).run("root.p.a.a2", 20).run("root.p.b", 50)
+
+    shares = Distribution(built, world.usage, built.at("root.p"), {"memory": 100}, frozenset())
+
+    assert shares.target == {"memory": 60}
+    assert {built.queues[number].path: share["memory"] for number, share in shares.leaves.items()} == {
+        "root.p.a.a1": 6,
+        "root.p.a.a2": 4,
+        "root.p.b": 50,
+    }
+
+
+def test_of_equal_remainders_the_earlier_queue_gives_one_more() -> None:
+    assert largest_remainder(10, [(1, 5), (2, 5), (3, 5)]) == [(1, 4), (2, 3), (3, 3)]
+    assert largest_remainder(1, [(1, 0), (2, 7)]) == [(2, 1)]
+    assert largest_remainder(0, [(1, 7)]) == []
+
+
+def test_a_parent_comes_down_to_its_maximum_and_nobody_goes_who_could_have_stayed() -> None:
+    built = tree(queue("p", *(queue(name) for name in "abcde"), maximum=10))
+    world = World(built)
+    for name, pods in {
+        "a": (10, 12, 8),
+        "b": (8, 12),
+        "c": (12, 10, 8, 12, 8),
+        "d": (10, 9, 11),
+        "e": (10,),
+    }.items():
+        world.run(f"root.p.{name}", *pods)
+
+    plan = world.enforce("root.p")
+
+    left = 140 - sum(sizes(plan))
+    assert plan.result == "success"
+    assert left <= 10
+    assert all(left + size > 10 for size in sizes(plan))
+
+
+def test_what_a_leaf_cannot_give_is_taken_from_the_others() -> None:
+    built = tree(queue("p", queue("a"), queue("b"), maximum=50))
+    world = World(built).run("root.p.a", 40, barred="daemonset").run("root.p.b", 20, 20, 20)
+
+    plan = world.enforce("root.p")
+
+    assert plan.result == "success"
+    assert plan.shares == (("root.p.a", {"memory": 20}), ("root.p.b", {"memory": 30}))
+    assert sizes(plan) == [20, 20, 20]
+
+
+def test_pods_that_may_never_be_evicted_are_named_where_they_would_have_helped() -> None:
+    world = World(tree(queue("a", maximum=10)))
+    world.run("root.a", 10, 10, barred="daemonset").run("root.a", 5).run(
+        "root.a", {"cpu": 5}, barred="mirror-pod"
+    )
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "bestEffort"
+    assert [(block.reason, block.message) for block in plan.blocked] == [
+        ("daemonset", "2 pods kept by the rule daemonset")
+    ]
+
+
+def test_regular_pods_go_before_opted_out_ones_and_originators_last() -> None:
+    world = World(tree(queue("a", maximum=0)))
+    world.run("root.a", 10, uids="both", originator=True, opted_out=True)
+    world.run("root.a", 10, uids="originator", originator=True)
+    world.run("root.a", 10, uids="opted-out", opted_out=True)
+    world.run("root.a", 10, uids="regular")
+
+    assert uids(world.enforce("root.a")) == ["regular", "opted-out", "originator", "both"]
+
+
+def test_lower_priority_goes_before_opting_out_counts_and_the_younger_before_the_lower_uid() -> None:
+    world = World(tree(queue("a", maximum=0)))
+    world.run("root.a", 10, uids="high", priority=10)
+    world.run("root.a", 10, uids="low-opted-out", priority=-10, opted_out=True)
+    world.run("root.a", 10, 10, uids="older younger")
+
+    assert uids(world.enforce("root.a")) == ["low-opted-out", "younger", "older", "high"]
+
+
+def test_a_pod_without_any_resource_that_is_needed_stays() -> None:
+    world = World(tree(queue("a", maximum={"cpu": 5})))
+    world.run("root.a", {"cpu": 5, "memory": 1}, {"cpu": 3}, {"memory": 50}, uids="old young other")
+
+    assert uids(world.enforce("root.a")) == ["young"]
+
+
+def test_a_guarantee_of_a_resource_that_nobody_needs_keeps_pods_too() -> None:
+    world = World(tree(queue("a", guaranteed={"memory": 50}, maximum={"cpu": 5})))
+    world.run("root.a", {"cpu": 5, "memory": 40}, {"cpu": 5, "memory": 20}, uids="old young")
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "unsuccessful"
+    assert "memory 50" in plan.message
+
+
+def test_nobody_goes_where_usage_is_at_the_maximum() -> None:
+    plan = World(tree(queue("a", maximum=20))).run("root.a", 10, 10).enforce("root.a")
+
+    assert plan.result == "notNeeded"
+    assert not plan.victims
+
+
+def test_a_queue_with_a_process_of_its_own_gives_nothing_to_its_parents() -> None:
+    built = tree(queue("p", queue("a"), queue("b"), maximum=10))
+    world = World(built).run("root.p.a", 10, 10).run("root.p.b", 10)
+
+    plan = world.enforce("root.p", running=frozenset({"root.p.a"}))
+
+    assert [size for _, size in plan.shares] == [{"memory": 10}]
+    assert plan.result == "bestEffort"
+    assert "process-running" in [block.reason for block in plan.blocked]
+
+
+def test_a_process_does_not_stand_in_its_own_way() -> None:
+    world = World(tree(queue("a", maximum=10))).run("root.a", 10, 10)
+
+    assert world.enforce("root.a", running=frozenset({"root.a"})).result == "success"
