@@ -5,9 +5,25 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import NOT_STARTED, importance, microseconds, moment_of
-from makeway.core.rules import KUBERNETES_RULES, Pair, Verdict, judge
+from makeway.core.objects import Metadata, PriorityClass
+from makeway.core.policy import Policy, Protection
+from makeway.core.rules import (
+    KUBERNETES_RULES,
+    Pair,
+    PreemptorFacts,
+    Rule,
+    Verdict,
+    barrier_of,
+    judge,
+    rules_in_force,
+    victim_rules,
+)
+from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,18 +48,107 @@ def test_times_keep_their_microseconds() -> None:
     assert microseconds(None) == NOT_STARTED
 
 
+def pair(preemptor: int, victim: int | PodFacts) -> Pair:
+    facts = PodFacts(priority=victim) if isinstance(victim, int) else victim
+    return Pair(PreemptorFacts(priority=preemptor), facts, NOW)
+
+
 @pytest.mark.parametrize(("victim", "removable"), [(9, True), (10, False), (11, False)])
 def test_only_a_pod_of_lower_priority_may_go(victim: int, removable: bool) -> None:
-    verdict = judge(KUBERNETES_RULES, Pair(10, victim, NOW))
+    verdict = judge(KUBERNETES_RULES, pair(10, victim))
 
     assert verdict.removable is removable
     assert verdict.rule == "lower-priority"
     assert str(victim) in verdict.detail
 
 
-def test_the_first_rule_that_forbids_speaks() -> None:
+def test_the_first_rule_that_forbids_speaks_and_without_one_the_first_of_all() -> None:
     def shield(pair: Pair) -> Verdict:
-        return Verdict(pair.victim_priority < 5, "shield", "")
+        return Verdict(pair.victim.priority < 5, "shield", "")
 
-    assert judge((*KUBERNETES_RULES, shield), Pair(10, 9, NOW)).rule == "shield"
-    assert not judge((), Pair(10, 0, NOW)).removable
+    assert judge((*KUBERNETES_RULES, shield), pair(10, 9)).rule == "shield"
+    assert judge((*KUBERNETES_RULES, shield), pair(10, 4)).rule == "lower-priority"
+    assert not judge((), pair(10, 0)).removable
+
+
+@pytest.mark.parametrize(("preemptor", "removable"), [(2_000_000_000, False), (2_000_000_001, True)])
+def test_a_system_critical_pod_goes_only_for_a_higher_one_where_equal_priorities_may_go(
+    preemptor: int, removable: bool
+) -> None:
+    verdict = judge(victim_rules(Policy(), {}), pair(preemptor, 2_000_000_000))
+
+    assert verdict.removable is removable
+    assert verdict.rule == "system-critical"
+    assert judge(victim_rules(Policy(), {}), pair(5, 5)).removable
+
+
+def test_without_policy_and_annotations_only_priorities_decide() -> None:
+    rules = rules_in_force(Policy(), {"plain": PriorityClass(metadata=Metadata(name="plain"))})
+
+    assert judge(rules, pair(1, PodFacts(priority_class="plain"))).removable
+
+
+def test_rules_see_classes_as_they_are_when_they_are_asked() -> None:
+    classes: dict[str, PriorityClass] = {}
+    rules = rules_in_force(Policy(), classes)
+    before = judge(rules, pair(1, PodFacts(priority_class="late")))
+    classes["late"] = PriorityClass(metadata=Metadata(name="late"))
+
+    assert (before.removable, before.rule) == (False, "preemption-toleration")
+    assert judge(rules, pair(1, PodFacts(priority_class="late"))).removable
+
+
+SECONDS = st.sampled_from(["-1", "0", "5", "100", "soon"]) | st.none()
+CLASSES = st.dictionaries(
+    st.sampled_from(["a", "b"]),
+    st.builds(
+        lambda minimum, seconds: PriorityClass(
+            metadata=Metadata(
+                annotations={
+                    key: value
+                    for key, value in (
+                        (MINIMUM_PREEMPTABLE_PRIORITY, minimum),
+                        (TOLERATION_SECONDS, seconds),
+                    )
+                    if value is not None
+                }
+            ),
+            value=5,
+        ),
+        minimum=st.sampled_from(["3", "8", "many"]) | st.none(),
+        seconds=SECONDS,
+    ),
+)
+VICTIMS = st.builds(
+    PodFacts,
+    namespace=st.sampled_from(["lab", "shop"]),
+    priority=st.integers(0, 9),
+    priority_class=st.sampled_from(["", "a", "b", "gone"]),
+    scheduled_micros=st.integers(0, 10).map(lambda ago: microseconds(NOW) - ago * 1_000_000)
+    | st.just(NOT_SCHEDULED),
+    mirror=st.booleans(),
+    never_evict=st.booleans(),
+)
+POLICIES = st.builds(
+    Policy,
+    protection=st.builds(
+        Protection,
+        namespaces=st.sampled_from([(), ("lab",)]),
+        minimum_priority=st.none() | st.integers(0, 9),
+        never_evict_namespaces=st.sampled_from([(), ("shop",), ("*",)]),
+    ),
+)
+
+
+@given(POLICIES, CLASSES, VICTIMS, st.integers(0, 10))
+def test_a_barrier_says_what_its_rules_say(
+    policy: Policy, classes: dict[str, PriorityClass], victim: PodFacts, preemptor: int
+) -> None:
+    rules: tuple[Rule, ...] = victim_rules(policy, classes)
+    barrier = barrier_of(victim, policy, classes)
+    verdict = judge(rules, pair(preemptor, victim))
+
+    assert barrier.holds(preemptor, microseconds(NOW)) is not verdict.removable
+    if not verdict.removable:
+        assert barrier.rule == verdict.rule
+        assert verdict.until is None or barrier.until == microseconds(verdict.until)

@@ -9,12 +9,13 @@ import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement
 from makeway.core.budget import Budget, budget_of
-from makeway.core.facts import PodFacts
+from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import microseconds
-from makeway.core.objects import PodDisruptionBudget
+from makeway.core.objects import Metadata, PodDisruptionBudget, PriorityClass
+from makeway.core.policy import Policy
+from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Proposal, Refusal
 from makeway.planner.plan import plan
-from makeway.planner.policy import Policy
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -86,10 +87,32 @@ def make_budget(
     )
 
 
+def make_class(
+    name: str, minimum: int | str | None = None, seconds: int | str | None = None, value: int = LOW
+) -> PriorityClass:
+    asked = {MINIMUM_PREEMPTABLE_PRIORITY: minimum, TOLERATION_SECONDS: seconds}
+    annotations = {key: str(number) for key, number in asked.items() if number is not None}
+    return PriorityClass(metadata=Metadata(name=name, uid=name, annotations=annotations), value=value)
+
+
+def scheduled(seconds_ago: float | None, priority_class: str) -> PodFacts:
+    """The facts of a pod of a class that was scheduled so long before NOW, or does not say when."""
+    when = NOT_SCHEDULED if seconds_ago is None else microseconds(NOW - timedelta(seconds=seconds_ago))
+    return PodFacts(priority_class=priority_class, scheduled_micros=when)
+
+
 def make_snapshot(
-    nodes: Iterable[NodeRecord | str], pods: Iterable[PodRecord] = (), budgets: Iterable[Budget] = ()
+    nodes: Iterable[NodeRecord | str],
+    pods: Iterable[PodRecord] = (),
+    budgets: Iterable[Budget] = (),
+    *,
+    classes: Iterable[PriorityClass] = (),
+    policy: Policy | None = None,
 ) -> Snapshot:
     snapshot = Snapshot()
+    snapshot.enforce(policy or Policy(), "rev-1" if policy else "")
+    for priority_class in classes:
+        snapshot.put_priority_class(priority_class)
     for node in nodes:
         snapshot.put_node(make_node(node) if isinstance(node, str) else node)
     for budget in budgets:
@@ -129,13 +152,13 @@ def _placement(uid: str, node: str) -> Placement:
 
 
 def planned(snapshot: Snapshot, question: Question) -> Plan:
-    result = plan(snapshot, question, NOW, Policy())
+    result = plan(snapshot, question, NOW)
     assert isinstance(result, Plan), result
     return result
 
 
 def refused(snapshot: Snapshot, question: Question) -> Refusal:
-    result = plan(snapshot, question, NOW, Policy())
+    result = plan(snapshot, question, NOW)
     assert isinstance(result, Refusal), result
     return result
 

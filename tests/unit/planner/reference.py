@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from makeway.core.budget import Budget
 from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.core.rules import Pair, PreemptorFacts, Rule, judge
 from makeway.planner.records import PodRecord
 from unit.planner.building import NOW
 
@@ -61,11 +62,19 @@ def started(pod: PodRecord) -> int:
     return microseconds(NOW) if pod.start_micros == NOT_STARTED else pod.start_micros
 
 
+def allowed(rules: Sequence[Rule], preemptor: PodRecord, pod: PodRecord) -> bool:
+    return judge(rules, Pair(PreemptorFacts(preemptor.priority), pod.facts, NOW)).removable
+
+
 def answer(
-    case: NodeCase, preemptor: PodRecord, budgets: list[Budget], debits: Mapping[str, int]
+    case: NodeCase,
+    preemptor: PodRecord,
+    budgets: list[Budget],
+    debits: Mapping[str, int],
+    rules: Sequence[Rule],
 ) -> Answer | str | None:
     """Give the victims on one node, "unmodelled", or None where nothing helps."""
-    removable = [pod for pod in case.pods if pod.priority < preemptor.priority]
+    removable = [pod for pod in case.pods if allowed(rules, preemptor, pod)]
     removable.sort(key=lambda pod: pod.importance)
     if fits(case, preemptor, [*case.pods, *case.awaited]):
         return "unmodelled" if removable or case.awaited else None

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.budget import Budget
-from makeway.core.importance import NOT_STARTED
+from makeway.core.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.core.objects import PriorityClass
+from makeway.core.policy import Policy, Protection
+from makeway.core.rules import Rule, rules_in_force
 from makeway.planner.answer import Plan
 from makeway.planner.plan import plan
-from makeway.planner.policy import Policy
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -20,15 +23,23 @@ from unit.planner.building import (
     ask,
     at,
     make_budget,
+    make_class,
     make_node,
     make_pod,
     make_snapshot,
     victims,
 )
-from unit.planner.reference import Answer, NodeCase, answer, fits
+from unit.planner.reference import Answer, NodeCase, allowed, answer, fits
 
 LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
 PRIORITIES = (-10, 0, 5, 10)
+PROTECTIONS = (
+    Protection(),
+    Protection(),
+    Protection(namespaces=("default",)),
+    Protection(minimum_priority=5),
+    Protection(never_evict_namespaces=("*",)),
+)
 
 
 @dataclass
@@ -39,13 +50,20 @@ class World:
     pods: list[PodRecord]
     budgets: list[Budget]
     question: Question
+    classes: list[PriorityClass] = field(default_factory=list)
+    policy: Policy = field(default_factory=Policy)
     in_flight: dict[str, str] = field(default_factory=dict)
     nominations: list[tuple[PodRecord, str]] = field(default_factory=list)
     assumed: list[tuple[PodRecord, str]] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
         pending = [pod for pod, _ in (*self.nominations, *self.assumed)]
-        return make_snapshot(self.nodes, [*self.pods, *pending], self.budgets)
+        return make_snapshot(
+            self.nodes, [*self.pods, *pending], self.budgets, classes=self.classes, policy=self.policy
+        )
+
+    def rules(self) -> tuple[Rule, ...]:
+        return rules_in_force(self.policy, {one.metadata.name: one for one in self.classes})
 
     def cases(self) -> list[NodeCase]:
         found = []
@@ -76,6 +94,19 @@ class World:
         return taken
 
 
+def facts() -> st.SearchStrategy[PodFacts]:
+    """Mostly none; a class that may be gone, a time about a minute ago, an annotation, a mirror pod."""
+    shielded = st.builds(
+        PodFacts,
+        priority_class=st.sampled_from(["", "steady", "slow"]),
+        scheduled_micros=st.sampled_from([59, 60, 61]).map(lambda ago: microseconds(NOW) - ago * 1_000_000)
+        | st.just(NOT_SCHEDULED),
+        mirror=st.sampled_from([False, False, False, True]),
+        never_evict=st.booleans(),
+    )
+    return st.just(PodFacts()) | shielded
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     names = [f"n{index}" for index in range(draw(st.integers(1, 5)))]
@@ -104,6 +135,7 @@ def worlds(draw: st.DrawFn) -> World:
             },
             start_micros=draw(st.sampled_from([at(1), at(2), at(3), NOT_STARTED])),
             labels=draw(st.sampled_from(LABELS)),
+            facts=draw(facts()),
         )
 
     pods = [pod(f"p{index}", draw(st.sampled_from(names))) for index in range(draw(st.integers(0, 14)))]
@@ -119,7 +151,14 @@ def worlds(draw: st.DrawFn) -> World:
         assumed=[(one.uid, node) for one, node in assumed],
         max_candidates=100,
     )
-    return World(nodes, pods, budgets, question, in_flight, nominations, assumed)
+    classes = [
+        make_class(
+            name, draw(st.sampled_from([None, 5, 10, 11, "x"])), draw(st.sampled_from([None, -1, 0, 60]))
+        )
+        for name in draw(st.sets(st.sampled_from(["steady", "slow"])))
+    ]
+    policy = Policy(protection=draw(st.sampled_from(PROTECTIONS)))
+    return World(nodes, pods, budgets, question, classes, policy, in_flight, nominations, assumed)
 
 
 def offered(world: World) -> bool:
@@ -132,10 +171,11 @@ def offered(world: World) -> bool:
 @settings(max_examples=400, deadline=None)
 @given(worlds().filter(offered))
 def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> None:
-    result = plan(world.snapshot(), world.question, NOW, Policy())
+    result = plan(world.snapshot(), world.question, NOW)
 
     expected = [
-        answer(case, world.question.preemptor, world.budgets, world.debits()) for case in world.cases()
+        answer(case, world.question.preemptor, world.budgets, world.debits(), world.rules())
+        for case in world.cases()
     ]
     helped = sorted((one for one in expected if isinstance(one, Answer)), key=lambda one: one.key)
     unmodelled = sum(one == "unmodelled" for one in expected)
@@ -159,12 +199,14 @@ def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: W
         world.pods[::-1],
         world.budgets[::-1],
         world.question,
+        world.classes[::-1],
+        world.policy,
         world.in_flight,
         world.nominations,
         world.assumed,
     )
-    first = plan(world.snapshot(), world.question, NOW, Policy())
-    again = plan(other.snapshot(), world.question, NOW, Policy())
+    first = plan(world.snapshot(), world.question, NOW)
+    again = plan(other.snapshot(), world.question, NOW)
     if isinstance(first, Plan) and isinstance(again, Plan):
         assert first.candidates == again.candidates
         assert first.unmodelled == again.unmodelled
@@ -180,8 +222,8 @@ def test_the_same_input_gives_the_same_answer_whatever_order_it_came_in(world: W
 
 @settings(max_examples=200, deadline=None)
 @given(worlds().filter(offered))
-def test_victims_are_of_lower_priority_enough_and_none_too_many(world: World) -> None:
-    result = plan(world.snapshot(), world.question, NOW, Policy())
+def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> None:
+    result = plan(world.snapshot(), world.question, NOW)
 
     cases = {case.name: case for case in world.cases()}
     for proposal in result.candidates if isinstance(result, Plan) else ():
@@ -194,7 +236,7 @@ def test_victims_are_of_lower_priority_enough_and_none_too_many(world: World) ->
             if pod.uid in gone | awaited:
                 assert not fits(case, world.question.preemptor, [*present, pod])
             if pod.uid in gone:
-                assert pod.priority < world.question.preemptor.priority
+                assert allowed(world.rules(), world.question.preemptor, pod)
 
 
 @settings(max_examples=100, deadline=None)
@@ -203,7 +245,7 @@ def test_planning_leaves_the_snapshot_as_it_was(world: World) -> None:
     snapshot = world.snapshot()
     before = (snapshot.revision, snapshot.columns.requested.copy(), [list(pods) for pods in snapshot.slots])
 
-    plan(snapshot, world.question, NOW, Policy())
+    plan(snapshot, world.question, NOW)
 
     assert snapshot.revision == before[0]
     assert (snapshot.columns.requested == before[1]).all()

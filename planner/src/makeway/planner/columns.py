@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from makeway.core.barrier import NOBODY, OPEN, Barrier
 from makeway.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -35,6 +36,8 @@ class Columns:
     * `priority`: int64[slots, nodes]; VACANT in empty slots.
     * `start`: int64[slots, nodes], microseconds since 1970 or NOT_STARTED.
     * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
+    * `immune_below`, `immune_until`: int64[slots, nodes], the pod's barrier: preemptors of lower priority may
+      not remove it up to that microsecond. `barred`: int64[nodes], pods that have one.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
     Nodes and slots grow by doubling. Putting a pod in, or taking one out, costs O(slots of its node).
@@ -49,6 +52,9 @@ class Columns:
         self.priority: Ints = np.full((slots, nodes), VACANT, np.int64)
         self.start: Ints = np.zeros((slots, nodes), np.int64)
         self.budgets: Ints = np.zeros((slots, nodes), np.int64)
+        self.immune_below: Ints = np.full((slots, nodes), NOBODY, np.int64)
+        self.immune_until: Ints = np.zeros((slots, nodes), np.int64)
+        self.barred: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
 
     @property
@@ -68,19 +74,29 @@ class Columns:
         self.allocatable[layers, node] = [min(amount, MOST) for amount in amounts.values()]
 
     def insert(
-        self, node: int, slot: int, *, priority: int, start: int, budgets: int, requests: Mapping[str, int]
+        self,
+        node: int,
+        slot: int,
+        *,
+        priority: int,
+        start: int,
+        budgets: int,
+        requests: Mapping[str, int],
+        barrier: Barrier = OPEN,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         layers = [self._layer(name) for name in requests]
         used = int(self.count[node])
         if used == self.slots:
             self._grow_slots()
-        for array in (self.priority, self.start, self.budgets):
+        for array in self._of_pods():
             array[slot + 1 : used + 1, node] = array[slot:used, node]
         self.requests[:, slot + 1 : used + 1, node] = self.requests[:, slot:used, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
+        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
+        self.barred[node] += barrier != OPEN
         self.requests[:, slot, node] = 0
         self.requests[layers, slot, node] = [min(amount, MOST) for amount in requests.values()]
         self.requested[:, node] += self.requests[:, slot, node]
@@ -90,14 +106,25 @@ class Columns:
         """Take the pod out of a slot; the pods behind it move down by one."""
         last = int(self.count[node]) - 1
         self.requested[:, node] -= self.requests[:, slot, node]
-        for array in (self.priority, self.start, self.budgets):
+        self.barred[node] -= self.immune_below[slot, node] != NOBODY
+        for array in self._of_pods():
             array[slot:last, node] = array[slot + 1 : last + 1, node]
         self.requests[:, slot:last, node] = self.requests[:, slot + 1 : last + 1, node]
         self.priority[last, node] = VACANT
         self.start[last, node] = 0
         self.budgets[last, node] = 0
+        self.immune_below[last, node] = NOBODY
+        self.immune_until[last, node] = 0
         self.requests[:, last, node] = 0
         self.count[node] = last
+
+    def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
+        """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
+        if (self.immune_below[slot, node], self.immune_until[slot, node]) == barrier:
+            return False
+        self.barred[node] += (barrier != OPEN) - int(self.immune_below[slot, node] != NOBODY)
+        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
+        return True
 
     def pick(self, nodes: Ints) -> Columns:
         """Give a copy that holds only these nodes, in this order, to be changed at will."""
@@ -109,6 +136,9 @@ class Columns:
         copy.priority = self.priority[:, nodes]
         copy.start = self.start[:, nodes]
         copy.budgets = self.budgets[:, nodes]
+        copy.immune_below = self.immune_below[:, nodes]
+        copy.immune_until = self.immune_until[:, nodes]
+        copy.barred = self.barred[nodes]
         copy.count = self.count[nodes]
         return copy
 
@@ -129,6 +159,9 @@ class Columns:
         self.priority = _extended(self.priority, 1, more, VACANT)
         self.start = _extended(self.start, 1, more, 0)
         self.budgets = _extended(self.budgets, 1, more, 0)
+        self.immune_below = _extended(self.immune_below, 1, more, NOBODY)
+        self.immune_until = _extended(self.immune_until, 1, more, 0)
+        self.barred = _extended(self.barred, 0, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
     def _grow_slots(self) -> None:
@@ -137,6 +170,12 @@ class Columns:
         self.priority = _extended(self.priority, 0, more, VACANT)
         self.start = _extended(self.start, 0, more, 0)
         self.budgets = _extended(self.budgets, 0, more, 0)
+        self.immune_below = _extended(self.immune_below, 0, more, NOBODY)
+        self.immune_until = _extended(self.immune_until, 0, more, 0)
+
+    def _of_pods(self) -> tuple[Ints, ...]:
+        """Give the arrays that have one number a pod."""
+        return self.priority, self.start, self.budgets, self.immune_below, self.immune_until
 
     def _layer(self, name: str) -> int:
         layer = self.resources.get(name)

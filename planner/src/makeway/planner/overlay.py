@@ -78,6 +78,7 @@ def _overlay(
                 start=pod.start_micros,
                 budgets=snapshot.budget_set(pod.uid),
                 requests=pod.requests,
+                barrier=snapshot.shields.of(pod.facts),
             )
     reserved = np.zeros((len(columns.resources), touched.size), np.int64)
     leaving = np.zeros_like(reserved)

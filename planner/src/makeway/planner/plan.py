@@ -11,13 +11,13 @@ from datetime import datetime
 
 import numpy as np
 
+from makeway.core.importance import microseconds
 from makeway.core.resources import is_extended
 from makeway.planner import diagnosis
 from makeway.planner.answer import Plan, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
 from makeway.planner.overlay import blocks
-from makeway.planner.policy import Policy
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
@@ -31,11 +31,11 @@ MOST_PODS = 4000
 """Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
 
 
-def plan(snapshot: Snapshot, question: Question, now: datetime, policy: Policy) -> Plan | Refusal:
+def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
     """Decide which nodes could be helped by removing which pods, best first.
 
-    Called by the service for every plan request, on the event loop. O(nodes · slots), a few
-    milliseconds for 5,000 nodes; nothing is sorted but the candidates.
+    The snapshot holds the policy in force. Called by the service for every plan request, on the event
+    loop. O(nodes · slots), a few milliseconds for 5,000 nodes; nothing is sorted but the candidates.
     """
     potential, unknown = _potential(snapshot, question)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
@@ -50,8 +50,15 @@ def plan(snapshot: Snapshot, question: Question, now: datetime, policy: Policy) 
     taken = debits(snapshot, (*question.in_flight, *question.leaving))
     parts = []
     for block in blocks(snapshot, question, potential):
-        found = evaluate(block, question.preemptor, needs, policy, budgets=snapshot.budgets, debits=taken)
-        parts.append(Part(block, found, snapshot, question, policy, taken, now))
+        found = evaluate(
+            block,
+            question.preemptor.priority,
+            needs,
+            now_micros=microseconds(now),
+            budgets=snapshot.budgets,
+            debits=taken,
+        )
+        parts.append(Part(block, found, snapshot, question, taken, now))
 
     candidates, candidates_total = best([part.helped() for part in parts], question.max_candidates, MOST_PODS)
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)

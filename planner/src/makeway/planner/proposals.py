@@ -9,10 +9,10 @@ from datetime import datetime
 import numpy as np
 
 from makeway.core.importance import microseconds
+from makeway.core.rules import LOWER_PRIORITY
 from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.overlay import Block
-from makeway.planner.policy import Policy
 from makeway.planner.question import Question
 from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.records import PodRecord
@@ -40,7 +40,6 @@ class Part:
     found: Evaluation
     snapshot: Snapshot
     question: Question
-    policy: Policy
     debits: Mapping[tuple[str, str], int]
     now: datetime
 
@@ -79,11 +78,10 @@ class Part:
         place = int(choice.places[at])
         scores = choice.scores
         violating, victims = choice.violating[:, at], choice.victims[:, at]
-        preemptor = self.question.preemptor
         removable = [
             RemovablePod(
                 pod=pod,
-                rule=self.policy.rule_for(preemptor, pod, self.now),
+                rule=LOWER_PRIORITY,
                 victim=bool(victims[slot]),
                 pdb_violating=bool(violating[slot]),
             )

@@ -21,7 +21,6 @@ from makeway.planner.lateness import Lateness
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan import plan
-from makeway.planner.policy import Policy
 from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.second_look import SecondLook
@@ -54,7 +53,6 @@ class Planner:
         decisions: Decisions,
         metrics: Metrics,
         unsynced: Callable[[], str],
-        policy: Policy | None = None,
     ) -> None:
         self._facts = facts
         self._snapshot = snapshot
@@ -62,7 +60,6 @@ class Planner:
         self._decisions = decisions
         self._metrics = metrics
         self._unsynced = unsynced
-        self._policy = policy or Policy()
         self._lateness = Lateness()
         self._second_look = SecondLook()
 
@@ -104,7 +101,7 @@ class Planner:
 
     def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()
-        result = plan(self._snapshot, question, now, self._policy)
+        result = plan(self._snapshot, question, now)
         seconds = time.perf_counter() - began
         if isinstance(result, Refusal):
             result = self._second_look.consider(result, question.preemptor.uid, now)
@@ -115,7 +112,7 @@ class Planner:
             request=request,
             question=question,
             result=result,
-            policy_revision=self._policy.revision,
+            policy_revision=self._snapshot.shields.revision,
             duration_seconds=seconds,
         )
         reply = reply_of(
@@ -123,7 +120,7 @@ class Planner:
             request_id=request.request_id,
             planner=self._facts.identity,
             decision_id=decision.decision_id,
-            policy_revision=self._policy.revision,
+            policy_revision=self._snapshot.shields.revision,
         )
         self._decisions.put(decision)
         self._count(result, seconds)

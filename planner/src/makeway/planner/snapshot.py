@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from makeway.core.budget import Budget
 from makeway.core.objects import Namespace, PriorityClass
+from makeway.core.policy import Policy
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.records import NodeRecord, PodRecord
+from makeway.planner.shields import Shields
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
@@ -32,7 +34,7 @@ class Departure:
 
 
 class Snapshot:
-    """Nodes, pods, budgets, priority classes and namespaces at one `revision`.
+    """Nodes, pods, budgets, namespaces, priority classes and the policy in force at one `revision`.
 
     Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
     known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
@@ -50,7 +52,7 @@ class Snapshot:
         self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
-        self.priority_classes: dict[str, PriorityClass] = {}
+        self.shields = Shields()
         self.namespaces: dict[str, Namespace] = {}
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
@@ -96,6 +98,11 @@ class Snapshot:
     def uid_of(self, namespace: str, name: str) -> str | None:
         """Give the UID of the pod that has this name now."""
         return self._uids.get((namespace, name))
+
+    @property
+    def priority_classes(self) -> Mapping[str, PriorityClass]:
+        """The PriorityClasses by name."""
+        return self.shields.classes
 
     # --------------------------------------------------------------------------------- changing
 
@@ -174,14 +181,20 @@ class Snapshot:
         self.budgets.discard(key)
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
-        """Add or change a PriorityClass."""
+        """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
         self.revision += 1
-        self.priority_classes[priority_class.metadata.name] = priority_class
+        self._raise_barriers(self.shields.put_class(priority_class))
 
     def remove_priority_class(self, name: str) -> None:
-        """Forget a PriorityClass."""
+        """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
-        self.priority_classes.pop(name, None)
+        self._raise_barriers(self.shields.remove_class(name))
+
+    def enforce(self, policy: Policy, revision: str) -> None:
+        """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
+        self.revision += 1
+        if self.shields.enforce(policy, revision):
+            self._raise_barriers(self.pods)
 
     def put_namespace(self, namespace: Namespace) -> None:
         """Add or change a namespace."""
@@ -231,18 +244,26 @@ class Snapshot:
         number = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
         if number != NO_BUDGETS:
             self._budget_sets[pod.uid] = number
+        self.shields.add(pod)
         if not pod.node:
             return
         row = self._row(pod.node)
         slot = bisect_left(self.slots[row], pod.importance, key=_importance)
         self.slots[row].insert(slot, pod)
         self.columns.insert(
-            row, slot, priority=pod.priority, start=pod.start_micros, budgets=number, requests=pod.requests
+            row,
+            slot,
+            priority=pod.priority,
+            start=pod.start_micros,
+            budgets=number,
+            requests=pod.requests,
+            barrier=self.shields.of(pod.facts),
         )
         self.changed[row] = self.revision
 
     def _take_out(self, pod: PodRecord) -> None:
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
+        self.shields.discard(pod)
         if not pod.node:
             return
         row = self.rows[pod.node]
@@ -270,6 +291,17 @@ class Snapshot:
                 row = self.rows[pod.node]
                 slot = bisect_left(self.slots[row], pod.importance, key=_importance)
                 self.columns.budgets[slot, row] = changed
+                self.changed[row] = self.revision
+
+    def _raise_barriers(self, uids: Iterable[str]) -> None:
+        """Work out the barriers of some pods, and mark the nodes on which one differs."""
+        for uid in uids:
+            pod = self.pods[uid]
+            if not pod.node:
+                continue
+            row = self.rows[pod.node]
+            slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+            if self.columns.set_barrier(row, slot, self.shields.of(pod.facts)):
                 self.changed[row] = self.revision
 
     def _depart(self, pod: PodRecord) -> None:

@@ -14,8 +14,7 @@ import numpy as np
 from makeway.planner.budgets import BudgetTable, Key
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.overlay import Block
-from makeway.planner.policy import Policy
-from makeway.planner.records import PodRecord
+from makeway.planner.policy import removable as removable_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ class Evaluation:
 
 def evaluate(
     block: Block,
-    preemptor: PodRecord,
+    preemptor_priority: int,
     needs: Mapping[str, int],
-    policy: Policy,
     *,
+    now_micros: int,
     budgets: BudgetTable,
     debits: Mapping[Key, int],
 ) -> Evaluation:
@@ -56,7 +55,9 @@ def evaluate(
     need = vector[asked][:, None]
     slots = int(columns.count[nodes].max()) if nodes.size else 0
 
-    removable = policy.removable(columns, nodes, preemptor)[:slots]
+    removable = removable_pods(
+        columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
+    )
     allocatable = columns.allocatable[asked][:, nodes]
     room = allocatable - columns.requested[asked][:, nodes] - block.reserved[asked] - need
     freed = np.zeros_like(room)

@@ -10,7 +10,6 @@ from makeway.core.facts import PodFacts
 from makeway.core.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
-from makeway.planner.policy import Policy
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -46,7 +45,7 @@ def warm_up() -> Plan | Refusal:
         assumed=(Placement(namespace="", name="assumed", uid="assumed", node="b"),),
         in_flight={"a0": "ord-warm-up"},
     )
-    return plan(snapshot, question, datetime.now(UTC), Policy())
+    return plan(snapshot, question, datetime.now(UTC))
 
 
 def _pod(uid: str, *, node: str, priority: int) -> PodRecord:

@@ -1,0 +1,69 @@
+"""Who is shielded from whom: the policy in force and the PriorityClasses, as barriers of single pods.
+
+Owned by the snapshot, which writes the barriers into its columns. A class knows its pods, so that a
+change of its annotations costs as much as it has pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from makeway.core.barrier import Barrier
+from makeway.core.facts import PodFacts
+from makeway.core.objects import PriorityClass
+from makeway.core.policy import Policy
+from makeway.core.rules import Rule, barrier_of, rules_in_force
+from makeway.core.toleration import toleration_of
+from makeway.planner.records import PodRecord
+
+
+class Shields:
+    """The policy in force, `revision` of what it was read from (empty: none), and the classes by name.
+
+    `rules`: the same for one pod at a time; they see classes as they are when they are asked.
+    """
+
+    def __init__(self) -> None:
+        self.policy = Policy()
+        self.revision = ""
+        self.classes: dict[str, PriorityClass] = {}
+        self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
+        self._uids: dict[str, set[str]] = {}
+
+    def of(self, facts: PodFacts) -> Barrier:
+        """Give a pod's barrier. O(1)."""
+        return barrier_of(facts, self.policy, self.classes)
+
+    def add(self, pod: PodRecord) -> None:
+        """Note a pod under its class."""
+        if pod.facts.priority_class:
+            self._uids.setdefault(pod.facts.priority_class, set()).add(pod.uid)
+
+    def discard(self, pod: PodRecord) -> None:
+        """Forget a pod under its class."""
+        name = pod.facts.priority_class
+        if name:
+            self._uids[name].discard(pod.uid)
+            if not self._uids[name]:
+                del self._uids[name]
+
+    def put_class(self, priority_class: PriorityClass) -> Collection[str]:
+        """Add or change a class; give the UIDs of its pods, whose barriers may differ now."""
+        name = priority_class.metadata.name
+        before = self.classes.get(name)
+        self.classes[name] = priority_class
+        if before is not None and toleration_of(before) == toleration_of(priority_class):
+            return ()
+        return self._uids.get(name, ())
+
+    def remove_class(self, name: str) -> Collection[str]:
+        """Forget a class; give the UIDs of its pods, whose barriers may differ now."""
+        self.classes.pop(name, None)
+        return self._uids.get(name, ())
+
+    def enforce(self, policy: Policy, revision: str) -> bool:
+        """Put a policy in force; say whether the barriers of pods may differ now."""
+        differs = policy.protection != self.policy.protection
+        self.policy, self.revision = policy, revision
+        self.rules = rules_in_force(policy, self.classes)
+        return differs

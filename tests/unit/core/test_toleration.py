@@ -1,0 +1,180 @@
+"""PreemptionToleration: whom a PriorityClass exempts, from whom, and for how long."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.importance import microseconds
+from makeway.core.objects import Metadata, PriorityClass
+from makeway.core.toleration import (
+    MINIMUM_PREEMPTABLE_PRIORITY,
+    TOLERATION_SECONDS,
+    Tolerance,
+    can_tolerate_preemption,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_AGO = timedelta(days=400)
+
+
+def make_class(minimum: str | None = "200", seconds: str | None = None, value: int = 100) -> PriorityClass:
+    annotations = {MINIMUM_PREEMPTABLE_PRIORITY: minimum, TOLERATION_SECONDS: seconds}
+    return PriorityClass(
+        metadata=Metadata(name="steady", annotations={k: v for k, v in annotations.items() if v is not None}),
+        value=value,
+    )
+
+
+def make_victim(ago: timedelta | None = timedelta(0), priority: int = 100, cls: str = "steady") -> PodFacts:
+    scheduled = NOT_SCHEDULED if ago is None else microseconds(NOW - ago)
+    return PodFacts(priority=priority, priority_class=cls, scheduled_micros=scheduled)
+
+
+def ask(preemptor: int, priority_class: PriorityClass | None, victim: PodFacts | None = None) -> Tolerance:
+    return can_tolerate_preemption(victim or make_victim(), priority_class, preemptor, NOW)
+
+
+def test_a_preemptor_above_the_minimum_is_not_tolerated() -> None:
+    assert not ask(201, make_class(seconds="30")).exempt
+
+
+def test_the_minimum_itself_is_enough_to_preempt_even_a_pod_just_scheduled() -> None:
+    assert not ask(200, make_class(seconds="30")).exempt
+
+
+def test_zero_seconds_are_no_toleration_at_all() -> None:
+    assert not ask(199, make_class(seconds="0")).exempt
+    assert not ask(199, make_class(seconds="0"), make_victim(ago=None)).exempt
+
+
+def test_negative_seconds_last_for_ever() -> None:
+    found = ask(199, make_class(seconds="-1"), make_victim(ago=LONG_AGO))
+
+    assert found.exempt
+    assert found.until is None
+
+
+@pytest.mark.parametrize(
+    ("ago", "exempt"),
+    [
+        (timedelta(seconds=101), False),
+        (timedelta(seconds=10), True),
+        (timedelta(seconds=100), True),
+        (timedelta(seconds=100, microseconds=1), False),
+    ],
+)
+def test_a_toleration_lasts_so_long_since_the_pod_was_scheduled_its_last_second_included(
+    ago: timedelta, exempt: bool
+) -> None:
+    found = ask(199, make_class(seconds="100"), make_victim(ago))
+
+    assert found.exempt is exempt
+    assert found.until == (NOW - ago + timedelta(seconds=100) if exempt else None)
+
+
+def test_without_seconds_there_is_no_toleration() -> None:
+    assert not ask(199, make_class(seconds=None)).exempt
+
+
+@pytest.mark.parametrize("preemptor", [199, 2_000_000_000])
+@pytest.mark.parametrize(
+    ("minimum", "seconds"),
+    [
+        ("a", "30"),
+        ("200", "a"),
+        ("", "30"),
+        ("2147483648", "30"),
+        ("200", "1_000"),
+        ("200", " 30"),
+        ("200", "30s"),
+        ("200", "9223372036854775808"),
+        ("٢٠٠", "30"),
+    ],
+)
+def test_a_class_that_cannot_be_read_exempts_its_pods_from_everybody_and_says_what_is_wrong(
+    minimum: str, seconds: str, preemptor: int
+) -> None:
+    found = ask(preemptor, make_class(minimum, seconds), make_victim(ago=LONG_AGO))
+
+    assert found.exempt
+    assert found.until is None
+    assert "is not a whole number" in found.detail
+
+
+def test_without_annotations_there_is_no_toleration() -> None:
+    assert not ask(2, make_class(minimum=None, value=1), make_victim(priority=1)).exempt
+
+
+def test_a_class_that_is_gone_exempts_its_pods() -> None:
+    found = ask(199, None)
+
+    assert found.exempt
+    assert "does not exist" in found.detail
+
+
+def test_a_pod_that_does_not_say_when_it_was_scheduled_is_exempt() -> None:
+    found = ask(199, make_class(seconds="100"), make_victim(ago=None))
+
+    assert found.exempt
+    assert found.until is None
+
+
+def test_a_pod_without_a_class_is_never_exempt() -> None:
+    assert not ask(199, make_class(seconds="-1"), make_victim(cls="")).exempt
+    assert not ask(199, None, make_victim(cls="")).exempt
+
+
+def test_the_class_counts_as_it_is_now() -> None:
+    assert ask(199, make_class(seconds="-1")).exempt
+    assert not ask(199, make_class("150", "-1")).exempt
+
+
+def test_without_a_minimum_only_the_class_s_own_priority_is_tolerated() -> None:
+    own = make_class(minimum=None, seconds="-1", value=100)
+
+    assert ask(100, own).exempt
+    assert not ask(101, own).exempt
+
+
+@pytest.mark.parametrize("seconds", ["9223372036854775807", "300000000000"])
+def test_more_seconds_than_a_calendar_holds_are_for_ever(seconds: str) -> None:
+    found = ask(199, make_class(seconds=seconds))
+
+    assert found.exempt
+    assert found.until is None
+
+
+def test_the_answer_names_both_priorities_and_the_seconds() -> None:
+    assert ask(199, make_class(seconds="100")).detail == (
+        "199 < minimum-preemptable-priority 200 of PriorityClass steady, "
+        "for 100 s since it was scheduled at 2026-01-01T12:00:00Z"
+    )
+
+
+@given(
+    minimum=st.integers(-(2**31), 2**31 - 1),
+    seconds=st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5),
+    preemptor=st.integers(-(2**31), 2**31 - 1),
+    ago=st.none() | st.timedeltas(timedelta(seconds=-10), timedelta(seconds=10)),
+)
+def test_time_only_ever_ends_a_toleration_and_does_so_right_after_the_time_given(
+    minimum: int, seconds: int, preemptor: int, ago: timedelta | None
+) -> None:
+    priority_class, victim = make_class(str(minimum), str(seconds)), make_victim(ago)
+
+    found = can_tolerate_preemption(victim, priority_class, preemptor, NOW)
+
+    if found.until is not None:
+        assert found.exempt
+        assert can_tolerate_preemption(victim, priority_class, preemptor, found.until).exempt
+        after = found.until + timedelta(microseconds=1)
+        assert not can_tolerate_preemption(victim, priority_class, preemptor, after).exempt
+    else:
+        much_later = NOW + timedelta(days=365_000)
+        later = can_tolerate_preemption(victim, priority_class, preemptor, much_later)
+        assert later.exempt == found.exempt

@@ -1,0 +1,143 @@
+"""Who is shielded, in the columns: as the policy and the classes are now, pod by pod."""
+
+from __future__ import annotations
+
+import pytest
+
+from makeway.core.facts import PodFacts
+from makeway.core.policy import Policy, Protection
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    ask,
+    choices,
+    make_class,
+    make_pod,
+    make_snapshot,
+    planned,
+    refused,
+    scheduled,
+)
+
+URGENT = make_pod("P", priority=HIGH, size=300)
+PROTECT_DEFAULT = Policy(protection=Protection(namespaces=("default",)))
+
+
+def two_nodes(*classes: object, policy: Policy | None = None) -> Snapshot:
+    """a: one pod of class steady, scheduled 10 s ago; b: one pod of higher priority without a class."""
+    return make_snapshot(
+        ["a", "b"],
+        [
+            make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady")),
+            make_pod("plain", "b", MID, 400),
+        ],
+        classes=classes,  # type: ignore[arg-type]
+        policy=policy,
+    )
+
+
+def chosen(snapshot: Snapshot) -> list[str]:
+    return [node for node, _ in choices(planned(snapshot, ask(URGENT)))]
+
+
+def test_without_toleration_the_pod_of_lowest_priority_goes() -> None:
+    assert chosen(two_nodes(make_class("steady"))) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "seconds", "nodes"),
+    [
+        (HIGH + 1, 11, ["b"]),
+        (HIGH + 1, 10, ["b"]),
+        (HIGH + 1, 9, ["a", "b"]),
+        (HIGH + 1, -1, ["b"]),
+        (HIGH, -1, ["a", "b"]),
+        ("ten", 30, ["b"]),
+    ],
+)
+def test_a_pod_that_tolerates_the_preemptor_is_spared(
+    minimum: int | str, seconds: int, nodes: list[str]
+) -> None:
+    assert chosen(two_nodes(make_class("steady", minimum, seconds))) == nodes
+
+
+def test_a_changed_class_counts_at_once_for_pods_that_run_already() -> None:
+    snapshot = two_nodes(make_class("steady"))
+
+    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+    assert chosen(snapshot) == ["b"]
+
+    snapshot.put_priority_class(make_class("steady", HIGH, -1))
+    assert chosen(snapshot) == ["a", "b"]
+
+
+def test_a_class_that_goes_exempts_its_pods_until_it_is_back() -> None:
+    snapshot = two_nodes(make_class("steady"))
+
+    snapshot.remove_priority_class("steady")
+    assert chosen(snapshot) == ["b"]
+
+    snapshot.put_priority_class(make_class("steady"))
+    assert chosen(snapshot) == ["a", "b"]
+
+
+def test_a_change_of_a_class_touches_only_the_nodes_of_its_pods() -> None:
+    snapshot = two_nodes(make_class("steady"))
+    before = snapshot.changed.copy()
+
+    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+
+    touched = [snapshot.names[row] for row in range(2) if snapshot.changed[row] != before[row]]
+    assert touched == ["a"]
+
+
+def test_a_pod_that_left_is_forgotten_under_its_class() -> None:
+    snapshot = two_nodes(make_class("steady"))
+    snapshot.remove_pod("steady")
+
+    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+
+    assert chosen(snapshot) == ["b"]
+
+
+def test_a_new_policy_counts_for_all_pods_at_once_and_so_does_its_end() -> None:
+    snapshot = two_nodes(make_class("steady"))
+
+    snapshot.enforce(PROTECT_DEFAULT, "rev-2")
+    assert refused(snapshot, ask(URGENT)).reason == "NoLowerPriorityPods"
+
+    snapshot.enforce(Policy(), "rev-3")
+    assert chosen(snapshot) == ["a", "b"]
+
+
+def test_a_pod_that_comes_under_a_policy_is_shielded_by_it() -> None:
+    snapshot = make_snapshot(["a"], policy=Policy(protection=Protection(never_evict_namespaces=("*",))))
+
+    snapshot.put_pod(make_pod("kept", "a", size=400, facts=PodFacts(never_evict=True)))
+
+    refused(snapshot, ask(URGENT))
+
+
+def test_a_shield_moves_with_its_pod_when_a_more_important_one_comes_and_goes() -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [make_pod("kept", "a", LOW, 200, facts=PodFacts(mirror=True)), make_pod("plain", "a", LOW, 200)],
+    )
+    snapshot.put_pod(make_pod("above", "a", MID, 100))
+    snapshot.remove_pod("above")
+
+    result = planned(snapshot, ask(URGENT))
+
+    assert choices(result) == [("a", {"plain"})]
+
+
+def test_an_assumed_pod_is_shielded_like_any_other() -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [make_pod("waiting", "", size=400, facts=scheduled(None, "steady"))],
+        classes=[make_class("steady", HIGH + 1, 60)],
+    )
+
+    refused(snapshot, ask(URGENT, assumed=[("waiting", "a")]))
