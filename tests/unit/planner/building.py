@@ -15,6 +15,7 @@ from makeway.core.objects import Metadata, PodDisruptionBudget, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Proposal, Refusal
+from makeway.planner.kinds import Kind
 from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
@@ -57,6 +58,7 @@ def make_pod(
         terminating=terminating,
         requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
         labels=dict(labels or {}),
+        kind=Kind(namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating),
         facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
     )
 

@@ -9,11 +9,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.core.importance import microseconds
-from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from makeway.core.objects import (
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.watch import (
     BudgetFeed,
+    ClaimFeed,
     NamespaceFeed,
     NodeFeed,
     OtherClusterError,
@@ -142,3 +150,27 @@ def test_another_cluster_behind_the_same_address_ends_the_process() -> None:
     feed.put(make(Namespace, "kube-system", "cluster-1"))
     with pytest.raises(OtherClusterError):
         feed.put(make(Namespace, "kube-system", "cluster-2"))
+
+
+def test_only_claims_for_a_single_pod_are_kept() -> None:
+    snapshot = Snapshot()
+    claims = ClaimFeed(snapshot)
+
+    def claim(name: str, mode: str, uid: str = "") -> PersistentVolumeClaim:
+        manifest = {
+            "metadata": {"namespace": "shop", "name": name, "uid": uid or name},
+            "spec": {"accessModes": [mode]},
+        }
+        return msgspec.convert(manifest, PersistentVolumeClaim)
+
+    claims.put(claim("one", "ReadWriteOncePod"))
+    claims.put(claim("two", "ReadWriteOncePod"))
+    claims.put(claim("many", "ReadWriteMany"))
+    assert snapshot.exclusive_claims == {("shop", "one"), ("shop", "two")}
+
+    claims.drop(claim("one", "ReadWriteOncePod", uid="of an earlier one"))
+    claims.retain({"one"})
+    assert snapshot.exclusive_claims == {("shop", "one")}
+
+    claims.drop(claim("one", "ReadWriteOncePod"))
+    assert snapshot.exclusive_claims == set()

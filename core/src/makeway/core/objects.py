@@ -89,6 +89,86 @@ class LabelSelector(View, frozen=True, gc=False):
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
 
 
+class NodeSelectorTerm(View, frozen=True, gc=False):
+    """One term of a node selector: all of its expressions and fields must match."""
+
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+    match_fields: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(View, frozen=True, gc=False):
+    """A node selector: any of its terms must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class NodeAffinity(View, frozen=True, gc=False):
+    """spec.affinity.nodeAffinity; only what is required."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(View, frozen=True, gc=False):
+    """A required term of pod affinity or anti-affinity; the API server has merged matchLabelKeys into it."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(View, frozen=True, gc=False):
+    """spec.affinity.podAffinity or podAntiAffinity; only what is required."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(View, frozen=True, gc=False):
+    """spec.affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(View, frozen=True, gc=False):
+    """spec.topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+class Toleration(View, frozen=True, gc=False):
+    """spec.tolerations[]."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class ClaimSource(View, frozen=True, gc=False):
+    """spec.volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class Volume(View, frozen=True, gc=False):
+    """spec.volumes[], of which only claims matter."""
+
+    persistent_volume_claim: ClaimSource | None = None
+
+
 class PodSpec(View, frozen=True, gc=False):
     """spec of a pod."""
 
@@ -103,6 +183,11 @@ class PodSpec(View, frozen=True, gc=False):
     init_containers: tuple[Container, ...] | None = None
     overhead: dict[str, Quantity] | None = None
     resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
 
 
 class PodCondition(View, frozen=True, gc=False):
@@ -172,6 +257,19 @@ class Node(View, frozen=True, gc=False):
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class PersistentVolumeClaimSpec(View, frozen=True, gc=False):
+    """spec of a PersistentVolumeClaim."""
+
+    access_modes: tuple[str, ...] | None = None
+
+
+class PersistentVolumeClaim(View, frozen=True, gc=False):
+    """v1.PersistentVolumeClaim."""
+
+    metadata: Metadata
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
 class PodDisruptionBudgetSpec(View, frozen=True, gc=False):

@@ -38,6 +38,7 @@ class Columns:
     * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
     * `immune_below`, `immune_until`: int64[slots, nodes], the pod's barrier: preemptors of lower priority may
       not remove it up to that microsecond. `barred`: int64[nodes], pods that have one.
+    * `kind`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
     Nodes and slots grow by doubling. Putting a pod in, or taking one out, costs O(slots of its node).
@@ -55,6 +56,7 @@ class Columns:
         self.immune_below: Ints = np.full((slots, nodes), NOBODY, np.int64)
         self.immune_until: Ints = np.zeros((slots, nodes), np.int64)
         self.barred: Ints = np.zeros(nodes, np.int64)
+        self.kind: Ints = np.zeros((slots, nodes), np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
 
     @property
@@ -81,6 +83,7 @@ class Columns:
         priority: int,
         start: int,
         budgets: int,
+        kind: int,
         requests: Mapping[str, int],
         barrier: Barrier = OPEN,
     ) -> None:
@@ -97,6 +100,7 @@ class Columns:
         self.budgets[slot, node] = budgets
         self.immune_below[slot, node], self.immune_until[slot, node] = barrier
         self.barred[node] += barrier != OPEN
+        self.kind[slot, node] = kind
         self.requests[:, slot, node] = 0
         self.requests[layers, slot, node] = [min(amount, MOST) for amount in requests.values()]
         self.requested[:, node] += self.requests[:, slot, node]
@@ -115,6 +119,7 @@ class Columns:
         self.budgets[last, node] = 0
         self.immune_below[last, node] = NOBODY
         self.immune_until[last, node] = 0
+        self.kind[last, node] = 0
         self.requests[:, last, node] = 0
         self.count[node] = last
 
@@ -139,6 +144,7 @@ class Columns:
         copy.immune_below = self.immune_below[:, nodes]
         copy.immune_until = self.immune_until[:, nodes]
         copy.barred = self.barred[nodes]
+        copy.kind = self.kind[:, nodes]
         copy.count = self.count[nodes]
         return copy
 
@@ -162,6 +168,7 @@ class Columns:
         self.immune_below = _extended(self.immune_below, 1, more, NOBODY)
         self.immune_until = _extended(self.immune_until, 1, more, 0)
         self.barred = _extended(self.barred, 0, more, 0)
+        self.kind = _extended(self.kind, 1, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
     def _grow_slots(self) -> None:
@@ -172,10 +179,11 @@ class Columns:
         self.budgets = _extended(self.budgets, 0, more, 0)
         self.immune_below = _extended(self.immune_below, 0, more, NOBODY)
         self.immune_until = _extended(self.immune_until, 0, more, 0)
+        self.kind = _extended(self.kind, 0, more, 0)
 
     def _of_pods(self) -> tuple[Ints, ...]:
         """Give the arrays that have one number a pod."""
-        return self.priority, self.start, self.budgets, self.immune_below, self.immune_until
+        return self.priority, self.start, self.budgets, self.kind, self.immune_below, self.immune_until
 
     def _layer(self, name: str) -> int:
         layer = self.resources.get(name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from makeway.core.resources import CPU, PODS
 from makeway.planner.answer import Refusal, Scope
+from makeway.planner.layers import NO_AFFINITY
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
@@ -104,6 +105,11 @@ def _count(block: Block, found: Evaluation) -> Counter[str]:
     bare = ~found.removable.any(axis=0)
     if bare.any():
         reasons[NO_LOWER] = int(bare.sum())
+    for place, name in enumerate(found.constraints, found.asked.size):
+        if blocked := int(((found.short[place] > 0) & ~bare).sum()):
+            reasons[name] = blocked
+    if lonely := int((found.alone & ~bare).sum()):
+        reasons[NO_AFFINITY] = lonely
     for place, name in enumerate(_names(block, found)):
         too_small = int((found.too_small[place] & ~bare).sum())
         short = int(((found.short[place] > 0) & ~bare & ~found.too_small[place]).sum())
@@ -118,10 +124,10 @@ def _nearest(
     snapshot: Snapshot, block: Block, found: Evaluation, needs: Mapping[str, int]
 ) -> list[tuple[float, str, str]]:
     """Give the nodes that lack least, as (greatest relative shortfall, name, text)."""
-    if not found.asked.size:
+    if not found.short.shape[0]:
         return []
     names = _names(block, found)
-    need = np.array([needs[name] for name in names], np.float64)[:, None]
+    need = np.array([*(needs[name] for name in names), *(1 for _ in found.constraints)], np.float64)[:, None]
     relative = (found.short / need).max(axis=0)
     open_nodes = np.flatnonzero(found.removable.any(axis=0) & ~found.too_small.any(axis=0))
     order = sorted(
@@ -129,11 +135,14 @@ def _nearest(
     )[:_NEAREST]
     nearest = []
     for place in order:
-        missing = ", ".join(
+        lacking = [
             f"{name} {amount_of(name, int(short))}"
-            for name, short in zip(names, found.short[:, place], strict=True)
+            for name, short in zip(names, found.short[:, place], strict=False)
             if short > 0
-        )
+        ]
+        against = found.short[found.asked.size :, place] > 0
+        lacking += [name for name, short in zip(found.constraints, against, strict=True) if short]
+        missing = ", ".join(lacking or [NO_AFFINITY])
         node = snapshot.names[int(block.rows[place])]
         count = int(found.removable[:, place].sum())
         nearest.append((float(relative[place]), node, f"{node} lacks {missing} without its {count} lower"))

@@ -25,6 +25,7 @@ class Block:
     * `reserved`: int64[resources, M], what nominated pods will take.
     * `leaving`: int64[resources, M], what awaited pods take as long as they are there; they are no
       longer in the columns. `awaited`: those pods, most important first, by place in `nodes`.
+    * `nominated`: the pods that are to come, by place.
     * `slots`: the pods of a node, as its columns have them, by column.
     """
 
@@ -35,6 +36,12 @@ class Block:
     reserved: Ints
     leaving: Ints
     awaited: dict[int, list[PodRecord]] = field(default_factory=dict)
+    nominated: dict[int, list[PodRecord]] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """How many slots are in use on the fullest of the nodes."""
+        return int(self.columns.count[self.nodes].max()) if self.nodes.size else 0
 
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
         """Give (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
@@ -57,6 +64,16 @@ def blocks(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Blo
     return base, _overlay(snapshot, touched, nominated, assumed, awaited)
 
 
+def placed(snapshot: Snapshot, question: Question) -> list[tuple[int, PodRecord]]:
+    """Give row and record of each pod that the scheduler has placed and the API does not show as bound."""
+    found = []
+    for placement in question.assumed:
+        pod, row = snapshot.pods.get(placement.uid), snapshot.rows.get(placement.node)
+        if pod is not None and row is not None and not pod.node and pod.uid != question.preemptor.uid:
+            found.append((row, pod))
+    return found
+
+
 def _overlay(
     snapshot: Snapshot,
     touched: Ints,
@@ -77,12 +94,14 @@ def _overlay(
                 priority=pod.priority,
                 start=pod.start_micros,
                 budgets=snapshot.budget_set(pod.uid),
+                kind=snapshot.kind(pod.uid),
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
     reserved = np.zeros((len(columns.resources), touched.size), np.int64)
     leaving = np.zeros_like(reserved)
     waiting: dict[int, list[PodRecord]] = {}
+    coming: dict[int, list[PodRecord]] = {}
     for place, row in enumerate(rows):
         for pod in awaited.get(row, ()):
             if pod.node:
@@ -94,7 +113,9 @@ def _overlay(
             waiting[place] = sorted(awaited[row], key=_importance)
         for pod in nominated.get(row, ()):
             reserved[:, place] += columns.amounts(pod.requests)
-    return Block(columns, np.arange(touched.size), touched, slots, reserved, leaving, waiting)
+        if row in nominated:
+            coming[place] = nominated[row]
+    return Block(columns, np.arange(touched.size), touched, slots, reserved, leaving, waiting, coming)
 
 
 def _by_row(

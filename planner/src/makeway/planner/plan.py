@@ -17,7 +17,8 @@ from makeway.planner import diagnosis
 from makeway.planner.answer import Plan, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
-from makeway.planner.overlay import blocks
+from makeway.planner.layers import layers_of
+from makeway.planner.overlay import blocks, placed
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
@@ -48,17 +49,20 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
         return diagnosis.not_offered(scope, question, missing)
 
     taken = debits(snapshot, (*question.in_flight, *question.leaving))
+    layers = layers_of(snapshot, question.constraints, placed(snapshot, question))
     parts = []
     for block in blocks(snapshot, question, potential):
+        required = layers.on(snapshot, block, block.depth)
         found = evaluate(
             block,
             question.preemptor.priority,
             needs,
             now_micros=microseconds(now),
+            required=required,
             budgets=snapshot.budgets,
             debits=taken,
         )
-        parts.append(Part(block, found, snapshot, question, taken, now))
+        parts.append(Part(block, found, snapshot, question, taken, now, required))
 
     candidates, candidates_total = best([part.helped() for part in parts], question.max_candidates, MOST_PODS)
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)

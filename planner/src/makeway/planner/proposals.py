@@ -12,6 +12,7 @@ from makeway.core.importance import microseconds
 from makeway.core.rules import LOWER_PRIORITY
 from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod
 from makeway.planner.columns import Flags, Ints
+from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
@@ -42,6 +43,7 @@ class Part:
     question: Question
     debits: Mapping[tuple[str, str], int]
     now: datetime
+    required: Requirements
 
     def helped(self) -> Choice:
         """Give the nodes where removing pods, or awaiting others' removal, makes room."""
@@ -116,14 +118,14 @@ class Part:
         """Give the awaited pods without whose removal the preemptor does not fit: the rest may stay."""
         columns, node = self.block.columns, int(self.block.nodes[place])
         asked = self.found.asked
-        need = columns.amounts(self.question.needs)[asked]
-        stay = ~self.found.victims[:, place]
-        slots = stay.size
-        held = (columns.requests[asked, :slots, node] * stay).sum(axis=1)
-        left = columns.allocatable[asked, node] - self.block.reserved[asked, place] - held - need
+        victims = self.found.victims[:, place]
+        freed = columns.requests[asked, : victims.size, node]
+        freed = np.concatenate([freed, self.required.uses[:, :, place]])
+        left = self.found.room[:, place] + (freed * victims).sum(axis=1)
         needed = []
         for pod in self.block.awaited[place]:
-            back = columns.amounts(pod.requests)[asked]
+            uses = self.required.used_by(self.snapshot.kind(pod.uid))
+            back = np.concatenate([columns.amounts(pod.requests)[asked], uses])
             if (back <= left).all():
                 left = left - back
             else:

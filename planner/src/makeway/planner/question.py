@@ -12,6 +12,7 @@ from makeway.bus.subjects import token
 from makeway.core.objects import Pod
 from makeway.core.requests import pod_requests
 from makeway.core.resources import is_extended
+from makeway.planner.constraints import Constraints, constraints_of
 from makeway.planner.records import PodRecord, pod_record
 
 FIT = "NodeResourcesFit"
@@ -34,6 +35,7 @@ class Question:
     """One preemptor and all that a plan for it depends on besides the snapshot and the policy.
 
     `needs`: what it asks of a node, by column; empty where the profile does not filter by resources.
+    `constraints`: what it asks besides.
     `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
     victims whose order ended a moment ago, for budgets that do not show it yet.
     """
@@ -44,6 +46,7 @@ class Question:
     scheduler_name: str
     nodes: NodeSelection
     max_candidates: int
+    constraints: Constraints = field(default_factory=Constraints)
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
     in_flight: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +59,8 @@ def question_of(
     """Decode and count the request's pod.
 
     Raises msgspec.DecodeError (a ValidationError too) where the pod, or an argument of a filter, is not
-    one, QuantityError where it asks for what is no quantity, NamelessPodError where no record could name it.
+    one, QuantityError where it asks for what is no quantity, SelectorError where a selector is none,
+    NamelessPodError where no record could name it.
     """
     pod = _pod_decoder.decode(request.pod)
     _check_names(pod)
@@ -67,6 +71,7 @@ def question_of(
         scheduler_name=pod.spec.scheduler_name or "",
         nodes=request.nodes,
         max_candidates=request.max_candidates,
+        constraints=constraints_of(pod, request.profile.filters),
         nominations=request.nominations,
         assumed=request.assumed,
         in_flight=in_flight,

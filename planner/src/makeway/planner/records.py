@@ -6,9 +6,10 @@ import msgspec
 
 from makeway.core.facts import PodFacts, facts_of
 from makeway.core.importance import Importance, importance, microseconds
-from makeway.core.objects import Node, Pod
+from makeway.core.objects import Node, Pod, Taint
 from makeway.core.requests import pod_requests
 from makeway.core.resources import allocatable
+from makeway.planner.kinds import Kind, kind_of
 
 DEFAULT_GRACE_PERIOD_SECONDS = 30
 """terminationGracePeriodSeconds where the pod does not say, as in Kubernetes."""
@@ -20,7 +21,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`),
     as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
     `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp.
-    `facts`: what rules look at.
+    `facts`: what rules look at. `kind`: what other pods' constraints look at.
     """
 
     namespace: str
@@ -34,6 +35,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requests: dict[str, int]
     labels: dict[str, str]
     facts: PodFacts
+    kind: Kind
 
     @property
     def importance(self) -> Importance:
@@ -42,10 +44,12 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A node: its name and what it can hold, by column."""
+    """A node: its name, what it can hold, by column, and what constraints look at."""
 
     name: str
     allocatable: dict[str, int]
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
 
 
 def pod_record(pod: Pod) -> PodRecord:
@@ -66,9 +70,15 @@ def pod_record(pod: Pod) -> PodRecord:
         requests=pod_requests(pod, placed=True),
         labels=metadata.labels or {},
         facts=facts_of(pod),
+        kind=kind_of(pod),
     )
 
 
 def node_record(node: Node) -> NodeRecord:
     """Count a node's allocatable. Raises QuantityError."""
-    return NodeRecord(name=node.metadata.name, allocatable=allocatable(node.status.allocatable))
+    return NodeRecord(
+        name=node.metadata.name,
+        allocatable=allocatable(node.status.allocatable),
+        labels=node.metadata.labels or {},
+        taints=node.spec.taints or (),
+    )

@@ -15,6 +15,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.ids import decision_id
 from makeway.bus.messages import PlanReply, PlanRequest
 from makeway.core.quantity import QuantityError
+from makeway.core.selector import SelectorError
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.decisions import Decisions
 from makeway.planner.lateness import Lateness
@@ -76,7 +77,7 @@ class Planner:
             return trouble
         try:
             question = question_of(request, {}, self._ledger.leaving(now))
-        except (msgspec.DecodeError, QuantityError, NamelessPodError) as error:
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
         asking = question.preemptor.uid
         in_flight = self._ledger.in_flight(request.live_orders, now, asking=asking)

@@ -16,8 +16,11 @@ from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.columns import Columns, Flags, Ints
+from makeway.planner.kinds import KindTable
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields
+from makeway.planner.tally import Tallies
+from makeway.planner.topology import Topology
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
@@ -39,7 +42,8 @@ class Snapshot:
     Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
     known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
-    `changed`: int64[nodes], the revision that last touched the node.
+    `changed`: int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and
+    name of each claim that only one pod may use. `tallies`: what plans have counted, kept for the next.
     """
 
     def __init__(self) -> None:
@@ -54,9 +58,14 @@ class Snapshot:
         self.budgets = BudgetTable()
         self.shields = Shields()
         self.namespaces: dict[str, Namespace] = {}
+        self.kinds = KindTable()
+        self.topology = Topology()
+        self.tallies = Tallies()
+        self.exclusive_claims: set[Key] = set()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
         self._budget_sets: dict[str, int] = {}
+        self._kinds: dict[str, int] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._uids_by_namespace: dict[str, set[str]] = {}
         self._free_rows: list[int] = []
@@ -91,6 +100,10 @@ class Snapshot:
         """Give the number of the set of budgets that cover a pod."""
         return self._budget_sets.get(uid, NO_BUDGETS)
 
+    def kind(self, uid: str) -> int:
+        """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
+        return self._kinds[uid]
+
     def budget_revision(self, key: Key) -> int:
         """Give the revision at which a budget's object was last seen to change."""
         return self._budget_revisions.get(key, 0)
@@ -107,12 +120,14 @@ class Snapshot:
     # --------------------------------------------------------------------------------- changing
 
     def put_node(self, node: NodeRecord) -> None:
-        """Add a node or change what it can hold."""
+        """Add a node or change what it can hold, its labels or its taints."""
         row = self._row(node.name)
+        moved = self.topology.put(row, node.name, node.labels, node.taints)
         before = self.columns.allocatable[:, row].copy()
         self.columns.set_allocatable(row, node.allocatable)
         after = self.columns.allocatable[:, row]
-        if self.present[row] and before.size == after.size and bool((before == after).all()):
+        same = before.size == after.size and bool((before == after).all())
+        if self.present[row] and same and not moved:
             return
         if not self.present[row]:
             self.present[row] = True
@@ -126,6 +141,7 @@ class Snapshot:
             return
         self.present[row] = False
         self._node_names = None
+        self.topology.drop(row)
         self.columns.set_allocatable(row, {})
         self._touch(row)
         self._release_row(name)
@@ -179,6 +195,16 @@ class Snapshot:
         del self._budget_revisions[key]
         self._match(key, None)
         self.budgets.discard(key)
+
+    def put_claim(self, key: Key, *, exclusive: bool) -> None:
+        """Add or change a PersistentVolumeClaim; `exclusive`: only one pod may use it (ReadWriteOncePod)."""
+        if exclusive == (key in self.exclusive_claims):
+            return
+        self.revision += 1
+        if exclusive:
+            self.exclusive_claims.add(key)
+        else:
+            self.exclusive_claims.discard(key)
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
@@ -241,6 +267,8 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _put_in(self, pod: PodRecord) -> None:
+        kind = self.kinds.acquire(pod.kind)
+        self._kinds[pod.uid] = kind
         number = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
         if number != NO_BUDGETS:
             self._budget_sets[pod.uid] = number
@@ -256,12 +284,15 @@ class Snapshot:
             priority=pod.priority,
             start=pod.start_micros,
             budgets=number,
+            kind=kind,
             requests=pod.requests,
             barrier=self.shields.of(pod.facts),
         )
         self.changed[row] = self.revision
 
     def _take_out(self, pod: PodRecord) -> None:
+        self.kinds.release(pod.kind)
+        del self._kinds[pod.uid]
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         if not pod.node:

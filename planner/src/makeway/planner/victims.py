@@ -13,19 +13,23 @@ import numpy as np
 
 from makeway.planner.budgets import BudgetTable, Key
 from makeway.planner.columns import Flags, Ints
+from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
 from makeway.planner.policy import removable as removable_pods
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found on the nodes of a block; M nodes, R asked resources.
+    """What was found on the nodes of a block; M nodes, R asked resources and then layers of constraints.
 
     * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
     * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
     * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
+    * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
     * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
     * `too_small`: bool[R, M], the node could not hold it when empty.
+    * `alone`: bool[M], pods that the preemptor needs near it would go too.
+    * `constraints`: the names of the layers, which follow the asked resources.
     """
 
     removable: Flags
@@ -34,9 +38,12 @@ class Evaluation:
     fits: Flags
     waits: Flags
     helps: Flags
+    room: Ints
     asked: Ints
     short: Ints
     too_small: Flags
+    alone: Flags
+    constraints: tuple[str, ...]
 
 
 def evaluate(
@@ -45,29 +52,37 @@ def evaluate(
     needs: Mapping[str, int],
     *,
     now_micros: int,
+    required: Requirements,
     budgets: BudgetTable,
     debits: Mapping[Key, int],
 ) -> Evaluation:
-    """Find the victims on every node of a block. O(nodes · slots · asked resources)."""
+    """Find the victims on every node of a block. O(nodes · slots · asked resources and layers)."""
     columns, nodes = block.columns, block.nodes
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
-    slots = int(columns.count[nodes].max()) if nodes.size else 0
+    slots = block.depth
 
     removable = removable_pods(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
     allocatable = columns.allocatable[asked][:, nodes]
     room = allocatable - columns.requested[asked][:, nodes] - block.reserved[asked] - need
+    room = np.concatenate([room, required.room])
+    leaving = np.concatenate([np.broadcast_to(block.leaving[asked], allocatable.shape), required.leaving])
     freed = np.zeros_like(room)
     weight = removable.astype(np.int64)
     for place, layer in enumerate(asked):
         freed[place] = np.einsum("sn,sn->n", columns.requests[layer, :slots][:, nodes], weight)
+    for place, use in enumerate(required.uses, asked.size):
+        freed[place] = np.einsum("sn,sn->n", use, weight)
     emptied = room + freed
-    fits = _all(room - block.leaving[asked] >= 0)
+    alone = np.zeros(nodes.size, np.bool_)
+    if required.company is not None:
+        alone = ~required.company.kept(removable)
+    fits = _all(room - leaving >= 0)
     waits = _all(room >= 0) & ~fits
-    helps = _all(emptied >= 0) & ~fits & ~waits & removable.any(axis=0)
+    helps = _all(emptied >= 0) & ~alone & ~fits & ~waits & removable.any(axis=0)
 
     violating = np.zeros_like(removable)
     victims = np.zeros_like(removable)
@@ -75,8 +90,9 @@ def evaluate(
     if chosen.size:
         sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
         violating[:, chosen] = budgets.violating(sets, debits)
+        requests = columns.requests[asked][:, :slots, nodes[chosen]]
         victims[:, chosen] = _give_back(
-            columns.requests[asked][:, :slots, nodes[chosen]],
+            np.concatenate([requests, required.uses[:, :, chosen]]),
             emptied[:, chosen],
             removable[:, chosen],
             violating[:, chosen],
@@ -88,9 +104,12 @@ def evaluate(
         fits=fits,
         waits=waits,
         helps=helps,
+        room=room,
         asked=asked,
         short=np.maximum(-emptied, 0),
-        too_small=need > allocatable,
+        too_small=np.concatenate([need > allocatable, np.zeros_like(required.room, np.bool_)]),
+        alone=alone,
+        constraints=required.names,
     )
 
 

@@ -9,6 +9,7 @@ from makeway.core.budget import budget_of
 from makeway.core.facts import PodFacts
 from makeway.core.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.kinds import Kind
 from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
@@ -61,4 +62,5 @@ def _pod(uid: str, *, node: str, priority: int) -> PodRecord:
         requests={"cpu": 1, "pods": 1},
         labels=_LABELS,
         facts=PodFacts(priority=priority),
+        kind=Kind(namespace=""),
     )

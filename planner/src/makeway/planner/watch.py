@@ -1,4 +1,4 @@
-"""From the API server into the snapshot: five list-watches and what each does with an object."""
+"""From the API server into the snapshot: six list-watches and what each does with an object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import structlog
 
 from makeway.core.budget import budget_of
-from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from makeway.core.objects import (
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from makeway.core.quantity import QuantityError
 from makeway.planner.metrics import Metrics
 from makeway.planner.records import node_record, pod_record
@@ -26,6 +33,7 @@ PODS = Resource(
 )
 PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass)
 BUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget)
+CLAIMS = Resource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", PersistentVolumeClaim)
 NAMESPACES = Resource("namespaces", "/api/v1/namespaces", Namespace)
 
 
@@ -166,6 +174,36 @@ class PriorityClassFeed:
             self._snapshot.remove_priority_class(name)
 
 
+class ClaimFeed:
+    """Persistent volume claims: only those that a single pod may use are kept, by namespace and name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._uids: dict[tuple[str, str], str] = {}
+
+    def put(self, item: PersistentVolumeClaim) -> None:
+        """Keep the claim where it is for a single pod."""
+        key = (item.metadata.namespace, item.metadata.name)
+        exclusive = "ReadWriteOncePod" in (item.spec.access_modes or ())
+        if exclusive:
+            self._uids[key] = item.metadata.uid
+        self._snapshot.put_claim(key, exclusive=exclusive)
+
+    def drop(self, item: PersistentVolumeClaim) -> None:
+        """Forget the claim."""
+        self._forget((item.metadata.namespace, item.metadata.name), item.metadata.uid)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget claims that a complete list does not have."""
+        for key, uid in [(key, uid) for key, uid in self._uids.items() if uid not in uids]:
+            self._forget(key, uid)
+
+    def _forget(self, key: tuple[str, str], uid: str) -> None:
+        if self._uids.get(key) == uid:
+            del self._uids[key]
+            self._snapshot.put_claim(key, exclusive=False)
+
+
 class NamespaceFeed:
     """Namespaces, by name; kube-system's UID says whether this still is the same cluster."""
 
@@ -213,6 +251,7 @@ class Watch:
             ListWatch(api, NODES, NodeFeed(snapshot, metrics), metrics, timings),
             ListWatch(api, PRIORITY_CLASSES, PriorityClassFeed(snapshot), metrics, timings),
             ListWatch(api, BUDGETS, BudgetFeed(snapshot), metrics, timings),
+            ListWatch(api, CLAIMS, ClaimFeed(snapshot), metrics, timings),
             ListWatch(api, PODS, feed, metrics, timings),
         )
 

@@ -1,0 +1,115 @@
+"""Which nodes a pod may run on by itself: node selector, required node affinity, taints.
+
+Sources: component-helpers' nodeaffinity (GetRequiredNodeAffinity) and core/v1's ToleratesTaint. Comparing
+tolerations (Lt, Gt), which are behind a feature gate, tolerate nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from makeway.core.objects import LabelSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration
+
+_KEEPS_OUT = ("NoSchedule", "NoExecute")
+_NAME_FIELD = "metadata.name"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One term of a node selector: labels and fields that must all match, as (key, operator, values)."""
+
+    expressions: tuple[tuple[str, str, tuple[str, ...]], ...]
+    fields: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Say whether a node is meant; a term without any condition means none."""
+        if not self.expressions and not self.fields:
+            return False
+        fields = {_NAME_FIELD: name}
+        return all(_holds(*one, labels) for one in self.expressions) and all(
+            one[1] in ("In", "NotIn") and len(one[2]) == 1 and _holds(*one, fields) for one in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodes:
+    """A pod's nodeSelector and required node affinity. `terms` None: no affinity; empty: no node."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    terms: tuple[NodeTerm, ...] | None = None
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether every node will do."""
+        return not self.labels and self.terms is None
+
+    def match(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Say whether a node of that name and with those labels will do. O(conditions)."""
+        if any(labels.get(key) != value for key, value in self.labels):
+            return False
+        return self.terms is None or any(term.matches(name, labels) for term in self.terms)
+
+
+def required_nodes(pod: Pod) -> RequiredNodes:
+    """Take a pod's requirements on its node."""
+    affinity = pod.spec.affinity
+    selector = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    return RequiredNodes(
+        tuple(sorted((pod.spec.node_selector or {}).items())),
+        None if selector is None else tuple(_term(term) for term in selector.node_selector_terms or ()),
+    )
+
+
+def keeps_out(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Say whether a taint that forbids scheduling is not tolerated."""
+    tolerations = tuple(tolerations)
+    return any(
+        taint.effect in _KEEPS_OUT and not any(_tolerates(one, taint) for one in tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def _term(term: NodeSelectorTerm) -> NodeTerm:
+    return NodeTerm(_conditions(term.match_expressions), _conditions(term.match_fields))
+
+
+def _conditions(
+    requirements: tuple[LabelSelectorRequirement, ...] | None,
+) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    return tuple((one.key, one.operator, one.values or ()) for one in requirements or ())
+
+
+def _holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
+    match operator:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case "Gt" | "Lt":
+            return _compares(operator, values, labels.get(key))
+        case _:
+            return False
+
+
+def _compares(operator: str, values: tuple[str, ...], label: str | None) -> bool:
+    if len(values) != 1 or not (_WHOLE.fullmatch(values[0]) and _WHOLE.fullmatch(label or "")):
+        return False
+    have, bound = int(label or ""), int(values[0])
+    return have > bound if operator == "Gt" else have < bound
