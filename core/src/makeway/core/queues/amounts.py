@@ -76,16 +76,15 @@ def parse_amount(resource: str, text: str) -> int:
 
 
 def text_of(resource: str, amount: int) -> str:
-    """Write an amount for people: cores or milli-cores, the largest suffix that is exact."""
+    """Write an amount for people: cores or milli-cores, else with the suffix that is shortest."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    for suffix, bits in reversed(_BINARY.items()):
-        if amount and amount % (1 << bits) == 0:
-            return f"{amount >> bits}{suffix}"
-    for suffix, digits in reversed(_DECIMAL.items()):
-        if amount and amount % 10**digits == 0:
-            return f"{amount // 10**digits}{suffix}"
-    return str(amount)
+    exact = [(amount >> bits, suffix) for suffix, bits in _BINARY.items() if amount % (1 << bits) == 0]
+    exact += [
+        (amount // 10**digits, suffix) for suffix, digits in _DECIMAL.items() if amount % 10**digits == 0
+    ]
+    number, suffix = min(exact) if amount else (0, "")
+    return f"{number}{suffix}"
 
 
 def texts_of(amounts: Amounts) -> str:

@@ -1,0 +1,162 @@
+"""From queues.yaml to the tree that is in force: every problem told at once, with path, value and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from makeway.core.config import ConfigError, Document, Problem, read
+from makeway.core.duration import EXPECTED, parse_duration
+from makeway.core.queues.amounts import AmountError, parse_amount, resource_name
+from makeway.core.queues.checks import check
+from makeway.core.queues.document import DELAY, MISS, QueueEntry, QueuesFile, ignored
+from makeway.core.queues.tree import EVICT_WHAT_IS_POSSIBLE, NEVER, ROOT, QueueSpec, QueueTree
+from makeway.core.shapes import join_path
+
+KEY = "queues.yaml"
+"""The key of the ConfigMap that holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """A configuration of queues that is in force, and what in it has no meaning here."""
+
+    tree: QueueTree
+    warnings: tuple[str, ...] = ()
+
+
+def parse_queues(text: str, source: str) -> Queues:
+    """Read queues.yaml. `source` names the file or object in errors.
+
+    Raises:
+        ConfigError: it is refused; every problem is in it, each with its remedy.
+    """
+    document = read(text, source, QueuesFile)
+    reading = _Reading(document)
+    root = reading.root()
+    problems = reading.problems or check(root, reading.paths, document)
+    if problems:
+        raise ConfigError(source, problems)
+    partition = document.value.partitions[0]
+    tree = QueueTree.of(root, quota_preemption=partition.preemption.quotapreemptionenabled)
+    return Queues(tree, tuple(reading.warnings))
+
+
+class _Reading:
+    """One walk over the file. `paths`: where each queue stands in the file, by its own path."""
+
+    def __init__(self, document: Document[QueuesFile]) -> None:
+        self._document = document
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.paths: dict[str, str] = {}
+
+    def root(self) -> QueueSpec:
+        """Read the one partition."""
+        partitions = self._document.value.partitions
+        if len(partitions) != 1:
+            self._refuse("partitions", f"has {len(partitions)} partitions", "write exactly one")
+            return QueueSpec(name=ROOT)
+        partition, path = partitions[0], "partitions[0]"
+        for part, where in ((partition, path), (partition.preemption, f"{path}.preemption")):
+            self.warnings += [_meaningless(join_path(where, name)) for name in ignored(part)]
+        entries = partition.queues
+        if len(entries) == 1 and entries[0].name.lower() == ROOT:
+            return self._queue(entries[0], f"{path}.queues[0]", "")
+        # As in YuniKorn: without a root, one is put on top.
+        self.paths[ROOT] = path
+        return QueueSpec(name=ROOT, children=self._queues(entries, f"{path}.queues", ROOT))
+
+    def _queues(self, entries: tuple[QueueEntry, ...], where: str, above: str) -> tuple[QueueSpec, ...]:
+        seen: set[str] = set()
+        read_ = []
+        for number, entry in enumerate(entries):
+            path = f"{where}[{number}]"
+            if entry.name.lower() in seen:
+                message = f"is the name of another queue below {above}"
+                self._refuse(f"{path}.name", message, "give each its own name; capitals make no difference")
+            elif entry.name.lower() == ROOT and above == ROOT:
+                self._refuse(f"{path}.name", "stands beside other queues", "put them below it")
+            else:
+                read_.append(self._queue(entry, path, above))
+            seen.add(entry.name.lower())
+        return tuple(read_)
+
+    def _queue(self, entry: QueueEntry, where: str, above: str) -> QueueSpec:
+        path = f"{above}.{entry.name}" if above else ROOT
+        self.paths[path] = where
+        self.warnings += [_meaningless(f"{where}.{name}", path) for name in ignored(entry)]
+        if entry.parent and not entry.queues:
+            self.warnings.append(f"{where}.parent: {path} has no queues below it, so pods may run in it")
+        resources, at = entry.resources, f"{where}.resources"
+        return QueueSpec(
+            name=path.rpartition(".")[2],
+            guaranteed=self._amounts(resources.guaranteed, f"{at}.guaranteed"),
+            maximum=self._amounts(resources.max, f"{at}.max"),
+            delay=self._delay(entry, where),
+            miss_percent=self._miss(entry, where),
+            namespaces=self._namespaces(entry, where),
+            children=self._queues(entry.queues, f"{where}.queues", path),
+        )
+
+    def _amounts(self, written: Mapping[str, str], where: str) -> dict[str, int]:
+        amounts: dict[str, int] = {}
+        for name, text in written.items():
+            path = join_path(where, name)
+            try:
+                resource = resource_name(name)
+                amount = parse_amount(resource, text)
+            except AmountError as error:
+                self._refuse(path, str(error), error.remedy)
+                continue
+            if resource in amounts:
+                self._refuse(path, "is there twice: vcore and cpu are the same", "keep one of them")
+            amounts[resource] = amount
+        return amounts
+
+    def _delay(self, entry: QueueEntry, where: str) -> timedelta:
+        """Read the delay, which may stand in either place."""
+        delay = entry.resources.quota_delay
+        text = entry.properties.get(DELAY)
+        if text is None:
+            return NEVER if delay is None else delay
+        path = join_path(f"{where}.properties", DELAY)
+        try:
+            other = parse_duration(text)
+        except ValueError as error:
+            self._refuse(path, str(error), f"write {EXPECTED}")
+            return NEVER
+        if delay is not None and other != delay:
+            self._refuse(path, "is not what stands under resources", "keep one of the two")
+        return other
+
+    def _miss(self, entry: QueueEntry, where: str) -> int:
+        miss = entry.resources.quota_miss
+        text = entry.properties.get(MISS)
+        if text is None:
+            return EVICT_WHAT_IS_POSSIBLE if miss is None else miss
+        path = join_path(f"{where}.properties", MISS)
+        if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
+            self._refuse(path, "is no percentage", "write a whole number from 0 to 100")
+            return EVICT_WHAT_IS_POSSIBLE
+        if miss is not None and int(text) != miss:
+            self._refuse(path, "is not what stands under resources", "keep one of the two")
+        return int(text)
+
+    def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
+        if entry.namespaces is None:
+            return None
+        if not entry.namespaces:
+            self._refuse(
+                f"{where}.namespaces", "names nobody", 'name namespaces, write ["*"] or leave it out'
+            )
+        return () if "*" in entry.namespaces else entry.namespaces
+
+    def _refuse(self, path: str, message: str, remedy: str) -> None:
+        self.problems.append(self._document.problem(path, message, remedy))
+
+
+def _meaningless(where: str, queue: str = "") -> str:
+    of = f" of {queue}" if queue else ""
+    return f"{where}{of} has no meaning for makeway and is ignored"
