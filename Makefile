@@ -17,6 +17,9 @@ BIN := $(CURDIR)/.venv/bin
 STATICCHECK := $(CURDIR)/.tools/staticcheck-v0.8.2/staticcheck
 GO_PACKAGES := ./...
 SCENARIO ?= main
+N ?= 10000
+FIRST ?=
+CONSTRAINTS ?=
 ARGS ?=
 
 .PHONY: help
@@ -41,7 +44,7 @@ setup: .venv/.synced ## Install Python dependencies into .venv
 
 .PHONY: format
 format: setup ## Format Python and Go
-	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format . && gofmt -w plugin
+	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format . && gofmt -w plugin tests/upstream
 
 .PHONY: lint
 lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated files
@@ -49,9 +52,11 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@unformatted=$$(gofmt -l plugin); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	cd plugin && go vet $(GO_PACKAGES)
 	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
+	cd tests/upstream && go vet $(GO_PACKAGES)
+	cd tests/upstream && $(STATICCHECK) $(GO_PACKAGES)
 	$(BIN)/python dev/reference.py --check
 
 .PHONY: unit
@@ -66,16 +71,24 @@ check: lint unit ## Format, types, layers and unit tests (about 3 minutes)
 contract: setup ## Contract tests: Python and Go against the golden files and a real nats-server
 	$(BIN)/pytest -q tests/contract
 
+.PHONY: differential
+differential: setup ## The planner against kube-scheduler's own code on random clusters (N=10000, FIRST=seed, CONSTRAINTS=a,b)
+	PYTHONPATH=tests $(BIN)/python -m differential.run --count $(N) $(if $(FIRST),--first $(FIRST)) --constraints "$(CONSTRAINTS)" $(ARGS)
+
+.PHONY: differential-test
+differential-test: setup ## 300 fresh clusters, and every case that once differed
+	$(BIN)/pytest -q tests/differential
+
 .PHONY: integration
 integration: setup ## Integration tests on the real control plane (built on first use)
 	$(BIN)/makeway dev build
 	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
 
 .PHONY: test
-test: check contract integration ## Everything a change must pass (about 15 minutes)
+test: check contract differential-test integration ## Everything a change must pass (about 15 minutes)
 
 .PHONY: test-all
-test-all: check contract ## All of it, with the slow and repeated runs and the race detector
+test-all: check contract differential-test ## All of it, with the slow and repeated runs and the race detector
 	$(BIN)/makeway dev build
 	$(BIN)/pytest -v tests/integration $(ARGS)
 	cd plugin && CGO_ENABLED=1 go test -race $(GO_PACKAGES)

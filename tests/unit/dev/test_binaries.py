@@ -2,6 +2,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from makeway.dev.binaries import (
     ALL,
     KUBERNETES_VERSION,
@@ -11,7 +13,9 @@ from makeway.dev.binaries import (
     needed,
 )
 from makeway.dev.options import COMPONENTS
-from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
+from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
+
+UPSTREAM_MODULE = CHECKOUT / "tests" / "upstream"
 
 
 def versions(module: Path) -> dict[str, str]:
@@ -23,15 +27,14 @@ def versions(module: Path) -> dict[str, str]:
     return {**dict(required), **dict(single), **{f"replace {name}": to for name, to in replaced}}
 
 
-def test_both_go_modules_agree_on_every_module_they_share() -> None:
+@pytest.mark.parametrize("module", [CONTROL_PLANE_MODULE, UPSTREAM_MODULE])
+def test_every_go_module_agrees_with_the_plugins_on_what_they_share(module: Path) -> None:
     # A difference compiles Kubernetes a second time.
-    plugin, control_plane = versions(PLUGIN_MODULE), versions(CONTROL_PLANE_MODULE)
-    shared = plugin.keys() & control_plane.keys()
+    plugin, other = versions(PLUGIN_MODULE), versions(module)
+    shared = plugin.keys() & other.keys()
 
     assert len(shared) > 100
-    assert {
-        name: (plugin[name], control_plane[name]) for name in shared if plugin[name] != control_plane[name]
-    } == {}
+    assert {name: (plugin[name], other[name]) for name in shared if plugin[name] != other[name]} == {}
 
 
 def test_the_version_the_binaries_report_is_the_one_they_are_built_from() -> None:

@@ -1,0 +1,131 @@
+"""A cluster, a pod that looks for a node in it, and kube-scheduler's answer: what `tests/upstream` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from makeway.bus import codec
+from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
+from makeway.core.budget import budget_of
+from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.policy import Policy
+from makeway.planner.question import question_of
+from makeway.planner.records import node_record, pod_record
+from makeway.planner.snapshot import Snapshot
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+"""When the planner is asked: after every pod of a random cluster has started."""
+
+FILTERS = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
+"""The filters of the profile that was asked."""
+
+
+class Victims(msgspec.Struct, frozen=True):
+    """Who has to go on a node, by UID, most important first, and how many violate a budget."""
+
+    uids: tuple[str, ...]
+    violations: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What kube-scheduler says: see Answer in tests/upstream/answers/case.go."""
+
+    potential: tuple[str, ...]
+    candidates: dict[str, Victims]
+    chosen: str = ""
+    sampled: str = ""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One cluster, decoded into the views that the planner's watch decodes into."""
+
+    seed: int
+    constraints: tuple[str, ...]
+    namespaces: tuple[Namespace, ...]
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    preemptor: msgspec.Raw
+    answer: Answer
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    assumed: dict[str, str] = {}
+    note: str = ""
+
+
+_decoder = msgspec.json.Decoder(Case)
+
+
+def decode(line: bytes) -> Case:
+    """Decode a case. Raises msgspec.DecodeError."""
+    return _decoder.decode(line)
+
+
+def snapshot_of(case: Case) -> Snapshot:
+    """Put the cluster into a snapshot, object by object, as the watch does."""
+    snapshot = Snapshot()
+    for namespace in case.namespaces:
+        snapshot.put_namespace(namespace)
+    for node in case.nodes:
+        snapshot.put_node(node_record(node))
+    for budget in case.budgets:
+        snapshot.put_budget(budget_of(budget))
+    for pod in case.pods:
+        snapshot.put_pod(pod_record(pod))
+    return snapshot
+
+
+def asked(case: Case, snapshot: Snapshot, nodes: Sequence[str], most: int) -> Plan | Refusal:
+    """Ask the planner as its service does, of these nodes, for so many candidates."""
+    data = codec.encode(_request(case, nodes, most))
+    return plan(snapshot, question_of(codec.decode_plan_request(data), {}), NOW, Policy())
+
+
+def _request(case: Case, nodes: Sequence[str], most: int) -> PlanRequest:
+    """Write the request as the plugin would; the nodes as the smaller of the set and its complement."""
+    if 2 * len(nodes) > len(case.nodes):
+        chosen = set(nodes)
+        rest = tuple(node.metadata.name for node in case.nodes if node.metadata.name not in chosen)
+        selection = NodeSelection(names=rest, all_but=True)
+    else:
+        selection = NodeSelection(names=tuple(nodes))
+    by_uid = {pod.metadata.uid: pod for pod in case.pods}
+    nominated = (
+        (pod, pod.status.nominated_node_name)
+        for pod in case.pods
+        if pod.status.nominated_node_name and not pod.spec.node_name
+    )
+    return PlanRequest(
+        api_version=API_VERSION,
+        request_id="differential",
+        cluster_uid="differential",
+        mode="enforce",
+        timeout_milliseconds=100,
+        max_candidates=most,
+        profile=Profile(name="default-scheduler", filters=FILTERS),
+        pod=case.preemptor,
+        nodes=selection,
+        nominations=_placements(nominated),
+        assumed=_placements((by_uid[uid], node) for uid, node in case.assumed.items()),
+    )
+
+
+def _placements(pods: Iterable[tuple[Pod, str]]) -> tuple[Placement, ...]:
+    placed = (
+        Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
+        for pod, node in pods
+    )
+    return tuple(sorted(placed, key=lambda placement: placement.uid))

@@ -1,0 +1,191 @@
+"""Hold the planner's answer for a cluster against kube-scheduler's, node by node and in the final choice.
+
+Constraints that the planner has columns for must agree exactly. Of the others it may know too little, never
+too much: each of kube-scheduler's candidates must be among its own or among the nodes that it leaves to the
+plugin's verification, with every victim among the pods that may be removed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from differential.case import Case, Victims, asked, snapshot_of
+from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.planner.answer import Plan, Proposal
+
+EXACT = frozenset(
+    {
+        "resources",
+        "pod-counts",
+        "extended",
+        "shapes",
+        "priorities",
+        "budgets",
+        "terminating",
+        "nominated",
+        "assumed",
+        "taints",
+        "unschedulable",
+        "node-affinity",
+        "node-names",
+    }
+)
+"""Kinds of constraints in which both must agree exactly. A kind comes in with its column.
+
+The last four need none: where they keep a pod away, kube-scheduler never asks whether removing pods helps.
+"""
+
+MAX_CANDIDATES = 16
+"""The plugin's default."""
+
+_PODS_AT_ONCE = 2000
+_NODES_AT_ONCE = 100
+"""A reply names so many pods and unmodelled nodes at most; to see every node, they are asked in parts."""
+
+Score = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One thing on which the two differ. `what` is a constant, `node` where, `detail` for a person."""
+
+    what: str
+    node: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.what} on {self.node or 'no node'}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of one case. `nodes`: how many nodes by how the two relate there."""
+
+    exact: bool
+    disagreements: tuple[Disagreement, ...]
+    nodes: Counter[str]
+    ours: Score | None
+    sampled: Score | None
+
+
+def compare(case: Case) -> Comparison:
+    """Ask the planner and compare. O(the planner's answer for every potential node)."""
+    exact = EXACT.issuperset(case.constraints)
+    answer = case.answer
+    snapshot = snapshot_of(case)
+    candidates: dict[str, Proposal] = {}
+    unmodelled: dict[str, Proposal] = {}
+    for part in _parts(case, answer.potential):
+        result = asked(case, snapshot, part, len(part))
+        if isinstance(result, Plan):
+            candidates.update((one.node, one) for one in result.candidates)
+            unmodelled.update((one.node, one) for one in result.unmodelled)
+
+    found: list[Disagreement] = []
+    counted: Counter[str] = Counter()
+    for node in answer.potential:
+        theirs, ours, open_ = answer.candidates.get(node), candidates.get(node), unmodelled.get(node)
+        relation = _relation(theirs, ours, open_)
+        counted[relation] += 1
+        if relation in _STRICTER or (exact and relation not in _SAME):
+            found.append(Disagreement(relation, node, _told(theirs, ours or open_)))
+
+    ranking = Ranking(case)
+    chosen = asked(case, snapshot, answer.potential, MAX_CANDIDATES)
+    best = chosen.candidates[0] if isinstance(chosen, Plan) and chosen.candidates else None
+    ours_score = ranking.of(_victims(best)) if best else None
+    theirs_score = ranking.of(answer.candidates[answer.chosen]) if answer.chosen else None
+    if exact and ours_score != theirs_score:
+        detail = f"theirs {answer.chosen} {theirs_score}, ours {best.node if best else ''} {ours_score}"
+        found.append(Disagreement("choice", answer.chosen, detail))
+    return Comparison(
+        exact=exact,
+        disagreements=tuple(found),
+        nodes=counted,
+        ours=ours_score if exact else theirs_score,
+        sampled=ranking.of(answer.candidates[answer.sampled]) if answer.sampled else None,
+    )
+
+
+SAME, NEITHER = "same victims", "no candidate"
+STRICTER, MISSING = "not a candidate here", "a victim is not removable"
+LOOSER, UNMODELLED = "a candidate here alone", "left to verification"
+OTHER_VICTIMS, OTHER_VIOLATIONS = "other victims", "other violations"
+_SAME = frozenset({SAME, NEITHER})
+_STRICTER = frozenset({STRICTER, MISSING})
+
+
+def _relation(theirs: Victims | None, ours: Proposal | None, unmodelled: Proposal | None) -> str:
+    known = ours or unmodelled
+    if theirs is None:
+        if ours:
+            return LOOSER
+        return UNMODELLED if unmodelled else NEITHER
+    if known is None:
+        return STRICTER
+    if not set(theirs.uids) <= {pod.pod.uid for pod in known.removable}:
+        return MISSING
+    if unmodelled:
+        return UNMODELLED
+    if ours and set(theirs.uids) != set(_victims(ours).uids):
+        return OTHER_VICTIMS
+    if ours and theirs.violations != ours.pdb_violations:
+        return OTHER_VIOLATIONS
+    return SAME
+
+
+def _victims(proposal: Proposal) -> Victims:
+    return Victims(tuple(one.pod.uid for one in proposal.victims), proposal.pdb_violations)
+
+
+def _told(theirs: Victims | None, ours: Proposal | None) -> str:
+    def said(victims: Victims | None) -> str:
+        return f"{sorted(victims.uids)} ({victims.violations} violations)" if victims else "none"
+
+    return f"theirs {said(theirs)}, ours {said(_victims(ours) if ours else None)}"
+
+
+def _parts(case: Case, potential: Sequence[str]) -> Iterator[list[str]]:
+    """Cut the nodes into parts whose answer is complete."""
+    size = Counter(pod.spec.node_name for pod in case.pods)
+    size.update(case.assumed.values())
+    part: list[str] = []
+    pods = 0
+    for node in potential:
+        if part and (len(part) == _NODES_AT_ONCE or pods + size[node] > _PODS_AT_ONCE):
+            yield part
+            part, pods = [], 0
+        part.append(node)
+        pods += size[node]
+    if part:
+        yield part
+
+
+class Ranking:
+    """Scores of sets of victims, computed from the cluster alone: lower is better.
+
+    In kube-scheduler's order: violations, highest priority, sum of priorities, victims, latest start of
+    those of highest priority. Pods that have not started start now, which is later than all and the same
+    for all.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._pods = {
+            pod.metadata.uid: (pod.spec.priority or 0, microseconds(pod.status.start_time))
+            for pod in case.pods
+        }
+
+    def of(self, victims: Victims) -> Score:
+        """Give the score of a node with these victims."""
+        pods = [self._pods[uid] for uid in victims.uids]
+        highest = max(priority for priority, _ in pods)
+        start = min(start for priority, start in pods if priority == highest)
+        return (
+            victims.violations,
+            highest,
+            sum(priority + 2**31 for priority, _ in pods),
+            len(pods),
+            NOT_STARTED - start,
+        )

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// leftOut are the plugins of the default profile whose objects a random cluster does not have: volumes
+// are bound, counted and placed by claims and storage classes, devices by DRA. The planner models none of
+// them; the plugin's verification asks them.
+var leftOut = []string{names.VolumeBinding, names.VolumeZone, names.NodeVolumeLimits, names.DynamicResources}
+
+// sampleShare is the part of the nodes that kube-scheduler looks at by default, in per cent. Its lower
+// bound of 100 nodes is left out, so that a small cluster stands for one of a thousand nodes and more.
+const sampleShare = 10
+
+// ask gives kube-scheduler's answer. Cost: some milliseconds, and the filters a few times on every node.
+func ask(ctx context.Context, c *Case) (*Answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := newWorld(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	state, potential, err := w.filter(ctx, c.Preemptor)
+	if err != nil {
+		return nil, err
+	}
+	answer := &Answer{Potential: []string{}, Candidates: map[string]Victims{}}
+	for _, node := range potential {
+		answer.Potential = append(answer.Potential, node.Node().Name)
+	}
+	if len(potential) == 0 {
+		return answer, nil
+	}
+
+	evaluator := w.preemption.Evaluator
+	all, _, err := evaluator.DryRunPreemption(ctx, state, c.Preemptor, potential, c.Budgets, 0, int32(len(potential)))
+	if err != nil {
+		return nil, err
+	}
+	for _, candidate := range all {
+		victims := Victims{Violations: candidate.Victims().NumPDBViolations}
+		for _, pod := range candidate.Victims().Pods {
+			victims.UIDs = append(victims.UIDs, string(pod.UID))
+		}
+		answer.Candidates[candidate.Name()] = victims
+	}
+	answer.Chosen = best(ctx, evaluator, all)
+
+	// The sample begins at a random node and ends with enough candidates.
+	offset := rand.New(rand.NewPCG(c.Seed, 1)).Int32N(int32(len(potential)))
+	enough := max(1, int32(len(potential)*sampleShare/100))
+	some, _, err := evaluator.DryRunPreemption(ctx, state, c.Preemptor, potential, c.Budgets, offset, enough)
+	if err != nil {
+		return nil, err
+	}
+	answer.Sampled = best(ctx, evaluator, some)
+	return answer, nil
+}
+
+// best is any of the equally good.
+func best(ctx context.Context, evaluator *preemption.Evaluator, candidates []preemption.Candidate) string {
+	if chosen := evaluator.SelectCandidate(ctx, candidates); chosen != nil {
+		return chosen.Name()
+	}
+	return ""
+}
+
+// world is a scheduler's framework with the in-tree plugins on a snapshot of one cluster.
+type world struct {
+	framework  framework.Framework
+	preemption *defaultpreemption.DefaultPreemption
+	snapshot   *internalcache.Snapshot
+}
+
+func newWorld(ctx context.Context, c *Case) (*world, error) {
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	if err := fill(factory, c); err != nil {
+		return nil, err
+	}
+	var placed []*v1.Pod
+	nominated := nominations{}
+	for _, pod := range c.Pods {
+		switch node := c.Assumed[string(pod.UID)]; {
+		case node != "":
+			assumed := pod.DeepCopy()
+			assumed.Spec.NodeName = node
+			placed = append(placed, assumed)
+		case pod.Spec.NodeName != "":
+			placed = append(placed, pod)
+		case pod.Status.NominatedNodeName != "" && pod.UID != c.Preemptor.UID:
+			info, err := framework.NewPodInfo(pod)
+			if err != nil {
+				return nil, err
+			}
+			nominated[pod.Status.NominatedNodeName] = append(nominated[pod.Status.NominatedNodeName], info)
+		}
+	}
+	profile, err := defaultProfile()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{snapshot: internalcache.NewSnapshot(placed, c.Nodes)}
+	w.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithLogger(klog.FromContext(ctx)),
+		frameworkruntime.WithParallelism(1), // so that a sample depends on the seed alone
+		frameworkruntime.WithPodNominator(nominated),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+		frameworkruntime.WithSnapshotSharedLister(w.snapshot),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("framework: %w", err)
+	}
+	args := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 1}
+	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	if w.preemption, err = defaultpreemption.New(ctx, args, w.framework, features); err != nil {
+		return nil, fmt.Errorf("DefaultPreemption: %w", err)
+	}
+	w.preemption.MoreImportantPod = totally(w.preemption.MoreImportantPod)
+	return w, nil
+}
+
+// totally makes an order total. Equally important pods come in any order upstream, and those that have not
+// started in the order of two readings of the clock; by UID, as makeway has it, there is one answer.
+func totally(moreImportant defaultpreemption.MoreImportantPodFunc) defaultpreemption.MoreImportantPodFunc {
+	return func(a, b *v1.Pod) bool {
+		unstarted := a.Status.StartTime == nil && b.Status.StartTime == nil
+		samePriority := corev1helpers.PodPriority(a) == corev1helpers.PodPriority(b)
+		if samePriority && (unstarted || (!moreImportant(a, b) && !moreImportant(b, a))) {
+			return a.UID < b.UID
+		}
+		return moreImportant(a, b)
+	}
+}
+
+// filter runs a scheduling cycle's PreFilter and Filter, and gives the nodes that removing pods may help,
+// by name.
+func (w *world) filter(ctx context.Context, pod *v1.Pod) (fwk.CycleState, []fwk.NodeInfo, error) {
+	state := framework.NewCycleState()
+	statuses := framework.NewDefaultNodeToStatus()
+	nodes, err := w.snapshot.NodeInfos().List()
+	if err != nil {
+		return nil, nil, err
+	}
+	result, status, _ := w.framework.RunPreFilterPlugins(ctx, state, pod)
+	switch {
+	case !status.IsSuccess() && !status.IsRejected():
+		return nil, nil, status.AsError()
+	case !status.IsSuccess():
+		statuses.SetAbsentNodesStatus(status)
+		nodes = nil
+	case !result.AllNodes():
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n fwk.NodeInfo) bool { return !result.NodeNames.Has(n.Node().Name) })
+	}
+	for _, node := range nodes {
+		status := w.framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+		if status.IsSuccess() {
+			continue // absent: a node that fits is none that removing pods would help
+		}
+		if !status.IsRejected() {
+			return nil, nil, status.AsError()
+		}
+		statuses.Set(node.Node().Name, status)
+	}
+	potential, err := statuses.NodesForStatusCode(w.snapshot.NodeInfos(), fwk.Unschedulable)
+	slices.SortFunc(potential, func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
+	return state, potential, err
+}
+
+// defaultProfile is that of a kube-scheduler without any configuration, but for the plugins left out.
+func defaultProfile() (*config.KubeSchedulerProfile, error) {
+	kind := kubeschedulerconfigv1.SchemeGroupVersion.WithKind("KubeSchedulerConfiguration")
+	configuration := &config.KubeSchedulerConfiguration{}
+	if _, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte("{}"), &kind, configuration); err != nil {
+		return nil, fmt.Errorf("default configuration: %w", err)
+	}
+	profile := &configuration.Profiles[0]
+	enabled := &profile.Plugins.MultiPoint.Enabled
+	*enabled = slices.DeleteFunc(*enabled, func(p config.Plugin) bool { return slices.Contains(leftOut, p.Name) })
+	return profile, nil
+}
+
+// fill puts the cluster's objects where listers find them. No informer runs: nothing changes.
+func fill(factory informers.SharedInformerFactory, c *Case) error {
+	core, disruption := factory.Core().V1(), factory.Policy().V1()
+	if err := add(core.Namespaces().Informer(), c.Namespaces); err != nil {
+		return err
+	}
+	if err := add(core.Nodes().Informer(), c.Nodes); err != nil {
+		return err
+	}
+	if err := add(core.Pods().Informer(), c.Pods); err != nil {
+		return err
+	}
+	if err := add(core.PersistentVolumeClaims().Informer(), c.Claims); err != nil {
+		return err
+	}
+	return add[*policy.PodDisruptionBudget](disruption.PodDisruptionBudgets().Informer(), c.Budgets)
+}
+
+func add[T any](informer cache.SharedIndexInformer, objects []T) error {
+	for _, object := range objects {
+		if err := informer.GetIndexer().Add(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nominations are the pods nominated to each node. They never change.
+type nominations map[string][]fwk.PodInfo
+
+var _ fwk.PodNominator = nominations{}
+
+func (n nominations) NominatedPodsForNode(node string) []fwk.PodInfo              { return n[node] }
+func (nominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+func (nominations) DeleteNominatedPodIfExists(*v1.Pod)                            {}
+func (nominations) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo)          {}
