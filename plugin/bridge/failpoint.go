@@ -1,6 +1,6 @@
 package bridge
 
-// Failpoints are named points between two side effects, at which a test may kill, freeze or delay the
+// Failpoints are named points between two side effects, at which a test may kill, freeze or hold the
 // scheduler. They do something only in a binary built with the tag "failpoints" (failpoint_on.go);
 // otherwise a point is an empty function. The names are listed here, in the order in which an order
 // passes them.

@@ -13,8 +13,9 @@ from integration.bus_reader import BusReader, read_bus
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.cluster import Cluster
 from makeway.dev.info import ClusterInfo
-from makeway.dev.options import EVICTOR, NATS, SCHEDULER
+from makeway.dev.options import EVICTOR, NATS, PLANNER, SCHEDULER
 from makeway.dev.processes import Process
+from makeway.dev.scheduler import LEASE_NAME, LEASE_NAMESPACE
 from makeway.runtime.kube import Api
 
 _PROMISES_NEED = (NATS, SCHEDULER, EVICTOR, "kube-apiserver", "etcd")
@@ -27,6 +28,7 @@ class RunningCluster:
     def __init__(self, owned: Cluster) -> None:
         self.owned = owned
         self.info: ClusterInfo = owned.info
+        self._replicas: dict[str, list[str]] = {}
         self._away: dict[str, datetime] = {}
         self._outages: list[tuple[datetime, datetime]] = []
         for name, value in PRIORITY_CLASSES.items():
@@ -43,6 +45,14 @@ class RunningCluster:
     def process(self, component: str) -> Process:
         """The component's process: its pid, restarts, log."""
         return self.owned.process(component)
+
+    def replicas(self, service: str) -> list[str]:
+        """The names of a service's processes."""
+        return [service, *self._replicas.get(service, [])]
+
+    def start_replica(self, service: str) -> None:
+        """Start another planner or evictor, and wait until it is ready."""
+        self._replicas.setdefault(service, []).append(self.owned.start_replica(service).program.name)
 
     async def stop(self, component: str) -> None:
         """End it in an orderly way."""
@@ -70,6 +80,26 @@ class RunningCluster:
         """Let it go on."""
         self.process(component).resume()
         self._returns(component)
+
+    async def heal(self) -> None:
+        """Have everything that tests crash running and ready again."""
+        for component in (
+            NATS,
+            *(name for one in (PLANNER, EVICTOR, SCHEDULER) for name in self.replicas(one)),
+        ):
+            self.process(component).resume()
+            await self.start(component)
+
+    async def end_scheduler_lease(self) -> None:
+        """Give a dead scheduler's Lease back, as an orderly end does, so that nobody waits for its end."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE_NAME}"
+        async with self.connect() as api:
+            await api.request(
+                "PATCH",
+                path,
+                body=b'{"spec": {"holderIdentity": null}}',
+                content_type="application/merge-patch+json",
+            )
 
     def outages(self, now: datetime) -> tuple[tuple[datetime, datetime], ...]:
         """When tests had stopped a part that promises with a bound in time need."""

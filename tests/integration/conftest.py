@@ -156,6 +156,19 @@ def crash_cluster(
     _stop(running, pytestconfig)
 
 
+@pytest.fixture(scope="session")
+def replicated_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give such a control plane with three planners, of which one leads, and four evictors."""
+    options = ClusterOptions(failpoints=True, fallback=False, planner_arguments=("--leader-elect",))
+    running = _start(tmp_path_factory.mktemp("replicas") / "cluster", options, pytestconfig)
+    for service in (PLANNER, PLANNER, EVICTOR, EVICTOR, EVICTOR):
+        running.start_replica(service)
+    yield running
+    _stop(running, pytestconfig)
+
+
 @pytest_asyncio.fixture
 async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of that cluster to one test."""

@@ -1,11 +1,12 @@
 """What tests of preemption ask of a space: settled watches, a preemptor's records, who deleted what."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
 
-from integration.builders import PodBuilder, make_pod
+from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
@@ -16,6 +17,9 @@ EVICTOR_USER = "system:serviceaccount:makeway-system:makeway-evictor"
 KUBELET_USER = "makeway-dev-kwok"
 
 _SETTLE_SECONDS = 0.5
+_NODE = "tests.makeway.dev/node"
+_SHARE = 100
+"""Milli-CPU of each victim of `full_nodes`."""
 
 
 async def settle() -> None:
@@ -26,6 +30,34 @@ async def settle() -> None:
 def sized(name: str, priority: str, cpu: int) -> PodBuilder:
     """A pod that requests so many milli-CPU."""
     return make_pod(name).priority(priority).cpu(f"{cpu}m")
+
+
+async def run_victims(space: Space, *victims: PodBuilder) -> list[Pod]:
+    """Run pods that are there to be evicted, and let scheduler and planner see them."""
+    pods = await space.run(*victims)
+    await settle()
+    return pods
+
+
+async def full_nodes(space: Space, count: int, victims: int, *labels: tuple[str, str]) -> None:
+    """Nodes n1, n2, ..., each full of pods of low priority: n1-v1, n1-v2, ..."""
+    names = [f"n{number}" for number in range(1, count + 1)]
+    await space.add_nodes(*[make_node(name).cpu(f"{_SHARE * victims}m").label(_NODE, name) for name in names])
+    builders = [
+        sized(f"{name}-v{number}", "low", _SHARE).on(name)
+        for name in names
+        for number in range(1, victims + 1)
+    ]
+    for label in labels:
+        builders = [builder.label(*label) for builder in builders]
+    await run_victims(space, *builders)
+
+
+async def taker(space: Space, name: str, victims: int, *, priority: str = "high", node: str = "") -> Pod:
+    """Create a pod that needs the room of so many victims of `full_nodes`, on any node or a certain one."""
+    builder = sized(name, priority, _SHARE * victims)
+    (pod,) = await space.create(builder.spec(nodeSelector={_NODE: node}) if node else builder)
+    return pod
 
 
 async def ordered(space: Space, pod: PodBuilder) -> Pod:
@@ -130,13 +162,13 @@ async def assert_only_ordered_pods_were_deleted(space: Space, preemptors: Iterab
     assert {(event.namespace, event.name, event.precondition_uid) for event in deletes} <= victims
 
 
-def assert_bound_once(space: Space, name: str) -> None:
-    """Read the audit log: the pod was bound exactly once."""
-    bindings = [
-        event
+def assert_bound_once(space: Space, *names: str) -> None:
+    """Read the audit log: each of these pods was bound exactly once."""
+    bindings = Counter(
+        event.name
         for event in space.audit.events(
-            verb="create", resource="pods", subresource="binding", namespace=space.namespace, name=name
+            verb="create", resource="pods", subresource="binding", namespace=space.namespace
         )
         if event.accepted
-    ]
-    assert len(bindings) == 1
+    )
+    assert {name: bindings[name] for name in names} == dict.fromkeys(names, 1)

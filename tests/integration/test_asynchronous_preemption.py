@@ -16,7 +16,7 @@ from integration.preempting import (
     assert_stays_pending,
     ordered,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
     until_tried_again,
 )
@@ -34,8 +34,7 @@ async def test_a_1_the_preemptor_is_held_until_its_order_is_done(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
 
     await space.delete("victim")
@@ -55,8 +54,7 @@ async def test_a_2_a_pod_of_equal_or_lower_priority_does_not_take_the_place(
     cluster: RunningCluster, space_without_evictor: Space, priority: str
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 500))
 
     await space.delete("victim")
@@ -73,8 +71,7 @@ async def test_a_3_a_pod_that_fits_beside_it_may_share_the_node(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     await ordered(space, sized("p", "high", 300))
 
     await space.delete("victim")
@@ -90,8 +87,7 @@ async def test_a_4_a_higher_one_may_take_it_and_the_first_is_tried_again_at_once
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "mid", 500))
     tries = len(await space.bus.decisions(preemptor.metadata.uid))
 
@@ -109,8 +105,7 @@ async def test_a_5_room_is_made_for_both_of_two_preemptors_on_one_node(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(*[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
-    await settle()
+    await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
 
     preemptors = [await ordered(space, sized(name, "high", 250)) for name in ("p1", "p2")]
     victims = [victim.name for order in await all_orders(space, preemptors) for victim in order.victims]
@@ -125,8 +120,7 @@ async def test_a_5_a_victim_that_is_already_ordered_is_awaited_not_ordered_again
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    (victim,) = await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    (victim,) = await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     first = await ordered(space, sized("p1", "high", 250))
     second = await ordered(space, sized("p2", "high", 250))
@@ -145,8 +139,7 @@ async def test_a_5_a_victim_that_is_already_ordered_is_awaited_not_ordered_again
 
 async def test_a_7_a_delete_that_fails_for_good_is_rolled_back(space: Space) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(*[sized(name, "low", 250).label(*UNDELETABLE).on("n1") for name in ("v1", "v2")])
-    await settle()
+    await run_victims(space, *[sized(name, "low", 250).label(*UNDELETABLE).on("n1") for name in ("v1", "v2")])
 
     async with deletes_refused(space, "v1"):
         (preemptor,) = await space.create(sized("p", "high", 500))

@@ -1,33 +1,21 @@
 """One crash of each component in the midst of a preemption; `test_crashes_matrix.py` has them all."""
 
-from collections.abc import Iterator
-
 import pytest
 
+from integration.arming import KILL, Crashes
 from integration.cluster import RunningCluster
 from integration.crashing import (
-    KILL,
     RECOVERY_SECONDS,
-    Failpoints,
     assert_nothing_left_behind,
     assert_whole,
-    full_node,
     mark_as_victim,
-    ordered,
-    preemptor,
     without_nats,
 )
 from integration.invariants import assert_invariants, streams_of
+from integration.preempting import full_nodes, taker, until_ordered
 from integration.space import Space
 
 VICTIMS = 5
-
-
-@pytest.fixture
-def failpoints(crash_cluster: RunningCluster) -> Iterator[Failpoints]:
-    points = Failpoints(crash_cluster)
-    yield points
-    points.disarm()
 
 
 @pytest.mark.parametrize(
@@ -39,13 +27,12 @@ def failpoints(crash_cluster: RunningCluster) -> Iterator[Failpoints]:
     ],
 )
 async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
-    crash_space: Space, failpoints: Failpoints, point: str, hit: int
+    crash_cluster: RunningCluster, crash_space: Space, point: str, hit: int
 ) -> None:
-    await full_node(crash_space, VICTIMS)
-    failpoints.arm(point, KILL, hit=hit)
+    await full_nodes(crash_space, 1, VICTIMS)
 
-    pod = await preemptor(crash_space, VICTIMS)
-    await failpoints.fires(point, KILL)
+    async with Crashes(crash_cluster, point.partition(".")[0]).at(point, KILL, hit=hit):
+        pod = await taker(crash_space, "p", VICTIMS)
 
     assert await crash_space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
     await assert_whole(crash_space, [pod], orders=1)
@@ -55,10 +42,10 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
 async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
     crash_cluster: RunningCluster, crash_space: Space
 ) -> None:
-    await full_node(crash_space, VICTIMS)
+    await full_nodes(crash_space, 1, VICTIMS)
     async with crash_cluster.without("evictor"):
-        pod = await preemptor(crash_space, VICTIMS)
-        await ordered(crash_space, pod)
+        pod = await taker(crash_space, "p", VICTIMS)
+        await until_ordered(crash_space, pod)
         lost = await streams_of(crash_cluster, since=crash_space.opened_at)
         await without_nats(crash_cluster, "wiped")
 
@@ -68,9 +55,9 @@ async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
 
 
 async def test_a_mark_that_nobody_remembers_is_cleared(crash_space: Space) -> None:
-    await full_node(crash_space, 1)
+    await full_nodes(crash_space, 1, 1)
 
-    await mark_as_victim(crash_space, "v1")
+    await mark_as_victim(crash_space, "n1-v1")
 
     await assert_nothing_left_behind(crash_space)
-    assert await crash_space.pod("v1") is not None
+    assert await crash_space.pod("n1-v1") is not None

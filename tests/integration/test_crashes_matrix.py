@@ -1,39 +1,36 @@
 """Every failpoint, killed and frozen: whoever dies between whichever two side effects, nobody is stuck.
 
-Each case runs `MAKEWAY_REPEAT` times (20). What must hold is `integration.crashing.assert_whole`, and what
-the independent checker finds.
+A test is one space, with MAKEWAY_REPEAT crashes (20) at each point, one after another while pods preempt:
+the next comes as soon as somebody is there to be crashed, so that several orders are live at once. A point
+that is not reached is a failure. What must hold is `integration.crashing.assert_whole`, and what the
+independent checker finds.
 """
 
 import asyncio
 import os
-import signal
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from itertools import cycle
+from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
 
-from integration.builders import make_pod
+from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
 from integration.crashing import (
     CLEARING,
     EACH_VICTIM,
     EVICTING,
-    KILL,
     PLANNING,
     RECOVERY_SECONDS,
     REPAIRING,
     ROLLING_BACK,
     SCHEDULING,
-    STOP,
-    Failpoints,
     assert_nothing_left_behind,
     assert_whole,
-    full_node,
     is_marked,
     mark_as_victim,
-    ordered,
-    preemptor,
     without_nats,
 )
 from integration.forbidding import UNDELETABLE, deletes_refused
@@ -41,264 +38,311 @@ from integration.invariants import assert_invariants, streams_of
 from integration.preempting import (
     assert_bound_once,
     assert_only_ordered_pods_were_deleted,
+    full_nodes,
     outcome_of_order,
+    taker,
+    until_ordered,
 )
 from integration.space import Space, open_space
+from integration.waiting import until
+from makeway.core.objects import Pod
 from makeway.dev.checker.history import Streams
-from makeway.dev.options import ClusterOptions
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
 VICTIMS = 5
+ACTIONS = (KILL, STOP)
 
-HITS = [
-    (point, hit) for point in EVICTING for hit in (range(1, VICTIMS + 1) if point in EACH_VICTIM else (1,))
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * REPEAT)]
 
-repeated = pytest.mark.parametrize("run", range(REPEAT))
-killed_and_frozen = pytest.mark.parametrize("action", [KILL, STOP])
+T = TypeVar("T")
 
-
-@pytest.fixture
-def failpoints(crash_cluster: RunningCluster) -> Iterator[Failpoints]:
-    armed = Failpoints(crash_cluster)
-    yield armed
-    armed.disarm()
+Case = tuple[str, str, int]
+"""A failpoint, what happens there, and at which of an order's hits."""
 
 
 @pytest_asyncio.fixture
 async def whole_cluster(crash_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
-    """The cluster, with all of it ready again after the test."""
+    """The cluster with one of each, all of it ready again after the test."""
     yield crash_cluster
-    for component in ("nats", "planner", "evictor", "scheduler"):
-        await crash_cluster.start(component)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize(("point", "hit"), HITS)
-async def test_evictor(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    hit: int,
-    action: str,
-    run: int,
-) -> None:
-    await crash(crash_space, failpoints, point, action, hit)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize("point", PLANNING)
-async def test_planner(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    action: str,
-    run: int,
-) -> None:
-    await crash(crash_space, failpoints, point, action)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize("point", SCHEDULING)
-async def test_scheduler(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    action: str,
-    run: int,
-) -> None:
-    await crash(crash_space, failpoints, point, action)
-
-
-async def crash(space: Space, failpoints: Failpoints, point: str, action: str, hit: int = 1) -> None:
-    """One preemption with one crash in it: one order, carried out once."""
-    await full_node(space, VICTIMS)
-    failpoints.arm(point, action, hit=hit)
-
-    pod = await preemptor(space, VICTIMS)
-    await failpoints.fires(point, action)
-
-    assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
-    await assert_whole(space, [pod], orders=1)
-    await assert_invariants(space, wait=False)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize("point", ROLLING_BACK)
-async def test_evictor_that_rolls_back(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    action: str,
-    run: int,
-) -> None:
-    await full_node(crash_space, 2, UNDELETABLE)
-    async with deletes_refused(crash_space, "v1"):
-        failpoints.arm(point, action)
-        pod = await preemptor(crash_space, 2)
-        await failpoints.fires(point, action)
-        _, outcome = await outcome_of_order(crash_space, pod, seconds=RECOVERY_SECONDS)
-        assert outcome.result == "failed"
-        await assert_nothing_left_behind(crash_space)
-
-    assert await crash_space.until_bound("p", seconds=2 * RECOVERY_SECONDS) == "n1"
-    await assert_whole(crash_space, [pod])
-    await assert_invariants(crash_space, wait=False)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize("point", CLEARING)
-async def test_evictor_that_clears_nominations(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    action: str,
-    run: int,
-) -> None:
-    await full_node(crash_space, VICTIMS)
-    async with whole_cluster.without("evictor"):
-        (lesser,) = await crash_space.create(make_pod("lesser").priority("mid").cpu(f"{100 * VICTIMS}m"))
-        await ordered(crash_space, lesser)
-        pod = await preemptor(crash_space, VICTIMS)
-        await ordered(crash_space, pod)
-        failpoints.arm(point, action)
-    await failpoints.fires(point, action)
-
-    assert await crash_space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
-    # The victims are those of the lesser pod's order, on which the other one counts.
-    await assert_only_ordered_pods_were_deleted(crash_space, [lesser, pod])
-    assert_bound_once(crash_space, "p")
-    await assert_nothing_left_behind(crash_space)
-    await assert_invariants(crash_space, wait=False)
-
-
-@repeated
-@killed_and_frozen
-@pytest.mark.parametrize("point", REPAIRING)
-async def test_repair_of_a_mark_left_behind(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    action: str,
-    run: int,
-) -> None:
-    await full_node(crash_space, 1)
-    failpoints.arm(point, action)
-    await mark_as_victim(crash_space, "v1")
-
-    await failpoints.fires(point, action, seconds=40)
-
-    await assert_nothing_left_behind(crash_space)
-    assert await crash_space.pod("v1") is not None
-
-
-@repeated
-@pytest.mark.parametrize("how", ["killed", "frozen", "wiped"])
-@pytest.mark.parametrize(
-    "point",
-    [
-        "planner.before-reply",
-        "scheduler.nominated",
-        "scheduler.before-publish",
-        "scheduler.after-publish",
-        "evictor.order-received",
-        "evictor.before-mark",
-        "evictor.after-delete",
-        "evictor.before-outcome",
-        "evictor.before-ack",
-        "scheduler.on-outcome",
-    ],
-)
-async def test_nats(
-    *,
-    whole_cluster: RunningCluster,
-    crash_space: Space,
-    failpoints: Failpoints,
-    point: str,
-    how: str,
-    run: int,
-) -> None:
-    """The process that reaches the point waits there while NATS is away."""
-    lost = Streams()
-    await full_node(crash_space, VICTIMS)
-    failpoints.arm(point, "delay", seconds=2.5)
-    pod = await preemptor(crash_space, VICTIMS)
-    await failpoints.fired(point)
-    if how == "wiped":
-        lost = await streams_of(whole_cluster, since=crash_space.opened_at)
-    await without_nats(whole_cluster, how)
-
-    assert await crash_space.until_bound("p", seconds=2 * RECOVERY_SECONDS) == "n1"
-    if how != "wiped":
-        await assert_whole(crash_space, [pod])
-    await assert_nothing_left_behind(crash_space)
-    await assert_invariants(crash_space, wait=False, lost=lost)
+    await healed(crash_cluster)
 
 
 @pytest_asyncio.fixture
-async def replicated(private_cluster: PrivateCluster) -> RunningCluster:
-    """A cluster of two planners, of which one leads, and two evictors."""
-    options = ClusterOptions(failpoints=True, fallback=False, planner_arguments=("--leader-elect",))
-    cluster = await private_cluster(options)
-    for service in ("planner", "evictor"):
-        await asyncio.to_thread(cluster.owned.start_replica, service)
-    return cluster
+async def replicas(replicated_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
+    """The cluster with several planners and evictors, all of it ready again after the test."""
+    yield replicated_cluster
+    await healed(replicated_cluster)
 
 
-@pytest.mark.timeout(300 + 60 * REPEAT)
-@pytest.mark.parametrize("point", ["planner.before-reply", "evictor.order-received", "evictor.after-delete"])
-@killed_and_frozen
-async def test_the_other_replica_takes_over(replicated: RunningCluster, point: str, action: str) -> None:
-    """A frozen one stays so until the other has done its work."""
-    failpoints = Failpoints(replicated)
-    for _ in range(REPEAT):
-        async with open_space(replicated) as space:
-            await full_node(space, VICTIMS)
-            failpoints.arm(point, action, hit=2 if point == "evictor.after-delete" else 1)
-            pod = await preemptor(space, VICTIMS)
-            pid = await failpoints.fired(point)
-            assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
-            if action == STOP:
-                os.kill(pid, signal.SIGCONT)
-            await assert_whole(space, [pod], orders=1)
-            await assert_invariants(space, wait=False)
+async def healed(cluster: RunningCluster) -> None:
+    Failpoints(cluster).disarm()
+    await cluster.heal()
 
 
-@repeated
-async def test_marks_of_an_order_that_everybody_has_lost_are_cleared(
-    *, whole_cluster: RunningCluster, crash_space: Space, failpoints: Failpoints, run: int
+async def side_by_side(acts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do all at once; the first that fails ends the others."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(act) for act in acts]
+    return [task.result() for task in tasks]
+
+
+# ----------------------------------------------------------------------------------- one dies, all is well
+
+
+@pytest.mark.parametrize("point", EVICTING)
+async def test_evictor(replicas: RunningCluster, point: str) -> None:
+    hits = range(1, VICTIMS + 1) if point in EACH_VICTIM else (1,)
+    await preempt_through(replicas, "evictor", [(point, action, hit) for hit in hits for action in ACTIONS])
+
+
+@pytest.mark.parametrize("point", PLANNING)
+async def test_planner(whole_cluster: RunningCluster, point: str) -> None:
+    await preempt_through(whole_cluster, "planner", [(point, action, 1) for action in ACTIONS])
+
+
+@pytest.mark.parametrize("point", SCHEDULING)
+async def test_scheduler(whole_cluster: RunningCluster, point: str) -> None:
+    await preempt_through(whole_cluster, "scheduler", [(point, action, 1) for action in ACTIONS])
+
+
+async def preempt_through(cluster: RunningCluster, service: str, cases: list[Case]) -> None:
+    """A preemption for each crash: each has one order, carried out once."""
+    crashes = Crashes(cluster, service)
+    async with open_space(cluster) as space:
+        await full_nodes(space, len(cases) * REPEAT, VICTIMS)
+
+        async def preempt(name: str, point: str, action: str, hit: int) -> Pod:
+            async with crashes.at(point, action, hit=hit):
+                pod = await taker(space, name, VICTIMS)
+            await space.until_bound(name, seconds=RECOVERY_SECONDS)
+            return pod
+
+        preemptors = await side_by_side(
+            preempt(f"p{number}", *case) for number, case in enumerate(cases * REPEAT)
+        )
+        assert crashes.hits == Counter(dict.fromkeys(cases, REPEAT))
+        await assert_whole(space, preemptors, orders=1)
+        await assert_invariants(space, wait=False)
+
+
+# ------------------------------------------------------------------------------------- undoing and clearing
+
+
+@pytest.mark.parametrize("point", ROLLING_BACK)
+async def test_evictor_that_rolls_back(replicas: RunningCluster, point: str) -> None:
+    crashes = Crashes(replicas, "evictor")
+    async with open_space(replicas) as space:
+        await full_nodes(space, len(ACTIONS) * REPEAT, 2, UNDELETABLE)
+
+        async def fail_then_preempt(number: int, action: str) -> Pod:
+            node, name = f"n{number}", f"p{number}"
+            victims = [f"{node}-v1", f"{node}-v2"]
+            async with crashes.at(point, action):
+                pod = await taker(space, name, 2, node=node)
+            _, outcome = await outcome_of_order(space, pod, seconds=RECOVERY_SECONDS)
+            # The next evictor may find the nomination taken back by the one that died.
+            assert outcome.result in ({"failed"} if action == STOP else {"failed", "cancelled"})
+            await assert_nothing_left_behind(space, name, *victims)
+            for victim in victims:
+                await space.patch(victim, {"metadata": {"labels": {UNDELETABLE[0]: None}}})
+            assert await space.until_bound(name, seconds=2 * RECOVERY_SECONDS) == node
+            return pod
+
+        async with deletes_refused(space, "n1-v1"):
+            preemptors = await side_by_side(
+                fail_then_preempt(number, action)
+                for number, action in enumerate(list(ACTIONS) * REPEAT, start=1)
+            )
+        assert crashes.hits == Counter({(point, action, 1): REPEAT for action in ACTIONS})
+        await assert_whole(space, preemptors)
+        await assert_invariants(space, wait=False)
+
+
+@pytest.mark.parametrize("point", CLEARING)
+async def test_evictor_that_clears_nominations(whole_cluster: RunningCluster, point: str) -> None:
+    crashes = Crashes(whole_cluster, "evictor")
+    async with open_space(whole_cluster) as space:
+        await full_nodes(space, len(ACTIONS) * REPEAT, VICTIMS)
+
+        async def displace(number: int, action: str) -> list[Pod]:
+            node = f"n{number}"
+            async with crashes.at(point, action) as reached:
+                async with whole_cluster.without("evictor"):
+                    lesser = await taker(space, f"lesser{number}", VICTIMS, priority="mid", node=node)
+                    await until_ordered(space, lesser)
+                    pod = await taker(space, f"p{number}", VICTIMS, node=node)
+                    await until_ordered(space, pod)
+                    # It would clear the nomination itself, once the lesser pod's victims have gone.
+                    await whole_cluster.pause("scheduler")
+                await reached()
+                await whole_cluster.resume("scheduler")
+            assert await space.until_bound(f"p{number}", seconds=RECOVERY_SECONDS) == node
+            return [lesser, pod]
+
+        pairs = await side_by_side(
+            displace(number, action) for number, action in enumerate(list(ACTIONS) * REPEAT, start=1)
+        )
+        assert crashes.hits == Counter({(point, action, 1): REPEAT for action in ACTIONS})
+        # The victims are those of the lesser pods' orders, on which the other ones count.
+        await assert_only_ordered_pods_were_deleted(space, [pod for pair in pairs for pod in pair])
+        assert_bound_once(space, *[pod.metadata.name for _, pod in pairs])
+        await assert_nothing_left_behind(space)
+        await assert_invariants(space, wait=False)
+
+
+# ------------------------------------------------------------------------------------------- another is there
+
+
+@pytest.mark.parametrize(
+    ("point", "hit", "action"),
+    [
+        ("planner.before-reply", 1, KILL),
+        ("planner.before-reply", 1, STOP),
+        ("evictor.order-received", 1, STOP),
+        ("evictor.after-delete", 2, STOP),
+    ],
+)
+async def test_the_other_replica_takes_over(
+    replicas: RunningCluster, point: str, hit: int, action: str
 ) -> None:
-    await full_node(crash_space, VICTIMS)
-    failpoints.arm("evictor.before-delete", KILL)
-    pod = await preemptor(crash_space, VICTIMS)
-    await failpoints.fires("evictor.before-delete", KILL)
-    for component in ("evictor", "scheduler", "planner"):
-        await whole_cluster.kill(component)
-    await crash_space.delete("p")
-    await crash_space.until_gone("p", uid=pod.metadata.uid)
-    await without_nats(whole_cluster, "wiped")
-    assert any(is_marked(pod) for pod in (await crash_space.pods()).values())
+    """A frozen one stays so until the other has done its work. Evictors that are killed: `test_evictor`."""
+    service = point.partition(".")[0]
+    crashes = Crashes(replicas, service, at_once=1 if service == "planner" else 3)
+    async with open_space(replicas) as space:
+        await full_nodes(space, REPEAT, VICTIMS)
 
-    for component in ("planner", "evictor", "scheduler"):
-        await whole_cluster.start(component)
-    await assert_nothing_left_behind(crash_space)
-    assert len(await crash_space.pods()) == VICTIMS
+        async def preempt(name: str) -> Pod:
+            async def bound() -> str:
+                return await space.until_bound(name, seconds=RECOVERY_SECONDS)
+
+            async with crashes.at(point, action, hit=hit, while_frozen=bound):
+                pod = await taker(space, name, VICTIMS)
+            await bound()
+            return pod
+
+        preemptors = await side_by_side(preempt(f"p{number}") for number in range(REPEAT))
+        assert crashes.hits == Counter({(point, action, hit): REPEAT})
+        await assert_whole(space, preemptors, orders=1)
+        await assert_invariants(space, wait=False)
+
+
+# ------------------------------------------------------------------------------------------------------ NATS
+
+
+WHERE_ORDERS_STAND = (
+    "scheduler.before-publish",
+    "scheduler.after-publish",
+    "evictor.order-received",
+    "evictor.before-mark",
+    "evictor.after-delete",
+    "evictor.before-outcome",
+    "evictor.before-ack",
+    "scheduler.on-outcome",
+)
+"""One order at each of them at the same time, when NATS goes away; the last two are the same order's."""
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen", "wiped"])
+async def test_nats(whole_cluster: RunningCluster, how: str) -> None:
+    """Whoever is held at a point goes on while NATS is away. A scheduling cycle is at one point at a time."""
+    failpoints = Failpoints(whole_cluster)
+    lost = Streams()
+    preemptors: list[Pod] = []
+    async with open_space(whole_cluster) as space:
+        at_once = len(WHERE_ORDERS_STAND)
+        await full_nodes(space, 2 * REPEAT * at_once, 2)
+        for asking in ["planner.before-reply", "scheduler.nominated"] * REPEAT:
+            for point in WHERE_ORDERS_STAND:
+                failpoints.arm(point, HOLD)
+            names = [f"p{len(preemptors) + number}" for number in range(at_once)]
+            preemptors += [await taker(space, name, 2) for name in names[:-1]]
+            for point in WHERE_ORDERS_STAND:
+                await failpoints.fired(point)
+            failpoints.arm(asking, HOLD)
+            preemptors.append(await taker(space, names[-1], 2))
+            await failpoints.fired(asking)
+            if how == "wiped":
+                lost = lost.joined(await settled_streams(whole_cluster, space))
+
+            async def go_on(points: tuple[str, ...] = (*WHERE_ORDERS_STAND, asking)) -> None:
+                for point in points:
+                    failpoints.let_go(point)
+                await asyncio.sleep(2)
+
+            await without_nats(whole_cluster, how, go_on)
+            for name in names:
+                await space.until_bound(name, seconds=2 * RECOVERY_SECONDS)
+
+        if how != "wiped":
+            await assert_whole(space, preemptors)
+        await assert_nothing_left_behind(space)
+        await assert_invariants(space, wait=False, lost=lost)
+
+
+async def settled_streams(cluster: RunningCluster, space: Space) -> Streams:
+    """What the streams hold once nothing more is written."""
+    seen = Streams()
+
+    async def unchanged() -> Streams | None:
+        nonlocal seen
+        before, seen = seen, await streams_of(cluster, since=space.opened_at)
+        return seen if seen == before else None
+
+    return await until("nothing more is written", unchanged, every=0.2)
+
+
+# ------------------------------------------------------------------------------------------ marks left behind
+
+
+async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
+    """Marks appear all the while; planners and evictors are crashed side by side."""
+    crashes = {service: Crashes(replicas, service) for service in ("planner", "evictor")}
+    async with open_space(replicas) as space:
+        await full_nodes(space, 1, 50)
+        before = {name: pod.metadata.uid for name, pod in (await space.pods()).items()}
+
+        async def mark_for_ever() -> None:
+            for name in cycle(before):
+                await mark_as_victim(space, name)
+                await asyncio.sleep(0.4)
+
+        async def crash(point: str, action: str) -> None:
+            async with crashes[point.partition(".")[0]].at(point, action):
+                pass
+
+        marking = asyncio.create_task(mark_for_ever())
+        await side_by_side(
+            crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS
+        )
+        marking.cancel()
+
+        hits = crashes["planner"].hits + crashes["evictor"].hits
+        assert hits == Counter({(point, action, 1): REPEAT for point in REPAIRING for action in ACTIONS})
+        await assert_nothing_left_behind(space)
+        assert {name: pod.metadata.uid for name, pod in (await space.pods()).items()} == before
+
+
+async def test_marks_of_orders_that_everybody_has_lost_are_cleared(whole_cluster: RunningCluster) -> None:
+    failpoints = Failpoints(whole_cluster)
+    async with open_space(whole_cluster) as space:
+        await full_nodes(space, REPEAT, VICTIMS)
+        before = (await space.pods()).keys()
+        for number in range(1, REPEAT + 1):
+            failpoints.arm("evictor.before-delete", KILL)
+            pod = await taker(space, "p", VICTIMS, node=f"n{number}")
+            await failpoints.fired("evictor.before-delete")
+            for component in ("evictor", "scheduler", "planner"):
+                await whole_cluster.kill(component)
+            await space.delete("p")
+            await space.until_gone("p", uid=pod.metadata.uid)
+            await without_nats(whole_cluster, "wiped")
+            assert any(
+                is_marked(pod) for name, pod in (await space.pods()).items() if name.startswith(f"n{number}-")
+            )
+
+            await whole_cluster.end_scheduler_lease()
+            for component in ("planner", "evictor", "scheduler"):
+                await whole_cluster.start(component)
+
+        await assert_nothing_left_behind(space)
+        assert (await space.pods()).keys() == before

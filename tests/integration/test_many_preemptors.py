@@ -46,6 +46,5 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
     # nomination counts already. That is an order with awaited pods and no victims of its own.
     with_victims = Counter(order.preemptor.uid for order in orders if order.preemptor and order.victims)
     assert max(with_victims.values()) == 1
-    for pod in urgent:
-        assert_bound_once(space, pod.metadata.name)
+    assert_bound_once(space, *[pod.metadata.name for pod in urgent])
     await assert_only_ordered_pods_were_deleted(space, urgent)

@@ -8,7 +8,7 @@ from integration.conftest import PrivateCluster
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
 )
 from integration.space import Space, open_space
@@ -19,8 +19,7 @@ from makeway.dev.options import ClusterOptions
 async def full_node_and_empty_node(space: Space) -> None:
     """A full node n1, and n2 with room for a small pod only."""
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("100m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
 
 
 async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(

@@ -11,7 +11,7 @@ from integration.preempting import (
     assert_stays_pending,
     ordered,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
 )
 from integration.space import Space
@@ -27,8 +27,7 @@ async def test_a_13_the_successor_adopts_a_live_order(
 ) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     await race_cluster.stop("evictor")
     preemptor = await ordered(space, sized("p", "high", 500))
 

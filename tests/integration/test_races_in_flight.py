@@ -19,6 +19,7 @@ from integration.preempting import (
     deletes_of,
     ordered,
     outcome_of_order,
+    run_victims,
     settle,
     sized,
     until_tried_again,
@@ -38,8 +39,7 @@ async def test_a_6_a_second_preemptor_of_higher_priority_takes_the_room_of_the_f
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     first = await ordered(space, sized("first", "mid", 500))
     second = await ordered(space, sized("second", "high", 500))
     tries = len(await space.bus.decisions(first.metadata.uid))
@@ -85,8 +85,7 @@ async def test_a_8_victims_that_are_gone_before_the_evictor_looks_cost_no_delete
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(*[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
-    await settle()
+    await run_victims(space, *[sized(name, "low", 250).on("n1") for name in ("v1", "v2")])
     preemptor = await ordered(space, sized("p", "high", 500))
     for name in ("v1", "v2"):
         await space.delete(name)
@@ -104,10 +103,11 @@ async def test_a_8_a_victim_that_another_one_deletes_with_a_long_grace_period_is
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(
-        sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"), sized("quick", "low", 250).on("n1")
+    await run_victims(
+        space,
+        sized("slow", "low", 250).grace(20).leaves(AFTER_GRACE).on("n1"),
+        sized("quick", "low", 250).on("n1"),
     )
-    await settle()
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("slow")
     await cluster.start("evictor")
@@ -127,8 +127,7 @@ async def test_a_10_a_preemptor_that_is_deleted_ends_its_order(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("p")
     await space.until_gone("p")
@@ -144,8 +143,7 @@ async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_ow
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     first = await ordered(space, sized("p", "high", 500))
     await space.delete("p")
     await space.until_gone("p")
@@ -164,8 +162,7 @@ async def test_a_10_a_preemptor_bound_elsewhere_ends_its_order(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     (other,) = await space.add_nodes(make_node("n2").cpu("500m"))
     await space.post(
@@ -185,13 +182,11 @@ async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("v1", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("v1", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete_node("n1")
     await space.add_nodes(make_node("n2").cpu("500m"))
-    await space.run(sized("v2", "low", 500).on("n2"))
-    await settle()
+    await run_victims(space, sized("v2", "low", 500).on("n2"))
     await cluster.start("evictor")
 
     _, outcome = await outcome_of_order(space, preemptor)
@@ -205,8 +200,7 @@ async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    (old,) = await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    (old,) = await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.delete("victim")
     await space.until_gone("victim")
@@ -229,8 +223,7 @@ async def test_an_order_that_counts_on_another_fails_with_it(
     cluster: RunningCluster, space_without_evictor: Space
 ) -> None:
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).label(*UNDELETABLE).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).label(*UNDELETABLE).on("n1"))
 
     async with deletes_refused(space, "victim"):
         first = await ordered(space, sized("p1", "high", 250))
@@ -257,8 +250,7 @@ async def test_a_nomination_left_over_from_before_does_not_hold_a_place_that_can
 ) -> None:
     # kubernetes#106780: the nominated node stops being possible, and the nomination stays for ever.
     space = space_without_evictor
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
     preemptor = await ordered(space, sized("p", "high", 500))
     await space.api.request(
         "PATCH",

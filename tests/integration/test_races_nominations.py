@@ -13,7 +13,7 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     assert_stays_pending,
     outcome_of_order,
-    settle,
+    run_victims,
     sized,
     until_tried_again,
 )
@@ -28,8 +28,7 @@ async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod
 ) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     async with nominations_refused(space):
         (preemptor,) = await space.create(sized("p", "high", 500))
@@ -51,8 +50,7 @@ async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod
 async def test_a_place_whose_nomination_is_not_in_the_api_is_free_again_for_others(race_space: Space) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     async with nominations_refused(space):
         (preemptor,) = await space.create(sized("p", "high", 500))
@@ -72,8 +70,7 @@ async def test_a_nomination_that_comes_too_late_costs_time_and_nothing_else(
 ) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     async with nominations_delayed(space, "victim", tmp_path, seconds=COMMIT_WAIT_SECONDS + 1.5):
         (preemptor,) = await space.create(sized("p", "high", 500))
@@ -96,8 +93,7 @@ async def test_a_nomination_that_comes_too_late_costs_time_and_nothing_else(
 async def test_a_nomination_that_is_slow_but_in_time_is_waited_for(race_space: Space, tmp_path: Path) -> None:
     space = race_space
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await space.run(sized("victim", "low", 500).on("n1"))
-    await settle()
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
 
     async with nominations_delayed(space, "victim", tmp_path, seconds=COMMIT_WAIT_SECONDS - 1):
         (preemptor,) = await space.create(sized("p", "high", 500))

@@ -15,7 +15,7 @@ from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.crashing import assert_nothing_left_behind
 from integration.invariants import assert_invariants
-from integration.preempting import deletes_of, settle, sized
+from integration.preempting import deletes_of, run_victims, sized
 from integration.space import Space, open_space
 from makeway.runtime.kube import ApiError
 
@@ -128,8 +128,9 @@ async def once(cluster: RunningCluster, act: Act, delay: float) -> None:
     async with open_space(cluster) as space:
         await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
         await space.add_nodes(make_node("n3").cpu("500m").taint("example.com/kept-free"))
-        await space.run(*[victim(f"{node}-{name}", node) for node in ("n1", "n2") for name in ("a", "b")])
-        await settle()
+        await run_victims(
+            space, *[victim(f"{node}-{name}", node) for node in ("n1", "n2") for name in ("a", "b")]
+        )
 
         await space.create(preemptor())
         await asyncio.sleep(delay)

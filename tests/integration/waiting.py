@@ -7,6 +7,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_LONGEST_SECONDS = 0.5
+"""Between two times of asking."""
+
 
 class NotYet(Exception):  # noqa: N818 - a state, not an error
     """Raised by a probe to say what it saw instead."""
@@ -17,10 +20,12 @@ async def until(
 ) -> T:
     """Ask again and again until the probe gives a true value, and give that.
 
+    Asking comes every `every` seconds, and less often the longer it has taken, so that many may wait at once.
+
     Raises:
         AssertionError: not within `seconds`; the text has `what` and what the probe saw last.
     """
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     while True:
         seen: object = None
         try:
@@ -29,6 +34,7 @@ async def until(
             seen = answer
         except NotYet as not_yet:
             seen = not_yet
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begin
+        if waited > seconds:
             raise AssertionError(f"{what}: not within {seconds:g} s; last seen: {seen}")
-        await asyncio.sleep(every)
+        await asyncio.sleep(max(every, min(waited / 10, _LONGEST_SECONDS)))

@@ -1,5 +1,6 @@
 """Failpoints: inert without a directory, fire once, and every one of them stands somewhere in the code."""
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -39,23 +40,42 @@ async def test_a_name_that_is_not_listed_is_an_error(directory: Path) -> None:
         await Failpoints(directory).hit("evictor.nowhere")
 
 
-async def test_a_point_fires_once_at_the_hit_it_is_armed_for(directory: Path) -> None:
-    (directory / "evictor.after-delete").write_text("delay 3 0.05")
+async def test_a_point_fires_once_and_holds_until_it_is_let_go(directory: Path) -> None:
     points = Failpoints(directory)
 
-    took = []
-    for _ in range(4):
-        began = time.monotonic()
-        await points.hit("evictor.after-delete")
-        took.append(time.monotonic() - began >= 0.05)
+    assert not await held(points, "evictor.before-ack")
+    (directory / "evictor.before-ack").write_text("hold 1")
 
-    assert took == [False, False, True, False]
-    assert (directory / failpoints.FIRED / "evictor.after-delete").exists()
+    assert await held(points, "evictor.before-ack")
+    assert not await held(points, "evictor.before-ack")
+
+
+async def test_the_hits_of_each_order_are_counted_for_itself(directory: Path) -> None:
+    points = Failpoints(directory)
+
+    await points.hit("evictor.after-delete", "earlier")
+    await points.hit("evictor.after-delete", "earlier")
+    (directory / "evictor.after-delete").write_text("hold 2")
+
+    passes = ["earlier", "one", "other", "one", "other"]
+    fired = [await held(points, "evictor.after-delete", order) for order in passes]
+    assert fired == [False, False, False, True, False]
+
+
+async def held(points: Failpoints, name: str, of: str = "") -> bool:
+    """Pass a point; whether it fired, and held until its file was removed."""
+    passing = asyncio.create_task(points.hit(name, of))
+    await asyncio.sleep(0.1)
+    if passing.done():
+        return False
+    (points._directory / failpoints.FIRED / name).unlink()
+    await passing
+    return True
 
 
 @pytest.mark.parametrize("action", ["kill", "stop"])
 def test_kill_and_stop_are_signals_to_the_process_itself(directory: Path, action: str) -> None:
-    (directory / "evictor.before-ack").write_text(f"{action} 1 0")
+    (directory / "evictor.before-ack").write_text(f"{action} 1")
     program = "import asyncio; from makeway.runtime.failpoints import failpoint; " + (
         "asyncio.run(failpoint('evictor.before-ack')); print('went on')"
     )
@@ -80,7 +100,7 @@ def test_kill_and_stop_are_signals_to_the_process_itself(directory: Path, action
 
 
 def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:
-    calls = {name for path in SOURCES for name in re.findall(r'failpoint\("([^"]+)"\)', path.read_text())}
+    calls = {name for path in SOURCES for name in re.findall(r'failpoint\("([^"]+)"[,)]', path.read_text())}
 
     assert calls == NAMES
 

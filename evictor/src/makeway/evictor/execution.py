@@ -266,18 +266,18 @@ class Execution:
     ) -> Deleted | Gone | Terminating | Spared:
         victim = progress.victim
         if isinstance(verdict, Delete) and verdict.mark:
-            await failpoint("evictor.before-mark")
+            await failpoint("evictor.before-mark", self.order.order_id)
             self._may_begin()
             marked = await self._cluster.mark(victim, self._message, self._clock.now())
-            await failpoint("evictor.after-mark")
+            await failpoint("evictor.after-mark", self.order.order_id)
             verdict = decide.judge(self.order, victim, marked, self.preemptor_priority)
         if not isinstance(verdict, Delete):
             return verdict
-        await failpoint("evictor.before-delete")
+        await failpoint("evictor.before-delete", self.order.order_id)
         self._may_begin()
         progress.delete_sent = True
         deleted = await self._cluster.delete(victim)
-        await failpoint("evictor.after-delete")
+        await failpoint("evictor.after-delete", self.order.order_id)
         if deleted is None:
             return Gone("not-found")
         progress.deleted_at = self._clock.now()

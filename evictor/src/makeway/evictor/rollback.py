@@ -131,9 +131,9 @@ class RollingBack:
         elif victim.uid not in named_again and decide.marked_by_scheduler(
             pod, patches.mark_message(self._order)
         ):
-            await failpoint("evictor.before-unmark")
+            await failpoint("evictor.before-unmark", self._order.order_id)
             await self._cluster.clear_mark(pod)
-            await failpoint("evictor.after-unmark")
+            await failpoint("evictor.after-unmark", self._order.order_id)
             self._undone.conditions_cleared.append(victim.uid)
 
     async def _durably(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:

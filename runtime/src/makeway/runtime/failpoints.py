@@ -1,15 +1,16 @@
-"""Named points between two side effects, at which a test may kill, freeze or delay the process.
+"""Named points between two side effects, at which a test may kill or freeze the process, or hold it up.
 
 Inert unless the environment variable `MAKEWAY_FAILPOINTS` names a directory when the process starts:
-a file there that has a point's name arms it, with one line `ACTION HIT SECONDS`:
+a file there that has a point's name arms it, with one line `ACTION HIT`:
 
-* `kill 1 0`: SIGKILL at the first hit, as a crash would end it;
-* `stop 3 0`: SIGSTOP at the third hit; nothing runs until somebody sends SIGCONT;
-* `delay 1 2.5`: wait 2.5 s there; everything else in the process goes on.
+* `kill 1`: SIGKILL there, as a crash would end it;
+* `stop 3`: SIGSTOP; nothing runs until somebody sends SIGCONT;
+* `hold 1`: wait there until the file in `fired/` is removed; everything else in the process goes on.
 
 A point fires once: the process that fires takes the file to `fired/`, with its pid in it, before it acts,
-so that the process started in its place goes on. Hits are counted by each process, from the arming on.
-The scheduler's points are `plugin/bridge/failpoint.go`, with the same directory and lines.
+so that the process started in its place goes on. HIT is for points that one order passes for each of its
+victims: which of these passes it is, of whichever order; at all others it is 1. The scheduler's points are
+`plugin/bridge/failpoint.go`, with the same directory and lines.
 """
 
 from __future__ import annotations
@@ -54,56 +55,60 @@ PLANNER: Final = (
 
 NAMES: Final = frozenset((*EVICTOR, *PLANNER))
 
+_HOLD_POLL_SECONDS: Final = 0.02
+
 
 class Failpoints:
     """The points of one process, armed by files in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._hits: Counter[str] = Counter()
+        self._hits: Counter[tuple[str, str]] = Counter()
 
-    async def hit(self, name: str) -> None:
-        """Do what the point is armed with, if anything.
+    async def hit(self, name: str, of: str = "") -> None:
+        """Do what the point is armed with, if anything. `of`: the order whose hits are counted.
 
         Raises:
             ValueError: there is no point of this name, or its file is no such line.
         """
         if name not in NAMES:
             raise ValueError(f"no failpoint is called {name!r}")
-        action, seconds = self._take(name)
+        action = self._take(name, of)
         if action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif action == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
-        elif action == "delay":
-            await asyncio.sleep(seconds)
+        elif action == "hold":
+            # Another process removes the file; there is nothing to be woken by.
+            while (self._directory / FIRED / name).exists():  # noqa: ASYNC110
+                await asyncio.sleep(_HOLD_POLL_SECONDS)
 
-    def _take(self, name: str) -> tuple[str, float]:
-        """Count a hit; where the point fires, disarm it and give the action and its seconds."""
+    def _take(self, name: str, of: str) -> str:
+        """Count a hit; where the point fires, disarm it and give the action."""
+        if of:
+            self._hits[name, of] += 1
         armed = self._directory / name
         try:
-            action, hit, seconds = armed.read_text().split()
+            action, hit = armed.read_text().split()
         except FileNotFoundError:
-            self._hits.pop(name, None)
-            return "", 0.0
-        self._hits[name] += 1
-        if self._hits[name] < int(hit):
-            return "", 0.0
+            return ""
+        if of and self._hits[name, of] != int(hit):
+            return ""
         fired = self._directory / FIRED / name
         try:
             # Of several processes that reach the point, one gets the file.
             armed.rename(fired)
         except FileNotFoundError:
-            return "", 0.0
+            return ""
         fired.write_text(str(os.getpid()))
-        return action, float(seconds)
+        return action
 
 
 _directory: Final = os.environ.get(VARIABLE, "")
 _active: Final = Failpoints(Path(_directory)) if _directory else None
 
 
-async def failpoint(name: str) -> None:
+async def failpoint(name: str, of: str = "") -> None:
     """Pass a point. Without `MAKEWAY_FAILPOINTS` this does nothing and lets nobody else run."""
     if _active is not None:
-        await _active.hit(name)
+        await _active.hit(name, of)
