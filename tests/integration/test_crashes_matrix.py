@@ -262,7 +262,7 @@ async def test_nats(whole_cluster: RunningCluster, how: str) -> None:
             preemptors.append(await taker(space, names[-1], 2))
             await failpoints.fired(asking)
             if how == "wiped":
-                lost = lost.joined(await settled_streams(whole_cluster, space))
+                lost = (await settled_streams(whole_cluster, space)).joined(lost)
 
             async def go_on(points: tuple[str, ...] = (*WHERE_ORDERS_STAND, asking)) -> None:
                 for point in points:

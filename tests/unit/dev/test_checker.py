@@ -469,6 +469,16 @@ def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_somet
     assert Streams(orders=(other,)).joined(before).orders == (order, other)
 
 
+def test_an_outcome_that_was_lost_may_be_written_again_with_the_same_result_only() -> None:
+    before = Streams(outcomes=tuple(made_room().outcomes))
+    (outcome,) = before.outcomes
+    again = replace(outcome, at=outcome.at + timedelta(seconds=4), sequence=1)
+    other = replace(again, message=msgspec.structs.replace(outcome.message, result="failed"))
+
+    assert Streams(outcomes=(again,)).joined(before).outcomes == (outcome,)
+    assert Streams(outcomes=(other,)).joined(before).outcomes == (outcome, other)
+
+
 def test_a_namespace_keeps_orders_for_its_pods_and_their_outcomes() -> None:
     history = made_room()
     streams = Streams(tuple(history.orders), tuple(history.outcomes))

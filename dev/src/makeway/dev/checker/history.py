@@ -45,17 +45,24 @@ class Streams:
         outcomes = tuple(stored for stored in self.outcomes if stored.message.order_id in ids)
         return Streams(orders, outcomes, decisions, self.unreadable)
 
-    def joined(self, other: Streams) -> Streams:
-        """Add what was read before a stream was lost; what both have counts once.
+    def joined(self, lost: Streams) -> Streams:
+        """Add what was read before the streams were lost; what both have counts once.
 
         So does an order that the lost stream held and that was published again as it was: it is the same
-        order, stored first when it was stored first.
+        order, stored first when it was stored first. Its outcome may have been lost with it, before anybody
+        had read it; then it has another one, which must tell the same end.
         """
+        ended = {(stored.message.order_id, stored.message.result) for stored in lost.outcomes}
+        outcomes = tuple(
+            stored
+            for stored in self.outcomes
+            if (stored.message.order_id, stored.message.result) not in ended
+        )
         return Streams(
-            orders=_once(_joined(self.orders, other.orders)),
-            outcomes=_joined(self.outcomes, other.outcomes),
-            decisions=_joined(self.decisions, other.decisions),
-            unreadable=(*self.unreadable, *other.unreadable),
+            orders=_once(_joined(self.orders, lost.orders)),
+            outcomes=_joined(outcomes, lost.outcomes),
+            decisions=_joined(self.decisions, lost.decisions),
+            unreadable=(*self.unreadable, *lost.unreadable),
         )
 
 
