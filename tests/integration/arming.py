@@ -108,8 +108,7 @@ class Crashes:
             return all(self._cluster.process(name).pid != pid for name in names)
 
         await until(f"{self._service} {pid} is dead", dead)
-        if self._service == "scheduler":
-            await self._cluster.end_scheduler_lease()
+        await self._cluster.end_lease(self._service)
         for name in names:
             if self._cluster.process(name).pid is None:
                 await self._cluster.start(name)

@@ -90,16 +90,19 @@ class RunningCluster:
             self.process(component).resume()
             await self.start(component)
 
-    async def end_scheduler_lease(self) -> None:
-        """Give a dead scheduler's Lease back, as an orderly end does, so that nobody waits for its end."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE_NAME}"
-        async with self.connect() as api:
-            await api.request(
-                "PATCH",
-                path,
-                body=b'{"spec": {"holderIdentity": null}}',
-                content_type="application/merge-patch+json",
-            )
+    async def end_lease(self, service: str) -> None:
+        """Give a dead leader's Lease back, as an orderly end does, so that nobody waits for its time."""
+        elects = "--leader-elect" in self.owned.options.planner_arguments
+        leases = {SCHEDULER: f"{LEASE_NAMESPACE}/leases/{LEASE_NAME}"}
+        leases |= {PLANNER: "makeway-system/leases/makeway-planner"} if elects else {}
+        if lease := leases.get(service):
+            async with self.connect() as api:
+                await api.request(
+                    "PATCH",
+                    f"/apis/coordination.k8s.io/v1/namespaces/{lease}",
+                    body=b'{"spec": {"holderIdentity": null}}',
+                    content_type="application/merge-patch+json",
+                )
 
     def outages(self, now: datetime) -> tuple[tuple[datetime, datetime], ...]:
         """When tests had stopped a part that promises with a bound in time need."""

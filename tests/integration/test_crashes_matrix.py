@@ -340,7 +340,7 @@ async def test_marks_of_orders_that_everybody_has_lost_are_cleared(whole_cluster
                 is_marked(pod) for name, pod in (await space.pods()).items() if name.startswith(f"n{number}-")
             )
 
-            await whole_cluster.end_scheduler_lease()
+            await whole_cluster.end_lease("scheduler")
             for component in ("planner", "evictor", "scheduler"):
                 await whole_cluster.start(component)
 
