@@ -13,7 +13,6 @@ from makeway.core.budget import budget_of
 from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
-from makeway.planner.policy import Policy
 from makeway.planner.question import question_of
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
@@ -91,7 +90,7 @@ def snapshot_of(case: Case) -> Snapshot:
 def asked(case: Case, snapshot: Snapshot, nodes: Sequence[str], most: int) -> Plan | Refusal:
     """Ask the planner as its service does, of these nodes, for so many candidates."""
     data = codec.encode(_request(case, nodes, most))
-    return plan(snapshot, question_of(codec.decode_plan_request(data), {}), NOW, Policy())
+    return plan(snapshot, question_of(codec.decode_plan_request(data), {}), NOW)
 
 
 def _request(case: Case, nodes: Sequence[str], most: int) -> PlanRequest:

@@ -106,7 +106,7 @@ def test_a_new_policy_counts_for_all_pods_at_once_and_so_does_its_end() -> None:
     snapshot = two_nodes(make_class("steady"))
 
     snapshot.enforce(PROTECT_DEFAULT, "rev-2")
-    assert refused(snapshot, ask(URGENT)).reason == "NoLowerPriorityPods"
+    assert refused(snapshot, ask(URGENT)).reason == "PodsSpared"
 
     snapshot.enforce(Policy(), "rev-3")
     assert chosen(snapshot) == ["a", "b"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from makeway.core.importance import NOT_STARTED
+from makeway.core.rules import Verdict
 from makeway.planner.records import PodRecord
 
 
@@ -28,11 +29,28 @@ class AwaitedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class SparedPod:
+    """A pod of lower priority that a rule keeps, and what the rule says."""
+
+    pod: PodRecord
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """The pods of one node that rules keep: how many, and the least important few of them by name."""
+
+    total: int = 0
+    pods: tuple[SparedPod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A node, who may and who must go there, and the numbers that rank it.
 
     `removable` is in the order in which pods are offered back. `start_micros`: of the longest running
     victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
+    `spared`: only where it is one of the best few.
     """
 
     node: str
@@ -43,6 +61,7 @@ class Proposal:
     priority_sum: int
     start_micros: int = NOT_STARTED
     decided_by: str = ""
+    spared: Spared = Spared()
 
     @property
     def victims(self) -> tuple[RemovablePod, ...]:
@@ -74,10 +93,21 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class NearNode:
+    """A node that removing pods almost helps: what is `missing` even then, by resource, and who stays."""
+
+    node: str
+    missing: dict[str, int]
+    spared: Spared = Spared()
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
 
-    `retry_at`: when to ask again though nothing it depends on has changed.
+    `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
+    whose change may help, as (kind, namespace, name). `spared`: pods of lower priority that rules keep on
+    the potential nodes, by rule. `nearest`: the nodes that lack least.
     """
 
     scope: Scope
@@ -85,3 +115,6 @@ class Refusal:
     message: str
     node_reasons: dict[str, int] = field(default_factory=dict)
     retry_at: datetime | None = None
+    depends_on: tuple[tuple[str, str, str], ...] = ()
+    spared: dict[str, int] = field(default_factory=dict)
+    nearest: tuple[NearNode, ...] = ()

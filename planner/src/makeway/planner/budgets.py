@@ -153,6 +153,12 @@ class BudgetTable:
         flags[slots[beyond], nodes[beyond]] = True
         return flags
 
+    def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
+        """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets)."""
+        allowed = self._allowed(debits)
+        spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
+        return np.asarray(np.array(spent, np.bool_)[sets])
+
     def _keys(self, numbers: tuple[int, ...]) -> tuple[Key, ...]:
         budgets = (self._budgets[number] for number in numbers)
         return tuple(sorted(budget.key for budget in budgets if budget is not None))

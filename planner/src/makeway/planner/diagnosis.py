@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 import numpy as np
 
+from makeway.core.importance import moment_of
 from makeway.core.resources import CPU, PODS
-from makeway.planner.answer import Refusal, Scope
+from makeway.planner import spared
+from makeway.planner.answer import NearNode, Refusal, Scope
+from makeway.planner.dependencies import dependencies
 from makeway.planner.layers import NO_AFFINITY
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
@@ -19,11 +23,18 @@ NEVER = "PreemptionPolicyNever"
 NO_NODES = "NoPotentialNodes"
 NOT_OFFERED = "ResourceNotOffered"
 NOTHING_REMOVABLE = "NoLowerPriorityPods"
+ALL_SPARED = "PodsSpared"
 NO_ROOM = "NotEnoughRoom"
+FORBIDDEN = "ForbiddenByPolicy"
 
 NO_LOWER = "No pods of lower priority"
+ALL_KEPT = "All pods of lower priority are spared"
+OVER_BUDGET = "A hard disruption budget forbids it"
+OVER_LIMIT = "More victims than an order may have"
 UNKNOWN_NODE = "Not known to the planner"
 _NEAREST = 3
+_MARGIN = timedelta(milliseconds=1)
+"""A toleration holds up to and including its last moment."""
 _MEBI = 2**20
 
 
@@ -52,33 +63,65 @@ def no_room(
     snapshot: Snapshot,
     question: Question,
     parts: list[tuple[Block, Evaluation]],
+    *,
     unknown: int,
+    now: datetime,
 ) -> Refusal:
     """Refuse where removing every removable pod makes room on no node, and name the nearest nodes."""
+    priority = question.preemptor.priority
     reasons: Counter[str] = Counter()
-    near: list[tuple[float, str, str]] = []
+    counts: Counter[str] = Counter()
+    near: list[tuple[float, str, NearNode, str]] = []
     for block, found in parts:
-        reasons += _count(block, found)
-        near += _nearest(snapshot, block, found, question.needs)
+        reasons += _count(block, found, priority)
+        counts += spared.count(block, found, priority)
+        near += _nearest(snapshot, block, found, question, now)
     if unknown:
         reasons[UNKNOWN_NODE] = unknown
-    lower = reasons.get(NO_LOWER, 0)
+    near = sorted(near, key=lambda one: one[:2])[:_NEAREST]
     asked = ", ".join(
         f"{name} {amount_of(name, amount)}" for name, amount in sorted(question.needs.items()) if name != PODS
     )
-    head = f"{_who(question)} asks for {asked or 'a place'} at priority {question.preemptor.priority}: "
-    if lower == scope.nodes_potential:
-        message = f"{head}none of {lower} potential nodes has a pod of lower priority"
-        return Refusal(scope, NOTHING_REMOVABLE, message, dict(sorted(reasons.items())))
-    full = scope.nodes_potential - lower
-    message = (
-        f"{head}of {scope.nodes_potential} potential nodes {lower} have no pod of lower priority, "
-        f"and {full} have too little room even without them"
-    )
-    nearest = [text for _, _, text in sorted(near)[:_NEAREST]]
+    reason, why = _why(scope, reasons)
+    message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    if counts:
+        ends = [end for block, found in parts if (end := spared.first_end(block, found, priority))]
+        message += f"; {spared.text(counts, _clock(min(ends)) if ends else '')}"
+    nearest = [text for _, _, _, text in near if text]
     if nearest:
         message += "; nearest: " + "; ".join(nearest)
-    return Refusal(scope, NO_ROOM, message, dict(sorted(reasons.items())))
+    helps = [end for block, found in parts if (end := spared.first_help(block, found, priority))]
+    return Refusal(
+        scope,
+        reason,
+        message,
+        dict(sorted(reasons.items())),
+        retry_at=moment_of(min(helps)) + _MARGIN if helps else None,
+        depends_on=dependencies(snapshot, question, parts, counts),
+        spared=dict(sorted(counts.items())),
+        nearest=tuple(one for _, _, one, _ in near),
+    )
+
+
+def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
+    """Give the refusal's reason and its sentence."""
+    potential = scope.nodes_potential
+    lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_KEPT, 0)
+    forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
+    if lower == potential:
+        return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
+    parts = [f"of {potential} potential nodes {lower} have no pod of lower priority"]
+    if kept:
+        parts.append(f"on {kept} all of them are spared")
+    if forbidden:
+        parts.append(f"on {forbidden} the victims would be against the policy")
+    full = potential - lower - kept - forbidden
+    if full:
+        parts.append(f"{full} have too little room even without them")
+    why = ", ".join(parts[:-1]) + f", and {parts[-1]}" if len(parts) > 1 else parts[0]
+    if forbidden:
+        return FORBIDDEN, why
+    return (NO_ROOM if full else ALL_SPARED), why
 
 
 def amount_of(resource: str, amount: int) -> str:
@@ -99,20 +142,27 @@ def _names(block: Block, found: Evaluation) -> list[str]:
     return [by_layer[layer] for layer in found.asked.tolist()]
 
 
-def _count(block: Block, found: Evaluation) -> Counter[str]:
+def _count(block: Block, found: Evaluation, priority: int) -> Counter[str]:
     """Count nodes by what stood in the way; one node may count for several resources."""
     reasons: Counter[str] = Counter()
-    bare = ~found.removable.any(axis=0)
-    if bare.any():
-        reasons[NO_LOWER] = int(bare.sum())
+    empty = ~found.removable.any(axis=0)
+    kept = empty & (spared.barred(block, found, priority) | found.budgeted).any(axis=0) & ~found.over_budget
+    bare = empty & ~kept & ~found.over_budget
+    for text, flags in (
+        (NO_LOWER, bare),
+        (ALL_KEPT, kept),
+        (OVER_BUDGET, found.over_budget),
+        (OVER_LIMIT, found.over_limit),
+        (NO_AFFINITY, found.alone & ~empty),
+    ):
+        if flags.any():
+            reasons[text] = int(flags.sum())
     for place, name in enumerate(found.constraints, found.asked.size):
-        if blocked := int(((found.short[place] > 0) & ~bare).sum()):
+        if blocked := int(((found.short[place] > 0) & ~empty).sum()):
             reasons[name] = blocked
-    if lonely := int((found.alone & ~bare).sum()):
-        reasons[NO_AFFINITY] = lonely
     for place, name in enumerate(_names(block, found)):
-        too_small = int((found.too_small[place] & ~bare).sum())
-        short = int(((found.short[place] > 0) & ~bare & ~found.too_small[place]).sum())
+        too_small = int((found.too_small[place] & ~empty).sum())
+        short = int(((found.short[place] > 0) & ~empty & ~found.too_small[place]).sum())
         if too_small:
             reasons[f"Node too small: {name}"] = too_small
         if short:
@@ -121,29 +171,43 @@ def _count(block: Block, found: Evaluation) -> Counter[str]:
 
 
 def _nearest(
-    snapshot: Snapshot, block: Block, found: Evaluation, needs: Mapping[str, int]
-) -> list[tuple[float, str, str]]:
-    """Give the nodes that lack least, as (greatest relative shortfall, name, text)."""
+    snapshot: Snapshot, block: Block, found: Evaluation, question: Question, now: datetime
+) -> list[tuple[float, str, NearNode, str]]:
+    """Give the nodes that lack least, as (greatest relative shortfall, name, node, text).
+
+    A node from which nobody may go is near, too, where that is because rules keep its pods.
+    """
     if not found.short.shape[0]:
         return []
     names = _names(block, found)
-    need = np.array([*(needs[name] for name in names), *(1 for _ in found.constraints)], np.float64)[:, None]
+    needs = [*(question.needs[name] for name in names), *(1 for _ in found.constraints)]
+    need = np.array(needs, np.float64)[:, None]
     relative = (found.short / need).max(axis=0)
-    open_nodes = np.flatnonzero(found.removable.any(axis=0) & ~found.too_small.any(axis=0))
+    kept = spared.barred(block, found, question.preemptor.priority) | found.budgeted
+    open_nodes = np.flatnonzero((found.removable | kept).any(axis=0) & ~found.too_small.any(axis=0))
     order = sorted(
         open_nodes.tolist(), key=lambda place: (relative[place], snapshot.names[int(block.rows[place])])
     )[:_NEAREST]
     nearest = []
     for place in order:
-        lacking = [
-            f"{name} {amount_of(name, int(short))}"
-            for name, short in zip(names, found.short[:, place], strict=False)
-            if short > 0
-        ]
+        missing = {
+            name: int(short) for name, short in zip(names, found.short[:, place], strict=False) if short > 0
+        }
+        lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
         against = found.short[found.asked.size :, place] > 0
         lacking += [name for name, short in zip(found.constraints, against, strict=True) if short]
-        missing = ", ".join(lacking or [NO_AFFINITY])
+        if not lacking and found.alone[place]:
+            lacking = [NO_AFFINITY]
+        lacks = ", ".join(lacking)
         node = snapshot.names[int(block.rows[place])]
-        count = int(found.removable[:, place].sum())
-        nearest.append((float(relative[place]), node, f"{node} lacks {missing} without its {count} lower"))
+        lower = int(found.removable[:, place].sum())
+        text = f"{node} lacks {lacks} without its {lower} lower" if lacks and lower else ""
+        near = NearNode(
+            node, missing, spared.of_node(snapshot, block, found, place, question=question, now=now)
+        )
+        nearest.append((float(relative[place]), node, near, text))
     return nearest
+
+
+def _clock(micros: int) -> str:
+    return f"{moment_of(micros):%Y-%m-%dT%H:%M:%SZ}"

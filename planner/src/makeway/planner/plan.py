@@ -22,7 +22,7 @@ from makeway.planner.overlay import blocks, placed
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.victims import evaluate
+from makeway.planner.victims import Bounds, evaluate
 
 UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
@@ -50,6 +50,8 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
 
     taken = debits(snapshot, (*question.in_flight, *question.leaving))
     layers = layers_of(snapshot, question.constraints, placed(snapshot, question))
+    policy = snapshot.shields.policy
+    bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
     parts = []
     for block in blocks(snapshot, question, potential):
         required = layers.on(snapshot, block, block.depth)
@@ -61,6 +63,7 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
             required=required,
             budgets=snapshot.budgets,
             debits=taken,
+            bounds=bounds,
         )
         parts.append(Part(block, found, snapshot, question, taken, now, required))
 
@@ -69,7 +72,8 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, MOST_PODS)
     if not candidates_total and not unmodelled_total:
         looked_at = [(part.block, part.found) for part in parts]
-        return diagnosis.no_room(scope, snapshot, replace(question, needs=needs), looked_at, unknown)
+        asking = replace(question, needs=needs)
+        return diagnosis.no_room(scope, snapshot, asking, looked_at, unknown=unknown, now=now)
     return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
 
 

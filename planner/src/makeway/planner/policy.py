@@ -20,8 +20,3 @@ def removable(
         (columns.immune_below[:slots, nodes] <= preemptor_priority)
         | (columns.immune_until[:slots, nodes] < now_micros)
     )
-
-
-def spared(columns: Columns, nodes: Ints, allowed: Flags, *, preemptor_priority: int) -> Flags:
-    """Give bool[slots, len(nodes)]: the pods of lower priority that are not `allowed` to go."""
-    return (columns.priority[: allowed.shape[0], nodes] < preemptor_priority) & ~allowed

@@ -10,7 +10,8 @@ import numpy as np
 
 from makeway.core.importance import microseconds
 from makeway.core.rules import LOWER_PRIORITY
-from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod
+from makeway.planner import spared
+from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod, Spared
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
@@ -19,6 +20,9 @@ from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joine
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
+
+EXPLAINED = 3
+"""Nodes of which it is written down who is spared there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,11 @@ class Part:
         }
         return Choice(self, scores, places, np.zeros_like(removable), violating, awaited)
 
-    def propose(self, choice: Choice, at: int, decided_by: str) -> Proposal:
-        """Write down one node: who may go, in the order of being offered back, and the numbers."""
+    def propose(self, choice: Choice, at: int, decided_by: str, *, explained: bool) -> Proposal:
+        """Write down one node: who may go, in the order of being offered back, and the numbers.
+
+        `explained`: also who of lower priority may not go, and why.
+        """
         place = int(choice.places[at])
         scores = choice.scores
         violating, victims = choice.violating[:, at], choice.victims[:, at]
@@ -101,6 +108,12 @@ class Part:
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
+            spared=self._spared(place) if explained else Spared(),
+        )
+
+    def _spared(self, place: int) -> Spared:
+        return spared.of_node(
+            self.snapshot, self.block, self.found, place, question=self.question, now=self.now
         )
 
     def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:
@@ -152,6 +165,6 @@ def best(choices: list[Choice], most: int, most_pods: int) -> tuple[tuple[Propos
         if rank + 1 < total:
             decided_by = scores.decided_by(index, int(order[rank + 1]))
         choice, at = (choices[0], index) if index < sizes[0] else (choices[1], index - sizes[0])
-        proposals.append(choice.part.propose(choice, at, decided_by))
+        proposals.append(choice.part.propose(choice, at, decided_by, explained=rank < EXPLAINED))
         pods += len(proposals[-1].removable)
     return tuple(proposals), total

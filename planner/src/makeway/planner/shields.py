@@ -13,12 +13,15 @@ from makeway.core.facts import PodFacts
 from makeway.core.objects import PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.rules import Rule, barrier_of, rules_in_force
-from makeway.core.toleration import toleration_of
+from makeway.core.toleration import Toleration, toleration_of
 from makeway.planner.records import PodRecord
+
+Source = tuple[str, str, str]
+"""Kind, namespace and name of the object that holds the policy."""
 
 
 class Shields:
-    """The policy in force, `revision` of what it was read from (empty: none), and the classes by name.
+    """The policy in force, what it was read from at which `revision` (empty: none), and the classes by name.
 
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     """
@@ -26,6 +29,7 @@ class Shields:
     def __init__(self) -> None:
         self.policy = Policy()
         self.revision = ""
+        self.source: Source | None = None
         self.classes: dict[str, PriorityClass] = {}
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self._uids: dict[str, set[str]] = {}
@@ -61,9 +65,20 @@ class Shields:
         self.classes.pop(name, None)
         return self._uids.get(name, ())
 
-    def enforce(self, policy: Policy, revision: str) -> bool:
+    def exempting(self, preemptor_priority: int) -> list[str]:
+        """Give the classes that exempt a pod from such a preemptor, for now. O(classes in use)."""
+        return [name for name in sorted(self._uids) if self._exempts(name, preemptor_priority)]
+
+    def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
         """Put a policy in force; say whether the barriers of pods may differ now."""
         differs = policy.protection != self.policy.protection
-        self.policy, self.revision = policy, revision
+        self.policy, self.revision, self.source = policy, revision, source
         self.rules = rules_in_force(policy, self.classes)
         return differs
+
+    def _exempts(self, name: str, preemptor_priority: int) -> bool:
+        priority_class = self.classes.get(name)
+        asked = None if priority_class is None else toleration_of(priority_class)
+        if isinstance(asked, Toleration):
+            return asked.seconds != 0 and preemptor_priority < asked.minimum_preemptable_priority
+        return priority_class is None or asked is not None

@@ -18,7 +18,7 @@ from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.kinds import KindTable
 from makeway.planner.records import NodeRecord, PodRecord
-from makeway.planner.shields import Shields
+from makeway.planner.shields import Shields, Source
 from makeway.planner.tally import Tallies
 from makeway.planner.topology import Topology
 
@@ -216,10 +216,10 @@ class Snapshot:
         self.revision += 1
         self._raise_barriers(self.shields.remove_class(name))
 
-    def enforce(self, policy: Policy, revision: str) -> None:
+    def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
-        if self.shields.enforce(policy, revision):
+        if self.shields.enforce(policy, revision, source):
             self._raise_barriers(self.pods)
 
     def put_namespace(self, namespace: Namespace) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from makeway.planner import hard_budgets
 from makeway.planner.budgets import BudgetTable, Key
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.layers import Requirements
@@ -23,27 +24,43 @@ class Evaluation:
     """What was found on the nodes of a block; M nodes, R asked resources and then layers of constraints.
 
     * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
+    * `budgeted`: bool[slots, M], pods that may not go because of a hard budget.
     * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
     * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
     * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
+    * `over_budget`, `over_limit`: bool[M], it would make room, but against a hard budget, or with more
+      victims than an order may have.
     * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
     * `too_small`: bool[R, M], the node could not hold it when empty.
     * `alone`: bool[M], pods that the preemptor needs near it would go too.
-    * `constraints`: the names of the layers, which follow the asked resources.
+    * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[layers,
+      slots, M], what each pod uses of them.
     """
 
     removable: Flags
     violating: Flags
     victims: Flags
+    budgeted: Flags
     fits: Flags
     waits: Flags
     helps: Flags
     room: Ints
+    over_budget: Flags
+    over_limit: Flags
     asked: Ints
     short: Ints
     too_small: Flags
     alone: Flags
     constraints: tuple[str, ...]
+    uses: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the policy forbids a set of victims: to violate a budget, to be more than so many."""
+
+    hard_budgets: bool = False
+    most_victims: int | None = None
 
 
 def evaluate(
@@ -55,6 +72,7 @@ def evaluate(
     required: Requirements,
     budgets: BudgetTable,
     debits: Mapping[Key, int],
+    bounds: Bounds,
 ) -> Evaluation:
     """Find the victims on every node of a block. O(nodes · slots · asked resources and layers)."""
     columns, nodes = block.columns, block.nodes
@@ -66,6 +84,11 @@ def evaluate(
     removable = removable_pods(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
+    hard = bounds.hard_budgets and len(budgets) > 0
+    budgeted = np.zeros_like(removable)
+    if hard:
+        budgeted = removable & budgets.exhausted(columns.budgets[:slots, nodes], debits)
+        removable &= ~budgeted
     allocatable = columns.allocatable[asked][:, nodes]
     room = allocatable - columns.requested[asked][:, nodes] - block.reserved[asked] - need
     room = np.concatenate([room, required.room])
@@ -97,19 +120,35 @@ def evaluate(
             removable[:, chosen],
             violating[:, chosen],
         )
+    over_budget = np.zeros_like(helps)
+    if hard:
+        sets = np.where(removable, columns.budgets[:slots, nodes], 0)
+        beyond = hard_budgets.beyond(sets, victims, budgets, debits)
+        over_budget = np.asarray((victims & beyond).any(axis=0))
+        budgeted |= beyond
+        removable &= ~beyond
+        violating[:] = False
+    over_limit = np.zeros_like(helps)
+    if bounds.most_victims is not None:
+        over_limit = (victims.sum(axis=0) > bounds.most_victims) & ~over_budget
+    helps &= ~over_budget & ~over_limit
     return Evaluation(
         removable=removable,
         violating=violating,
         victims=victims,
+        budgeted=budgeted,
         fits=fits,
         waits=waits,
         helps=helps,
         room=room,
+        over_budget=over_budget,
+        over_limit=over_limit,
         asked=asked,
         short=np.maximum(-emptied, 0),
         too_small=np.concatenate([need > allocatable, np.zeros_like(required.room, np.bool_)]),
         alone=alone,
         constraints=required.names,
+        uses=required.uses,
     )
 
 

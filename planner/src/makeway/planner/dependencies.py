@@ -1,0 +1,51 @@
+"""What a refusal depends on besides the pods and nodes that the scheduler watches itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from makeway.core.barrier import PREEMPTION_TOLERATION
+from makeway.planner.overlay import Block
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.spared import HARD_BUDGET
+from makeway.planner.victims import Evaluation
+
+MOST = 60
+"""Objects that a refusal may name; the plugin remembers 64 for each pod that waits."""
+
+_BUDGETS = 30
+
+
+def dependencies(
+    snapshot: Snapshot,
+    question: Question,
+    parts: list[tuple[Block, Evaluation]],
+    spared: Mapping[str, int],
+) -> tuple[tuple[str, str, str], ...]:
+    """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
+
+    The policy where it keeps pods or forbids victims; the budgets that do, where they are hard; the
+    PriorityClasses by which pods are exempt from this preemptor. O(classes in use + slots · nodes).
+    """
+    found: list[tuple[str, str, str]] = []
+    source = snapshot.shields.source
+    limited = any((one.over_limit | one.over_budget).any() for _, one in parts)
+    if source is not None and (limited or spared.keys() - {PREEMPTION_TOLERATION}):
+        found.append(source)
+    if HARD_BUDGET in spared:
+        keys = sorted({key for part in parts for key in _budgets(snapshot, *part)})
+        found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys[:_BUDGETS]]
+    if PREEMPTION_TOLERATION in spared:
+        classes = snapshot.shields.exempting(question.preemptor.priority)
+        found += [("PriorityClass", "", name) for name in classes]
+    return tuple(found[:MOST])
+
+
+def _budgets(snapshot: Snapshot, block: Block, found: Evaluation) -> list[tuple[str, str]]:
+    """Give the budgets that cover the pods kept by budgets."""
+    slots = found.budgeted.shape[0]
+    sets = np.unique(block.columns.budgets[:slots, block.nodes][found.budgeted])
+    return [key for number in sets.tolist() for key in snapshot.budgets.members(number)]
