@@ -274,6 +274,30 @@ type RankedCandidate struct {
 	DecidedBy       string    `json:"decidedBy,omitempty"`
 }
 
+// QueueShare is how much of a quota's need a leaf below the queue was to give, by resource.
+type QueueShare struct {
+	Queue   string           `json:"queue"`
+	Amounts map[string]int64 `json:"amounts,omitempty"`
+}
+
+// Obstacle is what kept pods from being evicted: a constant, and a sentence with the numbers.
+type Obstacle struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// QuotaDecision is what enforcing a lowered quota comes to. Amounts are by resource, in milli-CPU, bytes and units.
+type QuotaDecision struct {
+	Result  string           `json:"result" check:"notNeeded|success|bestEffort|unsuccessful"`
+	Usage   map[string]int64 `json:"usage,omitempty"`
+	Max     map[string]int64 `json:"max,omitempty"`
+	Need    map[string]int64 `json:"need,omitempty"`
+	Shares  []QueueShare     `json:"shares,omitempty"`
+	Freed   map[string]int64 `json:"freed,omitempty"`
+	Short   map[string]int64 `json:"short,omitempty"`
+	Blocked []Obstacle       `json:"blocked,omitempty"`
+}
+
 // DecisionRecord is one plan or refusal, explained.
 type DecisionRecord struct {
 	DecisionID               string            `json:"decisionId" check:"token"`
@@ -298,4 +322,5 @@ type DecisionRecord struct {
 	Candidates               []RankedCandidate `json:"candidates,omitempty"`
 	Diagnosis                *Refusal          `json:"diagnosis,omitempty"`
 	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
+	Quota                    *QuotaDecision    `json:"quota,omitempty"`
 }

@@ -46,6 +46,16 @@ def test_a_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
 def test_an_id_that_is_no_token_makes_no_subject(uid: str) -> None:
     subjects = Subjects()
 
-    for make in (subjects.pod_order, subjects.quota_order, subjects.outcome, subjects.decision):
+    for make in (subjects.pod_order, subjects.outcome, subjects.decision):
         with pytest.raises(ValueError, match="cannot be part of a subject"):
             make(uid)
+
+
+def test_every_queue_has_one_subject_of_its_own_whatever_its_path_holds() -> None:
+    subjects = Subjects()
+    paths = ["root", "root.a", "root.a.b", "root.a*", "root.>", "root.a b", "root.é"]
+
+    names = {subjects.quota_order(path) for path in paths}
+
+    assert len(names) == len(paths)
+    assert all(name.startswith("makeway.v1.orders.quota.") and name.count(".") == 4 for name in names)

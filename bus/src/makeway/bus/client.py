@@ -182,17 +182,19 @@ class Bus:
     async def publish_order(
         self, order: EvictionOrder, expected_last_sequence: int
     ) -> Published | AlreadyExists:
-        """Commit a pod order, where the preemptor's last order is the one that the writer has read.
+        """Commit an order, where the last one of its preemptor, or queue, is the one the writer has read.
 
-        `expected_last_sequence`: of that order, 0 for none. Raises as `makeway.bus.publishing.publish`.
+        `expected_last_sequence`: of that order, 0 for none. Raises ValueError where it names neither, else
+        as `makeway.bus.publishing.publish`.
         """
-        if order.preemptor is None:
-            raise ValueError("an order without a preemptor has no subject of its own here")
+        subject = self.subjects.order(order)
+        if not subject:
+            raise ValueError("an order needs a preemptor or, of kind quota, a queue")
         return await publish(
             self.jetstream,
             "order",
             stream=self.subjects.orders_stream,
-            subject=self.subjects.pod_order(order.preemptor.uid),
+            subject=subject,
             message_id=order.order_id,
             data=codec.wrap(order, self.source),
             expected_last_sequence=expected_last_sequence,
@@ -216,11 +218,12 @@ class Bus:
     async def publish_decision(self, record: DecisionRecord) -> Published:
         """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
         about = record.preemptor.uid if record.preemptor else record.decision_id
+        quota = record.kind == "quota"
         answer = await publish(
             self.jetstream,
             "decision",
             stream=self.subjects.decisions_stream,
-            subject=self.subjects.decision(about),
+            subject=self.subjects.quota_decision(record.queue) if quota else self.subjects.decision(about),
             message_id=record.decision_id,
             data=codec.wrap(record, self.source),
             expected_last_sequence=None,
@@ -272,6 +275,12 @@ class Bus:
         """
         return await self._last(
             self.subjects.orders_stream, self.subjects.pod_order(preemptor_uid), codec.unwrap_order
+        )
+
+    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+        """The last quota order of a queue, given by its path, live or not; raises as `last_order`."""
+        return await self._last(
+            self.subjects.orders_stream, self.subjects.quota_order(queue), codec.unwrap_order
         )
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:

@@ -58,6 +58,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 OrderKind = Literal["pod", "quota"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
+QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
 VictimResult = Literal["deleted", "terminating", "gone", "spared", "failed", "notAttempted"]
 
@@ -360,6 +361,37 @@ class RankedCandidate(Message, frozen=True):
     decided_by: str = ""
 
 
+class QueueShare(Message, frozen=True):
+    """How much of a quota's need a leaf below the queue was to give, by resource."""
+
+    queue: Text
+    amounts: dict[str, Int64] = {}
+
+
+class Obstacle(Message, frozen=True):
+    """What kept pods from being evicted: a constant in kebab-case, and a sentence with the numbers."""
+
+    reason: Text
+    message: Text
+
+
+class QuotaDecision(Message, frozen=True):
+    """What enforcing a lowered quota comes to. Amounts by resource: milli-CPU, bytes, units.
+
+    `usage`: without the pods that were leaving already. `need`: by how much it is above `max`. `shares`:
+    what the leaves were to give of it. `freed`: what the victims give. `short`: what is left of the need.
+    """
+
+    result: QuotaResult
+    usage: dict[str, Int64] = {}
+    max: dict[str, Int64] = {}
+    need: dict[str, Int64] = {}
+    shares: tuple[QueueShare, ...] = ()
+    freed: dict[str, Int64] = {}
+    short: dict[str, Int64] = {}
+    blocked: tuple[Obstacle, ...] = ()
+
+
 class DecisionRecord(Message, frozen=True):
     """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers."""
 
@@ -385,6 +417,7 @@ class DecisionRecord(Message, frozen=True):
     candidates: tuple[RankedCandidate, ...] = ()
     diagnosis: Refusal | None = None
     plan_duration_microseconds: Int64 = 0
+    quota: QuotaDecision | None = None
 
 
 class Limits(Message, frozen=True):

@@ -27,6 +27,7 @@ from makeway.bus.messages import (
     LiveOrder,
     Message,
     NodeSelection,
+    Obstacle,
     Outcome,
     Placement,
     PlanReply,
@@ -35,6 +36,8 @@ from makeway.bus.messages import (
     Preemptor,
     Profile,
     QueueLimit,
+    QueueShare,
+    QuotaDecision,
     RankedCandidate,
     Refusal,
     Removable,
@@ -279,6 +282,29 @@ _DECISION_FULL: Final = DecisionRecord(
     diagnosis=_REFUSAL,
     plan_duration_microseconds=1834,
 )
+_DECISION_QUOTA: Final = DecisionRecord(
+    decision_id=_DECISION,
+    request_id=_REQUEST,
+    kind="quota",
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    mode="enforce",
+    status="candidates",
+    snapshot_revision=18,
+    queue="root.shop",
+    victims=(_VICTIM_A,),
+    quota=QuotaDecision(
+        result="bestEffort",
+        usage={"memory": 100, "cpu": 5000},
+        max={"memory": 55},
+        need={"memory": 45},
+        shares=(QueueShare(queue="root.shop.web", amounts={"memory": 45}),),
+        freed={"memory": 40},
+        short={"memory": 5},
+        blocked=(Obstacle(reason="queue-guaranteed", message="1 pod kept by the guarantee of root.shop"),),
+    ),
+)
 _CONTROL_MINIMAL: Final = ControlState(revision=0, mode="off", cluster_uid=_CLUSTER)
 _CONTROL_FULL: Final = ControlState(
     revision=12,
@@ -322,6 +348,7 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "outcome.full": _OUTCOME_FULL,
     "decision.minimal": _DECISION_MINIMAL,
     "decision.full": _DECISION_FULL,
+    "decision.quota": _DECISION_QUOTA,
     "control.minimal": _CONTROL_MINIMAL,
     "control.full": _CONTROL_FULL,
 }

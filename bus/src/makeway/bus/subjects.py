@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import NewType
+
+from makeway.bus.messages import EvictionOrder
 
 OrderId = NewType("OrderId", str)
 PodUid = NewType("PodUid", str)
@@ -22,6 +25,11 @@ def token(value: str) -> str:
     if not _TOKEN.fullmatch(value):
         raise ValueError(f"{value!r} cannot be part of a subject: use letters, digits, '-' and '_'")
     return value
+
+
+def queue_hash(path: str) -> str:
+    """A queue's path as a token: it may have dots, and letters that no subject takes."""
+    return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
 class Subjects:
@@ -53,9 +61,15 @@ class Subjects:
         """The subject that holds a preemptor's orders: one live one at a time."""
         return f"{self.prefix}.v1.orders.pod.{token(preemptor_uid)}"
 
-    def quota_order(self, queue_hash: str) -> str:
-        """The subject that holds a queue's quota orders; `queue_hash` is a hash of the queue's path."""
-        return f"{self.prefix}.v1.orders.quota.{token(queue_hash)}"
+    def quota_order(self, queue: str) -> str:
+        """The subject that holds the quota orders of a queue, given by its path: one live one at a time."""
+        return f"{self.prefix}.v1.orders.quota.{queue_hash(queue)}"
+
+    def order(self, order: EvictionOrder) -> str:
+        """The one subject that an order belongs on; empty for one that names nobody to be on behalf of."""
+        if order.kind == "quota":
+            return self.quota_order(order.queue) if order.queue else ""
+        return self.pod_order(order.preemptor.uid) if order.preemptor is not None else ""
 
     def outcome(self, order_id: str) -> str:
         """The subject that holds an order's one outcome."""
@@ -64,6 +78,10 @@ class Subjects:
     def decision(self, preemptor_uid: str) -> str:
         """The subject of decision records about one preemptor."""
         return f"{self.prefix}.v1.decisions.pod.{token(preemptor_uid)}"
+
+    def quota_decision(self, queue: str) -> str:
+        """The subject of decision records about one queue, given by its path."""
+        return f"{self.prefix}.v1.decisions.quota.{queue_hash(queue)}"
 
     def quarantined(self, component: str) -> str:
         """The subject of the messages that a component (evictor, planner) has put aside."""

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Bar, Member, Members, Selection, select
+from makeway.core.queues.victims import Member, Members, Selection, Veto, select
 
 Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 
@@ -72,7 +72,7 @@ def plan_quota(
     members: Members,
     *,
     running: Set[str] = frozenset(),
-    bar: Bar | None = None,
+    veto: Veto | None = None,
 ) -> QuotaPlan:
     """Decide who goes so that a queue comes down to its maximum.
 
@@ -83,7 +83,7 @@ def plan_quota(
     need = over(held, queue.maximum)
     if not need:
         return QuotaPlan(queue.path, "notNeeded", held, queue.maximum, {}, {}, (), (), {}, {}, ())
-    shares, found = select(tree, usage, queue, need, members, running=running, bar=bar)
+    shares, found = select(tree, usage, queue, need, members, running=running, veto=veto)
     freed: Amounts = found.freed
     short = _short(need, freed)
     blocked = _blocks(tree, usage, found)

@@ -55,7 +55,7 @@ Order: TypeAlias = tuple[bool, int, bool, int, str]
 Members: TypeAlias = Callable[[int], Iterable[Member]]
 """The pods of a leaf, by its number; without those that are leaving."""
 
-Bar: TypeAlias = Callable[[Member], str]
+Veto: TypeAlias = Callable[[Member], str]
 """Asked right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
 
 
@@ -90,7 +90,7 @@ def select(
     members: Members,
     *,
     running: Set[str] = frozenset(),
-    bar: Bar | None = None,
+    veto: Veto | None = None,
 ) -> tuple[Distribution, Selection]:
     """Share a need among the leaves of a queue and choose who goes.
 
@@ -98,7 +98,7 @@ def select(
     O(pods below · (log + depth)).
     """
     shares = Distribution(tree, usage, queue, need, running)
-    taking = _Taking(tree, usage, members, bar)
+    taking = _Taking(tree, usage, members, veto)
     for number in sorted(shares.leaves):
         taking.take(taking.candidates(number), dict(shares.leaves[number]))
     short = {name: amount - taking.freed.get(name, 0) for name, amount in need.items()}
@@ -119,11 +119,11 @@ def select(
 class _Taking:
     """Pods taken so far, and what may still be taken above each guarantee."""
 
-    def __init__(self, tree: QueueTree, usage: Usage, members: Members, bar: Bar | None) -> None:
+    def __init__(self, tree: QueueTree, usage: Usage, members: Members, veto: Veto | None) -> None:
         self._tree = tree
         self._usage = usage
         self._members = members
-        self._bar = bar
+        self._veto = veto
         self._spare: dict[int, dict[str, int]] = {}
         self._taken: list[tuple[Member, int]] = []
         self._uids: set[str] = set()
@@ -155,7 +155,7 @@ class _Taking:
             if kept_by is not None:
                 kept.append((member, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
                 continue
-            rule = self._bar(member) if self._bar is not None else ""
+            rule = self._veto(member) if self._veto is not None else ""
             if rule:
                 kept.append((member, rule))
                 continue

@@ -1,0 +1,49 @@
+"""Who may be evicted for a quota at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from makeway.core.facts import PodFacts
+from makeway.core.policy import Protection
+from makeway.core.queues.eligible import bar_of
+
+PROTECTION = Protection(
+    namespaces=("kube-system",), minimum_priority=1_000_000, never_evict_namespaces=("shop",)
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "victim"),
+    [
+        ("daemonset-pod", PodFacts(namespace="shop", daemon=True)),
+        ("mirror-pod", PodFacts(namespace="shop", mirror=True)),
+        ("protected-namespace", PodFacts(namespace="kube-system")),
+        ("protected-priority", PodFacts(namespace="shop", priority=1_000_000)),
+        ("never-evict", PodFacts(namespace="shop", never_evict=True)),
+    ],
+)
+def test_who_is_protected_from_everybody_is_protected_from_quotas(rule: str, victim: PodFacts) -> None:
+    bar = bar_of(victim, PROTECTION)
+
+    assert bar is not None
+    assert bar.rule == rule
+    assert bar.detail
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        PodFacts(namespace="shop", priority=999_999, priority_class="tolerating", opted_out=True),
+        PodFacts(namespace="elsewhere", never_evict=True),
+    ],
+)
+def test_what_only_ranks_a_pod_or_is_not_honoured_there_keeps_nobody(victim: PodFacts) -> None:
+    assert bar_of(victim, PROTECTION) is None
+
+
+def test_a_system_critical_pod_goes_for_no_quota_even_without_any_policy() -> None:
+    bar = bar_of(PodFacts(namespace="shop", priority=2_000_000_000), Protection())
+
+    assert bar is not None
+    assert bar.rule == "system-critical"
