@@ -81,8 +81,10 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 	return e, nil
 }
 
-// newEngine puts the parts together. It starts nothing.
+// newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
+// happen while a goroutine of an engine sets one.
 func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus Bus, records Records, identity string) *engine {
+	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
 	return &engine{
 		args:       args,

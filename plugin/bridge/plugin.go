@@ -42,7 +42,6 @@ var (
 // New makes the plugin of one profile. It does not wait for NATS. Everything that it starts ends with
 // the context.
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	registerMetrics()
 	args, err := decodeArgs(object)
 	if err != nil {
 		return nil, err
