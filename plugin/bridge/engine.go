@@ -39,6 +39,7 @@ type engine struct {
 	placements *placements
 	retry      *retries
 	avoid      *avoidance
+	seen       *seen
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -100,6 +101,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		placements: newPlacements(),
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
+		seen:       newSeen(),
 		pods:       core.Pods().Lister(),
 		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),
@@ -119,6 +121,8 @@ func (e *engine) start(ctx context.Context) error {
 		return fmt.Errorf("watch pods: %w", err)
 	}
 	nodes, err := e.handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { e.seen.take(resourceNodes, object) },
+		UpdateFunc: func(_, object any) { e.seen.take(resourceNodes, object) },
 		DeleteFunc: func(object any) { e.nodeDeleted(ctx, object) },
 	})
 	if err != nil {
@@ -149,6 +153,7 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	if !ok {
 		return
 	}
+	e.seen.take(resourcePods, pod)
 	e.placements.observe(pod)
 	if pod.Spec.NodeName != "" {
 		e.inflight.forget(pod.UID)
@@ -178,6 +183,7 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	if !ok {
 		return
 	}
+	e.seen.take(resourcePods, pod)
 	e.placements.removed(pod.UID)
 	e.inflight.deleted(pod.UID, e.clock.Now())
 	e.inflight.forget(pod.UID)
@@ -192,6 +198,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 		object = unknown.Obj
 	}
 	if node, ok := object.(*v1.Node); ok {
+		e.seen.take(resourceNodes, node)
 		e.inflight.nodeDeleted(node.Name)
 	}
 }

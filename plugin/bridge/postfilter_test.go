@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -489,6 +490,27 @@ func TestAssumedPodsAreInTheRequest(t *testing.T) {
 	}
 	if filters := w.bus.requests[0].Profile.Filters; len(filters) != 3 {
 		t.Errorf("filters %v", filters)
+	}
+}
+
+func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	e := w.plugin.engine
+	versioned := func(version string) *v1.Pod {
+		other := pod("other", "n1", low, small).Obj()
+		other.ResourceVersion = version
+		return other
+	}
+	e.podChanged(w.ctx, versioned("41003"))
+	e.podChanged(w.ctx, versioned("40999")) // a list comes in any order
+	e.podChanged(w.ctx, versioned("no number"))
+	e.seen.take(resourceNodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "40961"}})
+	e.podDeleted(w.ctx, cache.DeletedFinalStateUnknown{Key: "default/other", Obj: versioned("41002")})
+
+	w.cycle(p)
+
+	if seen := w.bus.requests[0].Seen; seen[resourcePods] != 41003 || seen[resourceNodes] != 40961 {
+		t.Errorf("seen %v", seen)
 	}
 }
 

@@ -37,6 +37,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, nodes wire.NodeSelection) (*wire.Pla
 		Nominations:         nominations,
 		Assumed:             assumed,
 		LiveOrders:          pl.engine.inflight.live(),
+		Seen:                pl.engine.seen.all(),
 	}, nil
 }
 

@@ -165,6 +165,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			object = unknown.Obj
 		}
 		if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
+			e.seen.take(resourceBudgets, budget)
 			e.retry.changed(kindPDB, budget.Namespace, budget.Name)
 		}
 	}

@@ -133,6 +133,8 @@ type PlanRequest struct {
 	Nominations         []Placement     `json:"nominations,omitempty"`
 	Assumed             []Placement     `json:"assumed,omitempty"`
 	LiveOrders          []LiveOrder     `json:"liveOrders,omitempty"`
+	// Seen is how far the scheduler's watches have come: the highest resourceVersion by resource.
+	Seen map[string]int64 `json:"seen,omitempty"`
 }
 
 // Removable is a pod that policy allows to be removed; Victim where the plan needs it gone.

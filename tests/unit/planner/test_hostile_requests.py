@@ -60,6 +60,7 @@ class World:
             decisions=self.decisions,
             metrics=Metrics(self.registry),
             unsynced=str,
+            behind=lambda _: True,
         )
 
     async def ask(self, data: bytes) -> PlanReply:

@@ -1,4 +1,4 @@
-"""A pod that was refused is tried once more, in case the snapshot was behind."""
+"""A refusal from a snapshot that was behind the scheduler's asks for another try."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -10,30 +10,47 @@ from unit.planner.building import NOW
 REFUSAL = Refusal(Scope(1, 1, 1), "NoLowerPriorityPods", "none of 1 potential nodes has one")
 
 
-def test_the_first_refusal_asks_for_one_more_try_and_the_second_stands() -> None:
+def test_a_refusal_from_a_snapshot_that_is_up_to_date_stands() -> None:
+    assert SecondLook().consider(REFUSAL, "a", NOW, behind=False) == REFUSAL
+
+
+def test_while_the_snapshot_is_behind_the_pauses_double_up_to_a_minute() -> None:
+    look, now, pauses = SecondLook(), NOW, []
+    for _ in range(8):
+        retry_at = look.consider(REFUSAL, "a", now, behind=True).retry_at
+        assert retry_at is not None
+        pauses.append((retry_at - now).total_seconds())
+        now = retry_at
+
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_once_it_has_caught_up_the_next_pause_is_short_again() -> None:
     look = SecondLook()
+    look.consider(REFUSAL, "a", NOW, behind=True)
+    look.consider(REFUSAL, "a", NOW, behind=False)
 
-    assert look.consider(REFUSAL, "a", NOW).retry_at == NOW + timedelta(seconds=10)
-    assert look.consider(REFUSAL, "a", NOW + timedelta(seconds=10)) == REFUSAL
-    assert look.consider(REFUSAL, "a", NOW + timedelta(seconds=200)) == REFUSAL
+    assert look.consider(REFUSAL, "a", NOW, behind=True).retry_at == NOW + timedelta(seconds=1)
 
 
-def test_every_pod_has_its_own() -> None:
+def test_every_pod_has_its_own_pauses() -> None:
     look = SecondLook()
-    look.consider(REFUSAL, "a", NOW)
+    look.consider(REFUSAL, "a", NOW, behind=True)
 
-    assert look.consider(REFUSAL, "b", NOW).retry_at == NOW + timedelta(seconds=10)
+    assert look.consider(REFUSAL, "b", NOW, behind=True).retry_at == NOW + timedelta(seconds=1)
 
 
-def test_after_five_minutes_it_counts_as_a_first_one_again() -> None:
+def test_after_five_minutes_without_a_question_the_pause_is_short_again() -> None:
     look = SecondLook()
-    look.consider(REFUSAL, "a", NOW)
+    look.consider(REFUSAL, "a", NOW, behind=True)
     later = NOW + timedelta(minutes=5, seconds=1)
 
-    assert look.consider(REFUSAL, "a", later).retry_at == later + timedelta(seconds=10)
+    assert look.consider(REFUSAL, "a", later, behind=True).retry_at == later + timedelta(seconds=1)
 
 
-def test_a_refusal_that_names_a_time_keeps_it() -> None:
-    timed = replace(REFUSAL, retry_at=NOW + timedelta(seconds=3))
+def test_a_refusal_that_names_an_earlier_time_keeps_it() -> None:
+    soon = replace(REFUSAL, retry_at=NOW + timedelta(milliseconds=300))
+    late = replace(REFUSAL, retry_at=NOW + timedelta(minutes=3))
 
-    assert SecondLook().consider(timed, "a", NOW) == timed
+    assert SecondLook().consider(soon, "a", NOW, behind=True) == soon
+    assert SecondLook().consider(late, "a", NOW, behind=True).retry_at == NOW + timedelta(seconds=1)

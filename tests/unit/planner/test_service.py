@@ -58,7 +58,14 @@ class FakeBus:
 class Bench:
     """A planner with everything round it that it needs."""
 
-    def __init__(self, snapshot: Snapshot | None = None, *, unsynced: str = "", limit: int = 10) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot | None = None,
+        *,
+        unsynced: str = "",
+        behind: bool = False,
+        limit: int = 10,
+    ) -> None:
         self.registry = CollectorRegistry()
         self.metrics = Metrics(self.registry)
         self.bus = FakeBus()
@@ -70,6 +77,7 @@ class Bench:
             decisions=self.decisions,
             metrics=self.metrics,
             unsynced=lambda: unsynced,
+            behind=lambda _: behind,
         )
 
     async def ask(self, **changes: Any) -> PlanReply:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +29,7 @@ from makeway.planner.watch import (
     OtherClusterError,
     PodFeed,
     PriorityClassFeed,
+    Watch,
 )
 
 T = TypeVar("T")
@@ -174,3 +177,34 @@ def test_only_claims_for_a_single_pod_are_kept() -> None:
 
     claims.drop(claim("one", "ReadWriteOncePod"))
     assert snapshot.exclusive_claims == set()
+
+
+class Silent:
+    """An API server that answers one page for every list, and says nothing in a watch."""
+
+    def __init__(self, version: int) -> None:
+        self._page = msgspec.json.encode({"metadata": {"resourceVersion": str(version)}, "items": []})
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        return self._page
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+async def test_it_is_behind_whoever_has_seen_more_of_anything_it_follows() -> None:
+    watch = Watch(Silent(50), Snapshot(), metrics(), "cluster")
+    assert watch.behind({"pods": 1})
+    running = [asyncio.create_task(run) for run in watch.runs()]
+    await asyncio.gather(*(part.synced.wait() for part in watch._parts))
+    for task in running:
+        task.cancel()
+
+    assert not watch.behind({"pods": 50, "nodes": 49, "of somebody else's": 99})
+    assert watch.behind({"pods": 50, "nodes": 51})
+    assert watch.behind({})

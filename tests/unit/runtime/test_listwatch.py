@@ -164,6 +164,15 @@ async def test_a_bookmark_moves_the_version_on() -> None:
     assert api.watch_queries[1]["resourceVersion"] == "50"
 
 
+async def test_its_version_says_how_far_it_has_come() -> None:
+    seen = Seen()
+    unlisted = ListWatch(FakeApi([], []), RESOURCE, seen, seen, QUICK)
+    _, listed = await play(FakeApi([page(item("a", 1), version=10)], []))
+    _, followed = await play(FakeApi([page(item("a", 1), version=10)], [[event("ADDED", item("b", 20))]]))
+
+    assert [unlisted.version, listed.version, followed.version] == [0, 10, 20]
+
+
 @pytest.mark.parametrize(
     "gone",
     [

@@ -176,7 +176,9 @@ class PlanRequest(Message, frozen=True):
 
     `nodes` are those that removing pods may help. `nominations`, `assumed` and `live_orders` are
     complete sets, no deltas, because another planner may answer the next request. `pod` is the
-    v1.Pod as the scheduler sees it.
+    v1.Pod as the scheduler sees it. `seen` is how far the scheduler's own watches have come, so that a
+    planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
+    resourceVersion of an object that the scheduler has been told of.
     """
 
     api_version: Text
@@ -191,6 +193,7 @@ class PlanRequest(Message, frozen=True):
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
     live_orders: tuple[LiveOrder, ...] = ()
+    seen: dict[str, Int64] = {}
 
 
 class RepairProposal(Message, frozen=True):

@@ -135,6 +135,7 @@ _REQUEST_FULL: Final = msgspec.structs.replace(
         LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A, _BATCH_B)),
         LiveOrder(order_id=_ORDER, preemptor_uid=_URGENT, node="node-1"),
     ),
+    seen={"nodes": 40_961, "pods": 41_003},
 )
 _REPLY_CANDIDATES: Final = PlanReply(
     api_version=API_VERSION,

@@ -84,6 +84,7 @@ async def run(
             decisions=decisions,
             metrics=metrics,
             unsynced=unsynced,
+            behind=watch.behind,
         )
         repairing = Repairing(
             cluster_uid,

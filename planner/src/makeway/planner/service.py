@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -43,6 +43,7 @@ class Planner:
     """Answers one request at a time on the event loop, which alone changes the snapshot in between.
 
     `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
+    `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Planner:
         decisions: Decisions,
         metrics: Metrics,
         unsynced: Callable[[], str],
+        behind: Callable[[Mapping[str, int]], bool],
     ) -> None:
         self._facts = facts
         self._snapshot = snapshot
@@ -61,6 +63,7 @@ class Planner:
         self._decisions = decisions
         self._metrics = metrics
         self._unsynced = unsynced
+        self._behind = behind
         self._lateness = Lateness()
         self._second_look = SecondLook()
 
@@ -105,7 +108,8 @@ class Planner:
         result = plan(self._snapshot, question, now)
         seconds = time.perf_counter() - began
         if isinstance(result, Refusal):
-            result = self._second_look.consider(result, question.preemptor.uid, now)
+            behind = self._behind(request.seen)
+            result = self._second_look.consider(result, question.preemptor.uid, now, behind=behind)
         decision = Decision(
             decision_id=decision_id(now),
             planner=self._facts.identity,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -263,6 +264,10 @@ class Watch:
     def age_seconds(self) -> float:
         """Give how long ago the quietest resource was heard."""
         return max(part.age_seconds() for part in self._parts)
+
+    def behind(self, seen: Mapping[str, int]) -> bool:
+        """Whether somebody who has seen these versions, by resource, knows more; yes where it is empty."""
+        return not seen or any(part.version < seen.get(part.resource.name, 0) for part in self._parts)
 
     def unhealthy(self) -> str:
         """Give what stands in the way of a fresh snapshot, for readiness."""

@@ -190,6 +190,14 @@ class ListWatch(Generic[T]):
         """Give how long ago the server was last heard: a list, an event or a bookmark."""
         return time.monotonic() - self._heard
 
+    @property
+    def version(self) -> int:
+        """Up to which resourceVersion every change has been handed on; 0 while that is not known.
+
+        Versions of one cluster are numbers that grow (since Kubernetes 1.35 this is promised, KEP-5504).
+        """
+        return int(self._version) if self._version.isdecimal() else 0
+
     def unhealthy(self) -> str:
         """Give what stands in the way of fresh objects, for readiness; empty where nothing does."""
         if not self.synced.is_set():
