@@ -29,12 +29,14 @@ POD = r"/pods/[a-z0-9-]+(\?|$)"
 STATUS = r"/pods/[a-z0-9-]+/status"
 BINDING = r"/pods/[a-z0-9-]+/binding"
 PODS_WATCH = r"/api/v1/pods\?"
+PODS_LIST = r"/api/v1/pods\?(?!.*watch=)"
 
 
 @dataclass(frozen=True)
 class Case:
     """One fault. `short`: in `make test` too.
 
+    also: what else goes wrong because of it; injected as often as `rule`, or the round does not count.
     at_once: so many preemptors at a time; few where the
     fault keeps kube-scheduler's one scheduling cycle waiting, which patches a nomination before it goes on.
     """
@@ -42,6 +44,7 @@ class Case:
     name: str
     rule: Rule
     short: bool = False
+    also: tuple[Rule, ...] = ()
     at_once: int = 20
 
 
@@ -102,7 +105,11 @@ CASES = [
 
 
 def watches(component: str, *, short: str = "") -> list[Case]:
-    """Faults of a watch of pods, as often as there are preemptors, while their events pass."""
+    """Faults of a watch of pods, as often as there are preemptors, while their events pass.
+
+    A watch that expires with its first event, again and again, is listed anew after pauses of up to half a
+    minute, as in client-go; so most events pass before one does.
+    """
     made = []
     actions: tuple[tuple[Action, str], ...] = (
         ("close", ""),
@@ -112,12 +119,43 @@ def watches(component: str, *, short: str = "") -> list[Case]:
     )
     for action, event in actions:
         name = f"{component} watch of pods: {action}"
-        rule = Rule(component=component, action=action, path=PODS_WATCH, event=event or ".*", seconds=4)
+        rule = Rule(
+            component=component,
+            action=action,
+            path=PODS_WATCH,
+            event=event or ".*",
+            seconds=4,
+            probability=0.3 if action == "expire" else 1.0,
+        )
         made.append(Case(name, rule, short=action == short, at_once=4))
     return made
 
 
-CASES += [*watches(PLANNER, short="expire"), *watches(SCHEDULER, short="close")]
+def relists(component: str, *statuses: int) -> list[Case]:
+    """A watch of pods expires again and again, and half of the lists that follow are refused, or cut.
+
+    The pauses before a list double with every failure, up to half a minute, until an event has come in
+    between. So some events pass.
+    """
+    lists = Rule(component=component, action="cut", method="GET", path=PODS_LIST, count=1000, probability=0.5)
+    refusals = {
+        f"answered {status}": msgspec.structs.replace(
+            lists, action="answer", status=status, retry_after=1 if status == 429 else 0
+        )
+        for status in statuses
+    }
+    expire = Rule(component=component, action="expire", path=PODS_WATCH, probability=0.3)
+    return [
+        Case(f"{component} list of pods {what} after its watch expired", expire, also=(refusal,))
+        for what, refusal in {**refusals, "cut": lists}.items()
+    ]
+
+
+CASES += [
+    *watches(PLANNER, short="expire"),
+    *watches(SCHEDULER, short="close"),
+    *relists(PLANNER, 410, 429, 500, 503),
+]
 
 
 async def preemptors_come_through(space: Space, faults: Faults, case: Case, count: int) -> None:
@@ -146,8 +184,9 @@ async def preempt_at_once(space: Space, faults: Faults, case: Case, names: list[
     if rule.action in WATCH_ACTIONS:
         # The events of this space alone: what goes on in the cluster besides shall not use the fault up.
         event = f'{rule.event}.*"namespace":"{space.namespace}"'
-        rule = msgspec.structs.replace(rule, event=event, count=len(names))
-    await faults.add(rule)
+        count = 1000 if case.also else len(names)
+        rule = msgspec.structs.replace(rule, event=event, count=count)
+    await faults.add(rule, *case.also)
     await space.create(
         *(
             make_pod(f"urgent-{name}")
@@ -161,7 +200,7 @@ async def preempt_at_once(space: Space, faults: Faults, case: Case, names: list[
     await asyncio.gather(*(space.until_bound(f"urgent-{name}", seconds=BOUND_SECONDS) for name in names))
     applied = await faults.applied()
     await faults.clear()
-    return sum(fault.action == rule.action for fault in applied)
+    return min(sum(fault.action == one.action for fault in applied) for one in (rule, *case.also))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.short], ids=lambda case: case.name)
