@@ -67,14 +67,16 @@ async def ordered(space: Space, pod: PodBuilder) -> Pod:
     return preemptor
 
 
-async def until_ordered(space: Space, preemptor: Pod, *, seconds: float = 15.0) -> EvictionOrder:
+async def until_ordered(
+    space: Space, preemptor: Pod, *, seconds: float = 15.0, every: float = 0.05
+) -> EvictionOrder:
     """Wait until an order for a pod is committed; gives the last one."""
 
     async def ask() -> EvictionOrder | None:
         orders = await space.bus.orders(preemptor.metadata.uid)
         return orders[-1] if orders else None
 
-    return await until(f"an order for {preemptor.metadata.name}", ask, seconds=seconds)
+    return await until(f"an order for {preemptor.metadata.name}", ask, seconds=seconds, every=every)
 
 
 async def assert_stays_pending(space: Space, name: str, seconds: float = 2.0) -> None:

@@ -235,6 +235,17 @@ class Space:
         query = {} if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
         await self._ignoring_absence("DELETE", f"{self._core}/pods/{name}", query)
 
+    async def delete_pods(self) -> None:
+        """Delete all pods at once, without a grace period, and wait until they are gone."""
+        await self.api.request("DELETE", f"{self._core}/pods", query={"gracePeriodSeconds": "0"})
+
+        async def emptied() -> bool:
+            if left := await self.pods():
+                raise NotYet(", ".join(left))
+            return True
+
+        await until(f"the pods of {self.namespace} are gone", emptied, seconds=_REMOVE_SECONDS)
+
     async def patch(self, name: str, patch: Manifest, subresource: str = "") -> None:
         """Merge a patch into a pod."""
         path = f"{self._core}/pods/{name}{f'/{subresource}' if subresource else ''}"
