@@ -264,6 +264,25 @@ type ControlState struct {
 	Queues         []QueueLimit      `json:"queues,omitempty"`
 }
 
+// Spared is a pod of lower priority that a rule keeps from being a victim.
+type Spared struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Priority  int32  `json:"priority"`
+	Rule      string `json:"rule"`
+	Detail    string `json:"detail"`
+	Until     *Time  `json:"until,omitempty"`
+}
+
+// NearNode is a node of a refusal that removing pods almost helps.
+type NearNode struct {
+	Node        string           `json:"node"`
+	Missing     map[string]int64 `json:"missing,omitempty"`
+	Spared      []Spared         `json:"spared,omitempty"`
+	SparedTotal int              `json:"sparedTotal,omitempty"`
+}
+
 // RankedCandidate is a candidate in a decision record, with the numbers that ranked it.
 type RankedCandidate struct {
 	Node            string    `json:"node"`
@@ -274,6 +293,8 @@ type RankedCandidate struct {
 	PrioritySum     int64     `json:"prioritySum,omitempty"`
 	LatestStart     *Time     `json:"latestStart,omitempty"`
 	DecidedBy       string    `json:"decidedBy,omitempty"`
+	Spared          []Spared  `json:"spared,omitempty"`
+	SparedTotal     int       `json:"sparedTotal,omitempty"`
 }
 
 // QueueShare is how much of a quota's need a leaf below the queue was to give, by resource.
@@ -323,6 +344,8 @@ type DecisionRecord struct {
 	PDBViolations            int               `json:"pdbViolations,omitempty"`
 	Candidates               []RankedCandidate `json:"candidates,omitempty"`
 	Diagnosis                *Refusal          `json:"diagnosis,omitempty"`
+	SparedByRule             map[string]int    `json:"sparedByRule,omitempty"`
+	Nearest                  []NearNode        `json:"nearest,omitempty"`
 	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
 	Quota                    *QuotaDecision    `json:"quota,omitempty"`
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from makeway.core.budget import Budget
 from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.core.policy import Policy
 from makeway.core.rules import Pair, PreemptorFacts, Rule, judge
 from makeway.planner.records import PodRecord
 from unit.planner.building import NOW
@@ -71,10 +72,15 @@ def answer(
     preemptor: PodRecord,
     budgets: list[Budget],
     debits: Mapping[str, int],
+    *,
+    policy: Policy,
     rules: Sequence[Rule],
 ) -> Answer | str | None:
     """Give the victims on one node, "unmodelled", or None where nothing helps."""
+    hard = policy.disruption_budgets == "hard"
     removable = [pod for pod in case.pods if allowed(rules, preemptor, pod)]
+    if hard:
+        removable = [pod for pod in removable if not split([pod], budgets, debits)[0]]
     removable.sort(key=lambda pod: pod.importance)
     if fits(case, preemptor, [*case.pods, *case.awaited]):
         return "unmodelled" if removable or case.awaited else None
@@ -94,6 +100,13 @@ def answer(
             else:
                 victims.append(pod)
                 violations += pod in violating
+    if hard:
+        victims.sort(key=lambda pod: pod.importance)
+        if split(victims, budgets, debits)[0]:
+            return None
+        violations = 0
+    if policy.limits.victims_per_order is not None and len(victims) > policy.limits.victims_per_order:
+        return None
     awaited = []
     for pod in sorted(case.awaited, key=lambda pod: pod.importance):
         if fits(case, preemptor, [*present, pod]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from makeway.core.budget import Budget
 from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import NOT_STARTED, microseconds
 from makeway.core.objects import PriorityClass
-from makeway.core.policy import Policy, Protection
+from makeway.core.policy import Limits, Policy, Protection
 from makeway.core.rules import Rule, rules_in_force
 from makeway.planner.answer import Plan
 from makeway.planner.plan import plan
@@ -157,7 +158,11 @@ def worlds(draw: st.DrawFn) -> World:
         )
         for name in draw(st.sets(st.sampled_from(["steady", "slow"])))
     ]
-    policy = Policy(protection=draw(st.sampled_from(PROTECTIONS)))
+    policy = Policy(
+        protection=draw(st.sampled_from(PROTECTIONS)),
+        disruption_budgets=draw(st.sampled_from(["soft", "soft", "hard"])),
+        limits=Limits(victims_per_order=draw(st.sampled_from([None, None, 1, 2]))),
+    )
     return World(nodes, pods, budgets, question, classes, policy, in_flight, nominations, assumed)
 
 
@@ -174,7 +179,14 @@ def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> N
     result = plan(world.snapshot(), world.question, NOW)
 
     expected = [
-        answer(case, world.question.preemptor, world.budgets, world.debits(), world.rules())
+        answer(
+            case,
+            world.question.preemptor,
+            world.budgets,
+            world.debits(),
+            policy=world.policy,
+            rules=world.rules(),
+        )
         for case in world.cases()
     ]
     helped = sorted((one for one in expected if isinstance(one, Answer)), key=lambda one: one.key)
@@ -237,6 +249,41 @@ def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> Non
                 assert not fits(case, world.question.preemptor, [*present, pod])
             if pod.uid in gone:
                 assert allowed(world.rules(), world.question.preemptor, pod)
+
+
+@settings(max_examples=200, deadline=None)
+@given(worlds())
+def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None:
+    result = plan(world.snapshot(), world.question, NOW)
+
+    if world.policy.disruption_budgets == "soft" or not isinstance(result, Plan):
+        return
+    debits = world.debits()
+    for proposal in (*result.candidates, *result.unmodelled):
+        pods = [one.pod for one in proposal.removable]
+        for budget in world.budgets:
+            covered = sum(budget.covers(pod.namespace, pod.name, pod.labels) for pod in pods)
+            assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(worlds())
+def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World) -> None:
+    snapshot = world.snapshot()
+    result = plan(snapshot, world.question, NOW)
+
+    if (
+        isinstance(result, Plan)
+        or world.policy.disruption_budgets == "hard"
+        or world.policy.limits != Limits()
+    ):
+        return
+    if result.retry_at is None:
+        assert not isinstance(plan(snapshot, world.question, NOW + timedelta(days=1)), Plan)
+    else:
+        before = result.retry_at - timedelta(milliseconds=1)
+        assert not isinstance(plan(snapshot, world.question, before), Plan)
+        assert isinstance(plan(snapshot, world.question, result.retry_at), Plan)
 
 
 @settings(max_examples=100, deadline=None)

@@ -348,10 +348,39 @@ class Outcome(Message, frozen=True):
     rollback: Rollback | None = None
 
 
+class Spared(Message, frozen=True):
+    """A pod of lower priority that a rule keeps from being a victim: which rule, with which numbers.
+
+    `until`: the last moment for which the rule says so, where time alone ends it.
+    """
+
+    namespace: Text
+    name: Text
+    uid: Text
+    priority: Priority
+    rule: Text
+    detail: Text
+    until: Time | None = None
+
+
+class NearNode(Message, frozen=True):
+    """A node of a refusal that removing pods almost helps.
+
+    `missing`: what it lacks even without all that may go, by resource. `spared`: the least important few of
+    the pods that rules keep there; `spared_total` counts them all.
+    """
+
+    node: Text
+    missing: dict[str, Int64] = {}
+    spared: tuple[Spared, ...] = ()
+    spared_total: Int64 = 0
+
+
 class RankedCandidate(Message, frozen=True):
     """A candidate in a decision record, with the numbers that ranked it.
 
-    `decided_by` names the first rule on which it beats the next one.
+    `decided_by` names the first rule on which it beats the next one. `spared`, only for the best few: the
+    least important of the pods that rules keep there; `spared_total` counts them all.
     """
 
     node: Text
@@ -362,6 +391,8 @@ class RankedCandidate(Message, frozen=True):
     priority_sum: Int64 = 0
     latest_start: Time | None = None
     decided_by: str = ""
+    spared: tuple[Spared, ...] = ()
+    spared_total: Int64 = 0
 
 
 class QueueShare(Message, frozen=True):
@@ -396,7 +427,11 @@ class QuotaDecision(Message, frozen=True):
 
 
 class DecisionRecord(Message, frozen=True):
-    """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers."""
+    """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers.
+
+    Of a refusal also `spared_by_rule`, how many pods rules keep on the potential nodes, and `nearest`, the
+    nodes that lack least.
+    """
 
     decision_id: Token
     request_id: Text
@@ -419,6 +454,8 @@ class DecisionRecord(Message, frozen=True):
     pdb_violations: Int64 = 0
     candidates: tuple[RankedCandidate, ...] = ()
     diagnosis: Refusal | None = None
+    spared_by_rule: dict[str, Int64] = {}
+    nearest: tuple[NearNode, ...] = ()
     plan_duration_microseconds: Int64 = 0
     quota: QuotaDecision | None = None
 

@@ -26,6 +26,7 @@ from makeway.bus.messages import (
     Limits,
     LiveOrder,
     Message,
+    NearNode,
     NodeSelection,
     Obstacle,
     Outcome,
@@ -42,6 +43,7 @@ from makeway.bus.messages import (
     Refusal,
     Removable,
     Rollback,
+    Spared,
     Victim,
     VictimOutcome,
 )
@@ -247,6 +249,15 @@ _DECISION_MINIMAL: Final = DecisionRecord(
     status="notSynced",
     snapshot_revision=0,
 )
+_SPARED: Final = Spared(
+    namespace="batch",
+    name="train-0",
+    uid="uid-train-0",
+    priority=100,
+    rule="preemption-toleration",
+    detail="1000 < minimum-preemptable-priority 10000 of PriorityClass steady, for 600 s",
+    until=_LATER,
+)
 _DECISION_FULL: Final = DecisionRecord(
     decision_id=_DECISION,
     request_id=_REQUEST,
@@ -277,10 +288,32 @@ _DECISION_FULL: Final = DecisionRecord(
             priority_sum=4_294_967_196,
             latest_start=_AT,
             decided_by="lowest-priority-sum",
+            spared=(_SPARED,),
+            spared_total=9,
         ),
         RankedCandidate(node="node-2"),
     ),
     diagnosis=_REFUSAL,
+    spared_by_rule={"preemption-toleration": 12, "mirror-pod": 1},
+    nearest=(
+        NearNode(
+            node="node-3",
+            missing={"memory": 2**40, "cpu": 500},
+            spared=(
+                _SPARED,
+                Spared(
+                    namespace="kube-system",
+                    name="proxy",
+                    uid="uid-proxy",
+                    priority=-1,
+                    rule="mirror-pod",
+                    detail=_ODD_TEXT,
+                ),
+            ),
+            spared_total=2,
+        ),
+        NearNode(node="node-4"),
+    ),
     plan_duration_microseconds=1834,
 )
 _DECISION_QUOTA: Final = DecisionRecord(

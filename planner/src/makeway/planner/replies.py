@@ -8,7 +8,7 @@ from datetime import datetime
 from makeway.bus import messages
 from makeway.bus.messages import API_VERSION, DecisionRecord, PlanReply, PlanRequest
 from makeway.core.importance import NOT_STARTED, moment_of
-from makeway.planner.answer import Plan, Proposal, Refusal, RemovablePod
+from makeway.planner.answer import NearNode, Plan, Proposal, Refusal, RemovablePod, Spared
 from makeway.planner.question import Question
 
 
@@ -95,6 +95,8 @@ def record_of(decision: Decision) -> DecisionRecord:
         pdb_violations=best.pdb_violations if best else 0,
         candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
         diagnosis=_refusal(result) if isinstance(result, Refusal) else None,
+        spared_by_rule=result.spared if isinstance(result, Refusal) else {},
+        nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
     )
 
@@ -105,6 +107,10 @@ def _refusal(refusal: Refusal) -> messages.Refusal:
         message=refusal.message,
         node_reasons=refusal.node_reasons,
         retry_at=refusal.retry_at,
+        depends_on=tuple(
+            messages.Dependency(kind=kind, namespace=namespace, name=name)
+            for kind, namespace, name in refusal.depends_on
+        ),
     )
 
 
@@ -154,6 +160,29 @@ def _ranked(proposal: Proposal) -> messages.RankedCandidate:
         priority_sum=proposal.priority_sum,
         latest_start=None if proposal.start_micros == NOT_STARTED else moment_of(proposal.start_micros),
         decided_by=proposal.decided_by,
+        spared=_spared(proposal.spared),
+        spared_total=proposal.spared.total,
+    )
+
+
+def _near(near: NearNode) -> messages.NearNode:
+    return messages.NearNode(
+        node=near.node, missing=near.missing, spared=_spared(near.spared), spared_total=near.spared.total
+    )
+
+
+def _spared(spared: Spared) -> tuple[messages.Spared, ...]:
+    return tuple(
+        messages.Spared(
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            uid=one.pod.uid,
+            priority=one.pod.priority,
+            rule=one.verdict.rule,
+            detail=one.verdict.detail,
+            until=one.verdict.until,
+        )
+        for one in spared.pods
     )
 
 

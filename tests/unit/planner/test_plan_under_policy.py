@@ -1,0 +1,215 @@
+"""Hard budgets, limits, and what a refusal under a policy says: why, who is spared, when to ask again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from makeway.core.facts import PodFacts
+from makeway.core.policy import Limits, Policy, Protection
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    ask,
+    choices,
+    make_budget,
+    make_class,
+    make_pod,
+    make_snapshot,
+    planned,
+    refused,
+    scheduled,
+)
+
+HARD = Policy(disruption_budgets="hard")
+URGENT = make_pod("P", priority=HIGH, size=200)
+APP = {"app": "web"}
+SOURCE = ("ConfigMap", "makeway-system", "makeway-policy")
+
+
+def web(uid: str, node: str, size: int = 200, **more: object) -> object:
+    return make_pod(uid, node, LOW, size, labels=APP, **more)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------- hard budgets
+
+
+def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [web("w", "a", 400), make_pod("x", "a", LOW, 100)],  # type: ignore[list-item]
+        [make_budget("web", APP, 0)],
+        policy=HARD,
+    )
+
+    refusal = refused(snapshot, ask(URGENT))
+
+    assert refusal.reason == "NotEnoughRoom"
+    assert "1 pod spared by hard-budget" in refusal.message
+    assert refusal.spared == {"hard-budget": 1}
+    assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
+
+
+def test_a_soft_budget_is_violated_where_there_is_no_other_way() -> None:
+    snapshot = make_snapshot(["a"], [web("w", "a", 400)], [make_budget("web", APP, 0)])  # type: ignore[list-item]
+
+    (proposal,) = planned(snapshot, ask(URGENT)).candidates
+
+    assert proposal.pdb_violations == 1
+
+
+def test_of_pods_whose_hard_budget_allows_some_so_many_may_go_and_no_more() -> None:
+    pods = [web(uid, "a", 100, start=start) for start, uid in enumerate("vwxyz", 1)]
+    two = make_snapshot(["a"], pods, [make_budget("web", APP, 2)], policy=HARD)  # type: ignore[arg-type]
+    one = make_snapshot(["a"], pods, [make_budget("web", APP, 1)], policy=HARD)  # type: ignore[arg-type]
+
+    (proposal,) = planned(two, ask(URGENT)).candidates
+    refusal = refused(one, ask(URGENT))
+
+    assert len(proposal.victims) == len(proposal.removable) == 2
+    assert proposal.pdb_violations == 0
+    assert refusal.spared == {"hard-budget": 4}
+
+
+def test_the_pod_that_makes_the_room_alone_may_go_though_it_would_violate_as_one_of_all() -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [web("small", "a", 100, start=1), web("large", "a", 400, start=2)],  # type: ignore[list-item]
+        [make_budget("web", APP, 1)],
+        policy=HARD,
+    )
+
+    (proposal,) = planned(snapshot, ask(URGENT)).candidates
+
+    assert [one.pod.uid for one in proposal.removable] == ["large"]
+
+
+def test_evictions_in_flight_are_taken_from_a_hard_budget() -> None:
+    snapshot = make_snapshot(
+        ["a", "b"],
+        [web("gone", "b"), web("w", "a", 400)],  # type: ignore[list-item]
+        [make_budget("web", APP, 1)],
+        policy=HARD,
+    )
+
+    refusal = refused(snapshot, ask(URGENT, nodes=["a"], in_flight={"gone": "ord-1"}))
+
+    assert refusal.spared == {"hard-budget": 1}
+
+
+# ------------------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(("most", "nodes"), [(1, ["b"]), (2, ["a", "b"]), (None, ["a", "b"])])
+def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
+    most: int | None, nodes: list[str]
+) -> None:
+    snapshot = make_snapshot(
+        ["a", "b"],
+        [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250), make_pod("b1", "b", MID, 500)],
+        policy=Policy(limits=Limits(victims_per_order=most)),
+    )
+
+    result = planned(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
+
+    assert [node for node, _ in choices(result)] == nodes
+
+
+def test_a_refusal_for_too_many_victims_depends_on_the_policy() -> None:
+    snapshot = make_snapshot(["a"], [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250)])
+    snapshot.enforce(Policy(limits=Limits(victims_per_order=1)), "rev-2", SOURCE)
+
+    refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
+
+    assert refusal.reason == "ForbiddenByPolicy"
+    assert refusal.node_reasons == {"More victims than an order may have": 1}
+    assert refusal.depends_on == (SOURCE,)
+
+
+# ---------------------------------------------------------------------------------------- refusals
+
+
+def tolerant(*pods: tuple[str, int, float | None]) -> Snapshot:
+    """One full node with pods of class steady (100 s) of a size, scheduled so many seconds ago."""
+    return make_snapshot(
+        ["a"],
+        [make_pod(uid, "a", LOW, size, facts=scheduled(ago, "steady")) for uid, size, ago in pods],
+        classes=[make_class("steady", HIGH + 1, 100), make_class("unused", HIGH + 1, 100)],
+    )
+
+
+def test_a_refusal_says_how_many_pods_a_toleration_spares_and_until_when_the_first() -> None:
+    refusal = refused(tolerant(("x", 100, 40), ("y", 400, 10)), ask(URGENT))
+
+    assert refusal.reason == "PodsSpared"
+    assert "2 pods spared by preemption-toleration, the first until 2026-01-01T12:01:00Z" in refusal.message
+    assert refusal.node_reasons == {"All pods of lower priority are spared": 1}
+
+
+def test_it_is_to_be_asked_again_when_the_tolerations_that_matter_have_ended() -> None:
+    refusal = refused(tolerant(("small", 100, 40), ("large", 400, 10)), ask(URGENT))
+
+    assert refusal.retry_at == NOW + timedelta(seconds=90, milliseconds=1)
+
+
+def test_tolerations_that_end_one_after_the_other_are_added_up() -> None:
+    refusal = refused(tolerant(("x", 150, 30), ("y", 150, 20), ("z", 200, 10)), ask(URGENT))
+
+    assert refusal.retry_at == NOW + timedelta(seconds=80, milliseconds=1)
+
+
+def test_no_time_is_given_where_none_helps() -> None:
+    assert refused(tolerant(("x", 100, 40), ("y", 400, None)), ask(URGENT)).retry_at is None
+
+
+def test_it_depends_on_the_classes_that_exempt_and_are_in_use() -> None:
+    assert refused(tolerant(("x", 500, 10)), ask(URGENT)).depends_on == (("PriorityClass", "", "steady"),)
+
+
+def test_the_nearest_nodes_name_who_is_spared_by_which_rule_with_its_numbers() -> None:
+    refusal = refused(tolerant(("x", 500, 10)), ask(URGENT))
+
+    (near,) = refusal.nearest
+    (spared,) = near.spared.pods
+    assert near.missing == {"cpu": 200, "memory": 200}
+    assert (spared.pod.uid, spared.verdict.rule) == ("x", "preemption-toleration")
+    assert spared.verdict.until == NOW + timedelta(seconds=90)
+    assert f"{HIGH} < minimum-preemptable-priority {HIGH + 1}" in spared.verdict.detail
+
+
+def test_protected_pods_are_counted_by_rule_and_make_the_answer_depend_on_the_policy() -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [
+            make_pod("m", "a", LOW, 250, facts=PodFacts(mirror=True)),
+            make_pod("p", "a", MID, 250, facts=PodFacts()),
+        ],
+    )
+    snapshot.enforce(Policy(protection=Protection(minimum_priority=MID)), "rev-2", SOURCE)
+
+    refusal = refused(snapshot, ask(URGENT))
+
+    assert refusal.spared == {"mirror-pod": 1, "protected-priority": 1}
+    assert refusal.depends_on == (SOURCE,)
+    assert refusal.retry_at is None
+
+
+def test_without_policy_a_refusal_depends_on_nothing() -> None:
+    refusal = refused(make_snapshot(["a"], [make_pod("x", "a", HIGH, 500)]), ask(URGENT))
+
+    assert (refusal.reason, refusal.depends_on, refusal.spared) == ("NoLowerPriorityPods", (), {})
+
+
+def test_the_best_candidates_say_who_is_spared_there_the_least_important_first() -> None:
+    kept = [make_pod(f"k{i}", "a", LOW, 10, start=i, facts=PodFacts(mirror=True)) for i in range(10)]
+    snapshot = make_snapshot(["a"], [make_pod("v", "a", MID, 400), *kept])
+
+    (proposal,) = planned(snapshot, ask(URGENT)).candidates
+
+    assert proposal.spared.total == 10
+    assert [one.pod.uid for one in proposal.spared.pods] == [f"k{i}" for i in range(9, 1, -1)]
+    assert {one.verdict.rule for one in proposal.spared.pods} == {"mirror-pod"}
