@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from makeway.core.barrier import Barrier
-from makeway.core.facts import PodFacts
+from makeway.core.facts import PodFacts, opts_out
 from makeway.core.objects import PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.rules import Rule, barrier_of, rules_in_force
@@ -52,11 +52,11 @@ class Shields:
                 del self._uids[name]
 
     def put_class(self, priority_class: PriorityClass) -> Collection[str]:
-        """Add or change a class; give the UIDs of its pods, whose barriers may differ now."""
+        """Add or change a class; give the UIDs of its pods, for whom it may say otherwise now."""
         name = priority_class.metadata.name
         before = self.classes.get(name)
         self.classes[name] = priority_class
-        if before is not None and toleration_of(before) == toleration_of(priority_class):
+        if before is not None and _says(before) == _says(priority_class):
             return ()
         return self._uids.get(name, ())
 
@@ -82,3 +82,8 @@ class Shields:
         if isinstance(asked, Toleration):
             return asked.seconds != 0 and preemptor_priority < asked.minimum_preemptable_priority
         return priority_class is None or asked is not None
+
+
+def _says(priority_class: PriorityClass) -> tuple[object, bool]:
+    """Give what a class says about its pods."""
+    return toleration_of(priority_class), opts_out(priority_class.metadata)

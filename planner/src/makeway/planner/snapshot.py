@@ -14,9 +14,11 @@ import numpy as np
 from makeway.core.budget import Budget
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.kinds import KindTable
+from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
 from makeway.planner.tally import Tallies
@@ -57,6 +59,7 @@ class Snapshot:
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
         self.shields = Shields()
+        self.queues = QueueBook(self.shields)
         self.namespaces: dict[str, Namespace] = {}
         self.kinds = KindTable()
         self.topology = Topology()
@@ -222,6 +225,11 @@ class Snapshot:
         if self.shields.enforce(policy, revision, source):
             self._raise_barriers(self.pods)
 
+    def adopt(self, tree: QueueTree | None, revision: str) -> None:
+        """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
+        self.revision += 1
+        self.queues.adopt(tree, revision, self.pods.values())
+
     def put_namespace(self, namespace: Namespace) -> None:
         """Add or change a namespace."""
         self.revision += 1
@@ -273,6 +281,7 @@ class Snapshot:
         if number != NO_BUDGETS:
             self._budget_sets[pod.uid] = number
         self.shields.add(pod)
+        self.queues.add(pod)
         if not pod.node:
             return
         row = self._row(pod.node)
@@ -295,6 +304,7 @@ class Snapshot:
         del self._kinds[pod.uid]
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
+        self.queues.discard(pod)
         if not pod.node:
             return
         row = self.rows[pod.node]
@@ -326,6 +336,7 @@ class Snapshot:
 
     def _raise_barriers(self, uids: Iterable[str]) -> None:
         """Work out the barriers of some pods, and mark the nodes on which one differs."""
+        self.queues.renew(uids)
         for uid in uids:
             pod = self.pods[uid]
             if not pod.node:

@@ -1,0 +1,158 @@
+"""Which pods are in which queue, and what they hold: the tree in force, kept up with the pods.
+
+Owned by the snapshot. Pure state; a pod event costs O(depth of the tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from makeway.core.facts import opts_out
+from makeway.core.queues.applications import Applications, Key
+from makeway.core.queues.eligible import bar_of
+from makeway.core.queues.placement import place
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.usage import Usage
+from makeway.core.queues.victims import Member, Members
+from makeway.planner.records import PodRecord
+from makeway.planner.shields import Shields
+
+NOWHERE = -1
+"""The queue of a pod where there are no queues."""
+
+
+class QueueBook:
+    """Bound pods by queue. Without a `tree` nothing is kept but the applications.
+
+    `revision`: of what the tree was read from. `held`: what bound pods hold, by queue; `staying`: the same
+    without those that are being deleted. `misplaced`: why a pod is not in the queue that it names, by UID,
+    pending pods too. Pods that are being deleted are counted in `held` alone.
+    """
+
+    def __init__(self, shields: Shields) -> None:
+        self.tree: QueueTree | None = None
+        self.revision = ""
+        self.held: Usage | None = None
+        self.staying: Usage | None = None
+        self.misplaced: dict[str, str] = {}
+        self._shields = shields
+        self._applications = Applications()
+        self._leaves: dict[str, int] = {}
+        self._records: dict[str, PodRecord] = {}
+        self._members: dict[int, dict[str, Member]] = {}
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def queue_of(self, pod: PodRecord) -> Queue | None:
+        """Give the queue that a pod counts in, or would; None where there are no queues."""
+        return None if self.tree is None else place(self.tree, pod.facts.queue, pod.namespace).queue
+
+    def number_of(self, pod: PodRecord) -> int:
+        """Give the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
+        queue = self.queue_of(pod)
+        return NOWHERE if queue is None else queue.number
+
+    def without(self, leaving: Collection[str]) -> tuple[Usage, Members]:
+        """Give usage and pods as they will be when these pods, and those being deleted, have left.
+
+        O(queues + pods that leave). The usage is a copy, the pods are live. Raises ValueError where there
+        are no queues.
+        """
+        if self.staying is None:
+            raise ValueError("there are no queues")
+        usage = self.staying.copy()
+        for uid in leaving:
+            pod = self._records.get(uid)
+            if pod is not None and not pod.terminating:
+                usage.take(self._leaves[uid], pod.requests)
+
+        def members(leaf: int) -> Iterable[Member]:
+            return (one for uid, one in self._members.get(leaf, {}).items() if uid not in leaving)
+
+        return usage, members
+
+    def record(self, uid: str) -> PodRecord:
+        """Give a bound pod; KeyError where it is not known."""
+        return self._records[uid]
+
+    # --------------------------------------------------------------------------------- changing
+
+    def adopt(self, tree: QueueTree | None, revision: str, pods: Iterable[PodRecord]) -> None:
+        """Put a tree in force and place all pods anew. O(queues + pods · depth)."""
+        self.tree, self.revision = tree, revision
+        self.held = self.staying = None
+        if tree is not None:
+            self.held, self.staying = Usage(tree), Usage(tree)
+        self._leaves.clear()
+        self._records.clear()
+        self._members.clear()
+        self.misplaced.clear()
+        for pod in pods:
+            self._place(pod)
+
+    def add(self, pod: PodRecord) -> None:
+        """Count a pod."""
+        key = _application(pod)
+        if key is not None:
+            before = self._applications.originator(key)
+            self._applications.add(key, pod.uid, pod.facts.created_micros)
+            if self._applications.originator(key) != before:
+                self.renew((before,))
+        self._place(pod)
+
+    def discard(self, pod: PodRecord) -> None:
+        """Count a pod no longer."""
+        self.misplaced.pop(pod.uid, None)
+        leaf = self._leaves.pop(pod.uid, None)
+        if leaf is not None and self.held is not None and self.staying is not None:
+            del self._records[pod.uid]
+            self.held.take(leaf, pod.requests)
+            if not pod.terminating:
+                self.staying.take(leaf, pod.requests)
+                del self._members[leaf][pod.uid]
+        key = _application(pod)
+        if key is not None:
+            self._applications.discard(key, pod.uid)
+            self.renew((self._applications.originator(key),))
+
+    def renew(self, uids: Iterable[str]) -> None:
+        """Look again at pods whose class, application or protection may be another. O(pods)."""
+        for uid in uids:
+            leaf = self._leaves.get(uid)
+            if leaf is not None and not self._records[uid].terminating:
+                self._members[leaf][uid] = self._member(self._records[uid])
+
+    def _place(self, pod: PodRecord) -> None:
+        if self.tree is None or self.held is None or self.staying is None:
+            return
+        found = place(self.tree, pod.facts.queue, pod.namespace)
+        if found.warning:
+            self.misplaced[pod.uid] = found.warning
+        if not pod.node:
+            return
+        leaf = found.queue.number
+        self._leaves[pod.uid] = leaf
+        self._records[pod.uid] = pod
+        self.held.add(leaf, pod.requests)
+        if not pod.terminating:
+            self.staying.add(leaf, pod.requests)
+            self._members.setdefault(leaf, {})[pod.uid] = self._member(pod)
+
+    def _member(self, pod: PodRecord) -> Member:
+        facts, shields = pod.facts, self._shields
+        key = _application(pod)
+        priority_class = shields.classes.get(facts.priority_class)
+        bar = bar_of(facts, shields.policy.protection)
+        return Member(
+            uid=pod.uid,
+            requests=pod.requests,
+            priority=facts.priority,
+            originator=key is not None and self._applications.originator(key) == pod.uid,
+            opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
+            created_micros=facts.created_micros,
+            barred="" if bar is None else bar.rule,
+        )
+
+
+def _application(pod: PodRecord) -> Key | None:
+    return (pod.namespace, pod.facts.application) if pod.facts.application else None
