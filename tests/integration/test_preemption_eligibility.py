@@ -1,6 +1,8 @@
 """DP-16: who waits for pods that are leaving, and for how long."""
 
+import asyncio
 import json
+import os
 
 import pytest
 
@@ -16,6 +18,9 @@ from integration.preempting import (
 from integration.space import Space
 from makeway.core.objects import Pod
 from makeway.dev.kwok import NEVER
+
+REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
+PAIR = "tests.makeway.dev/pair"
 
 PREEMPTED = {
     "type": "DisruptionTarget",
@@ -85,24 +90,33 @@ async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_
 
 
 @pytest.mark.slow
-async def test_a_preemptor_whose_victim_never_leaves_goes_elsewhere_after_the_grace_period_and_a_minute(
+async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace_period_and_a_minute(
     race_space: Space,
 ) -> None:
-    # kubernetes#95752: the preemptor is tied to the node for ever.
+    # kubernetes#95752: the preemptor is tied to the node for ever. Each has two nodes of its own.
     space = race_space
-    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+    await space.add_nodes(
+        *(make_node(f"{node}-{n}").cpu("500m").label(PAIR, f"{n}") for n in range(REPEAT) for node in "ab")
+    )
     await space.run(
-        sized("stuck", "neg", 500).grace(1).leaves(NEVER).on("n1"), sized("other", "low", 500).on("n2")
+        *(sized(f"stuck-{n}", "neg", 500).grace(1).leaves(NEVER).on(f"a-{n}") for n in range(REPEAT)),
+        *(sized(f"other-{n}", "low", 500).on(f"b-{n}") for n in range(REPEAT)),
     )
     await settle()
 
-    (preemptor,) = await space.create(sized("p", "high", 500))
-    order = await until_ordered(space, preemptor)
-    assert [victim.name for victim in order.victims] == ["stuck"]
-    await assert_stays_pending(space, "p", seconds=55)
+    preemptors = await space.create(
+        *(sized(f"p-{n}", "high", 500).spec(nodeSelector={PAIR: f"{n}"}) for n in range(REPEAT))
+    )
+    for n, preemptor in enumerate(preemptors):
+        order = await until_ordered(space, preemptor)
+        assert [victim.name for victim in order.victims] == [f"stuck-{n}"]
+    await asyncio.sleep(50)
+    assert [await space.node_of(pod.metadata.name) for pod in preemptors] == [""] * REPEAT
 
-    assert await space.until_bound("p", seconds=20) == "n2"
-    assert [
-        [victim.name for victim in order.victims] for order in await space.bus.orders(preemptor.metadata.uid)
-    ] == [["stuck"], ["other"]]
-    await assert_only_ordered_pods_were_deleted(space, [preemptor])
+    for n, preemptor in enumerate(preemptors):
+        assert await space.until_bound(f"p-{n}", seconds=30) == f"b-{n}"
+        assert [
+            [victim.name for victim in order.victims]
+            for order in await space.bus.orders(preemptor.metadata.uid)
+        ] == [[f"stuck-{n}"], [f"other-{n}"]]
+    await assert_only_ordered_pods_were_deleted(space, preemptors)
