@@ -19,6 +19,7 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.objects import Pod
 from makeway.dev.fault_rules import Rule
+from makeway.dev.kwok import NEVER
 from makeway.dev.options import SCHEDULER
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
@@ -31,9 +32,19 @@ SAME, OTHER, NONE = "same", "other", "none"
 
 
 async def made_anew(space: Space, victim: Pod, place: str) -> Pod:
-    """Wait until an evictor has ended a victim, and make a small pod under its name."""
+    """End a victim once an evictor has deleted it, and make a small pod under its name.
+
+    KWOK shall not end it: its deletes name no UID and may meet the new pod.
+    """
     name = victim.metadata.name
-    await space.until_gone(name, uid=victim.metadata.uid, seconds=30)
+
+    async def leaving() -> bool:
+        pod = await space.pod(name)
+        return pod is not None and pod.metadata.deletion_timestamp is not None
+
+    await until(f"{name} is deleted", leaving, seconds=30)
+    await space.delete(name, grace_seconds=0)
+    await space.until_gone(name, uid=victim.metadata.uid)
     anew = make_pod(name).priority("low").cpu("10m")
     if place == NONE:
         anew.spec(schedulingGates=[{"name": "tests.makeway.dev/held"}])
@@ -54,7 +65,7 @@ async def preempt_behind_a_broken_watch(
         *(make_node(f"{node}-{name}").cpu("510m") for name in places for node in (SAME, OTHER))
     )
     victims = await space.run(
-        *(make_pod(name).priority("low").cpu("500m").on(f"{SAME}-{name}") for name in places)
+        *(make_pod(name).priority("low").cpu("500m").leaves(NEVER).on(f"{SAME}-{name}") for name in places)
     )
     await settle()
     crashes, restarts = scheduler.log.read_bytes().count(CORRUPTED), scheduler.restarts
