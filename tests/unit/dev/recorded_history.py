@@ -127,6 +127,12 @@ class Recording:
         request = {"metadata": {"uid": self._objects[name]["metadata"]["uid"]}, "target": {"name": node}}
         return self._add(seconds, SCHEDULER, ("create", "binding", name), request, None)
 
+    def runs(self, name: str, seconds: float, node: str = NODE) -> Self:
+        """The kubelet of a node says that a pod runs there."""
+        body = self._objects[name]
+        self._objects[name] = {**body, "spec": {**body["spec"], "nodeName": node}}
+        return self.patch(name, seconds, KUBELET, {"phase": "Running"})
+
     def failed_scheduling(self, name: str, seconds: float) -> Self:
         """The scheduler says in an Event that a pod does not fit."""
         request = {"regarding": {"uid": self._objects[name]["metadata"]["uid"]}}

@@ -469,6 +469,12 @@ def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_somet
     assert Streams(orders=(other,)).joined(before).orders == (order, other)
 
 
+def test_a_pod_that_runs_was_bound_though_nobody_was_left_to_hear_of_it() -> None:
+    released = pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3)
+
+    assert released.runs("urgent", 4).found() == []
+
+
 def test_an_outcome_that_was_lost_may_be_written_again_with_the_same_result_only() -> None:
     before = Streams(outcomes=tuple(made_room().outcomes))
     (outcome,) = before.outcomes

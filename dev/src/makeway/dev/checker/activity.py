@@ -33,7 +33,7 @@ def rules(case: Case) -> Iterator[Finding]:
         leaving = preemptor.leaving_at
         if leaving is not None and leaving <= due:
             continue
-        if any(when <= due for when, _ in preemptor.bindings):
+        if preemptor.bound_by(due):
             continue
         if any(order.ended_at < when <= due for when in seen.get(preemptor.uid, ())):
             continue

@@ -21,6 +21,7 @@ class Version:
     since: datetime
     by: str
     revision: int
+    node: str
     nominated: str
     marked: bool
     leaving: bool
@@ -54,8 +55,10 @@ class PodHistory:
         return (version for version in self.versions if version.since > moment)
 
     def bound_by(self, moment: datetime) -> bool:
-        """Whether it was bound at a moment."""
-        return any(when <= moment for when, _ in self.bindings)
+        """Whether it was bound at a moment: by an accepted binding, or one whose caller died too soon."""
+        return any(when <= moment for when, _ in self.bindings) or any(
+            version.node and version.since <= moment for version in self.versions
+        )
 
     @property
     def gone_at(self) -> datetime | None:
@@ -123,6 +126,7 @@ class Pods:
                 since=event.answered_at,
                 by=event.user,
                 revision=int(metadata.get("resourceVersion") or 0),
+                node=spec.get("nodeName") or "",
                 nominated=status.get("nominatedNodeName") or "",
                 marked=is_marked(status),
                 leaving=leaving,
