@@ -17,7 +17,7 @@ from nats.aio.subscription import Subscription
 from makeway.bus import codec, metrics, quarantine, streams
 from makeway.bus.connection import Connection, Timings
 from makeway.bus.epochs import Epochs
-from makeway.bus.errors import BusUnavailable
+from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.keeper import Keeper
@@ -33,7 +33,7 @@ _MAX_WAITING_REQUESTS: Final = 256
 
 PlanHandler = Callable[[bytes], Awaitable[bytes]]
 
-_M = TypeVar("_M", EvictionOrder, Outcome, ControlState)
+_M = TypeVar("_M", EvictionOrder, Outcome)
 
 _log = structlog.get_logger()
 
@@ -289,9 +289,25 @@ class Bus:
             self.subjects.outcomes_stream, self.subjects.outcome(order_id), codec.unwrap_outcome
         )
 
-    async def control(self) -> Last[ControlState] | None:
-        """The last control state, of whatever cluster; raises as `last_order`."""
-        return await self._last(self.subjects.control_stream, self.subjects.control, codec.unwrap_control)
+    async def control(self) -> tuple[ControlState | None, int]:
+        """The last control state, of whatever cluster, and its sequence; 0 where nothing was ever said.
+
+        The state is None too where it is not understood.
+
+        Raises:
+            BusUnavailable: it could not be read.
+        """
+        try:
+            stored = await self.jetstream.last_message(self.subjects.control_stream, self.subjects.control)
+        except JetStreamError as error:
+            raise BusUnavailable(str(error)) from error
+        if stored is None:
+            return None, 0
+        try:
+            return codec.unwrap_control(stored.data), stored.sequence
+        except Malformed as error:
+            metrics.MALFORMED.labels("control", error.reason).inc()
+            return None, stored.sequence
 
     async def _last(self, stream: str, subject: str, decode: Callable[[bytes], _M]) -> Last[_M] | None:
         try:

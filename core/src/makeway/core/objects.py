@@ -303,6 +303,13 @@ class PriorityClass(View, frozen=True, gc=False):
     preemption_policy: str | None = None
 
 
+class ConfigMap(View, frozen=True, gc=False):
+    """v1.ConfigMap, without what is not text."""
+
+    metadata: Metadata
+    data: dict[str, str] | None = None
+
+
 class Namespace(View, frozen=True, gc=False):
     """v1.Namespace."""
 

@@ -7,6 +7,7 @@ kube-scheduler has them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -97,8 +98,8 @@ class Policy(Section, frozen=True):
     Attributes:
         mode: How far makeway goes. `off`: it decides nothing. `observe`: it plans and records what it
             would do, and evicts nothing. `enforce`: it evicts.
-        namespace_modes: The same for single namespaces, by the namespace of the pod that needs room (of
-            the victim, where a quota is enforced). The more restrictive of this and `mode` holds.
+        namespace_modes: In place of `mode` for single namespaces, by the namespace of the pod that needs
+            room (of the victim, where a quota is enforced). Where `mode` is `off`, everything is off.
         disruption_budgets: PodDisruptionBudgets. `soft`: violated where there is no other way, as
             kube-scheduler does. `hard`: never violated.
         protection: Pods that are never victims.
@@ -112,6 +113,14 @@ class Policy(Section, frozen=True):
     protection: Protection = Protection()
     daemon_sets: DaemonSets = DaemonSets()
     limits: Limits = Limits()
+
+    def mode_for(self, namespace: str) -> Mode:
+        """Give the mode that holds for a namespace."""
+        return self.modes().get(namespace, self.mode)
+
+    def modes(self) -> Mapping[str, Mode]:
+        """Give the modes that stand in place of `mode`, by namespace; none where that is off."""
+        return {} if self.mode == "off" else self.namespace_modes
 
 
 class PolicyDocument(Policy, frozen=True, kw_only=True):

@@ -74,6 +74,17 @@ class Metrics:
             "Repairs of marks left behind that were proposed to the evictors.",
             registry=registry,
         )
+        self.control = Counter(
+            "makeway_planner_control_states",
+            "Control states told to plugin and evictors. result: published, failed (it is tried again).",
+            ["result"],
+            registry=registry,
+        )
+        self.control_revision = Gauge(
+            "makeway_planner_control_revision",
+            "Revision of the last control state that this planner published; 0 for none.",
+            registry=registry,
+        )
         self.leading = Gauge(
             "makeway_planner_leading",
             "1 while this planner answers plan requests, else 0.",

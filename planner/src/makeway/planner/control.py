@@ -1,0 +1,154 @@
+"""Telling plugin and evictors what is in force: the control state, said by the planner that leads.
+
+What is stored is read every few seconds and said again where it is not what should be: NATS may have
+lost it, or somebody else may have spoken. Two planners that both believe to lead cannot undo one
+another unseen, as each word is published with the sequence of the last that its writer has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NoReturn, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from makeway.bus.errors import BusError
+from makeway.bus.messages import ControlState, Limits, QueueLimit
+from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.mode import Mode, more_restrictive
+from makeway.core.policy import Policy
+from makeway.planner.metrics import Metrics
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at what is stored, where nothing changes."""
+
+RETRY_SECONDS: Final = 0.5
+"""After NATS did not take it, or another planner was first."""
+
+_LAST_REVISION: Final = 2**63 - 1
+
+_log = structlog.get_logger()
+
+
+class Speaks(Protocol):
+    """What is used of the bus."""
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        """The last word and its sequence; raises BusError."""
+
+    async def publish_control(
+        self, state: ControlState, expected_last_sequence: int, at: datetime
+    ) -> Published | AlreadyExists:
+        """Say the next; raises BusError."""
+
+
+Queues = Callable[[], tuple[str, tuple[QueueLimit, ...]]]
+"""The revision of the queue configuration and its limits in tree order; empty and none without one."""
+
+
+def state_of(
+    policy: Policy,
+    policy_revision: str,
+    *,
+    mode: Mode,
+    cluster_uid: str,
+    queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
+) -> ControlState:
+    """Give what a policy means to plugin and evictors, without a revision. Pure.
+
+    `mode` is the planner's own argument: nothing may go further.
+    """
+    limits = Limits(
+        victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
+    )
+    queues_revision, queue_limits = queues
+    return ControlState(
+        revision=0,
+        mode=more_restrictive(mode, policy.mode),
+        cluster_uid=cluster_uid,
+        policy_revision=policy_revision,
+        namespace_modes={
+            namespace: more_restrictive(mode, own) for namespace, own in sorted(policy.modes().items())
+        },
+        limits=None if limits == Limits() else limits,
+        queues_revision=queues_revision,
+        queues=queue_limits,
+    )
+
+
+def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
+    """Give a revision above every one that this cluster has seen.
+
+    Milliseconds, so that it also rises where the stream was lost together with what stood in it. Raises
+    OverflowError where the stored one leaves no room.
+    """
+    seen = stored.revision if stored is not None and stored.cluster_uid == cluster_uid else 0
+    revision = max(seen + 1, own + 1, int(now.timestamp() * 1000))
+    if revision > _LAST_REVISION:
+        raise OverflowError(f"revision {seen} of the stored control state leaves no room for another")
+    return revision
+
+
+class Control:
+    """`state()`: what should be in force, with any revision; None while that is not known."""
+
+    def __init__(
+        self, bus: Speaks, cluster_uid: str, state: Callable[[], ControlState | None], metrics: Metrics
+    ) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._state = state
+        self._metrics = metrics
+        self._changed = asyncio.Event()
+        self._revision = 0
+
+    def changed(self) -> None:
+        """Look at once: something in force may have changed."""
+        self._changed.set()
+
+    async def say_for_ever(self) -> NoReturn:
+        """See to it that what is stored is what should be. Run while leading, by one planner."""
+        while True:
+            self._changed.clear()
+            try:
+                pause = LOOK_SECONDS if await self._say() else RETRY_SECONDS
+            except (BusError, OverflowError) as error:
+                self._metrics.control.labels("failed").inc()
+                _log.warning("control_not_published", error=str(error))
+                pause = RETRY_SECONDS if isinstance(error, BusError) else LOOK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    async def _say(self) -> bool:
+        """Publish where that is needed; gives False where another was first."""
+        wanted = self._state()
+        if wanted is None:
+            return True
+        stored, sequence = await self._bus.control()
+        if stored is not None and replace(stored, revision=wanted.revision) == wanted:
+            return True
+        now = datetime.now(UTC)
+        state = replace(
+            wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now)
+        )
+        answer = await self._bus.publish_control(state, sequence, now)
+        if isinstance(answer, AlreadyExists):
+            return False
+        self._revision = state.revision
+        self._metrics.control.labels("published").inc()
+        self._metrics.control_revision.set(state.revision)
+        _log.info(
+            "control_published",
+            revision=state.revision,
+            mode=state.mode,
+            namespace_modes=len(state.namespace_modes),
+            policy_revision=state.policy_revision,
+            queues_revision=state.queues_revision,
+            queues=len(state.queues),
+        )
+        return True

@@ -1,0 +1,169 @@
+"""A configuration in force: the last good one, whatever its source says since.
+
+Sources (`makeway.runtime.config_sources`) offer what they hold; this decides what that means:
+
+* what is accepted is in force from that moment;
+* what is refused changes nothing, and is said: log, metric, and an Event from whoever listens;
+* what is gone changes nothing either: a deleted object must not make victims of pods that it protected.
+  To be without, write one that says nothing but its version and kind;
+* a process that starts has no last good one. Where there is nothing to read it goes without, unless it
+  is told that one had been in force (`remembered`); then, and where what it reads is refused, it waits,
+  and `unsynced` says for what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, TypeVar
+
+import structlog
+
+from makeway.core.config import ConfigError, Problem, did_you_mean
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.events import Regarding
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+Result = Literal["accepted", "refused", "gone"]
+
+_SHOWN_PROBLEMS: Final = 20
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """One kind of configuration: its name in metrics and logs, its key in a ConfigMap, and how it is read.
+
+    parse: of text and source; raises ConfigError. absent: what holds without any.
+    """
+
+    name: str
+    key: str
+    parse: Callable[[str, str], T]
+    absent: T
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a source holds now: a text, or why there is none though the object is there.
+
+    source: for errors, such as `policy.yaml` or `makeway-system/makeway-policy`. about: the object, for
+    Events. keys: the object's, where the wanted one is missing.
+    """
+
+    source: str
+    text: str | None
+    about: Regarding | None = None
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of the last offer. `message` is for a person; `in_force` is a revision, or empty."""
+
+    result: Result
+    message: str
+    in_force: str
+    about: Regarding | None
+
+
+def revision_of(text: str) -> str:
+    """Name a text by its content: the same in every process and from every source."""
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+class Config(Generic[T]):
+    """One configuration of one process. `revision` is empty where none is in force.
+
+    remembered: the revision that was last in force in this cluster, as far as anybody told.
+    """
+
+    def __init__(self, kind: Kind[T], metrics: ConfigMetrics, *, remembered: str = "") -> None:
+        self.kind = kind
+        self.current: T = kind.absent
+        self.revision = ""
+        self.verdict: Verdict | None = None
+        self._metrics = metrics
+        self._remembered = remembered
+        self._known = False
+        self._trouble = f"the {kind.name} has not been read yet"
+        self._about: Regarding | None = None
+        self._seen: Offer | None = None
+        self._listeners: list[Callable[[], None]] = []
+        metrics.begin(kind.name)
+
+    def unsynced(self) -> str:
+        """Give what is missing before anything may be decided; empty where nothing is."""
+        return "" if self._known else self._trouble
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after every verdict, also where nothing in force has changed."""
+        self._listeners.append(listener)
+
+    def offer(self, offer: Offer) -> None:
+        """Take what a source holds. The same again does nothing."""
+        if offer == self._seen:
+            return
+        self._seen = offer
+        self._about = offer.about
+        try:
+            value = self._parse(offer)
+        except ConfigError as error:
+            self._refuse(error)
+            return
+        text = offer.text or ""
+        self.current, self.revision, self._known = value, revision_of(text), True
+        self._conclude("accepted", f"{self.kind.name} {self.revision} is in force")
+
+    def withdraw(self, where: str) -> None:
+        """Take it that there is nothing to read at `where`."""
+        self._seen = None
+        if self.verdict is not None and self.verdict.result == "gone":
+            return
+        if self.revision:
+            remedy = f"a {self.kind.key} with nothing but apiVersion and kind is how to be without"
+            self._conclude(
+                "gone", f"{where} is gone; {self.kind.name} {self.revision} stays in force; {remedy}"
+            )
+        elif self._remembered:
+            self._trouble = (
+                f"{self.kind.name} {self._remembered} was in force and {where} is gone; create it again, or "
+                f"one with nothing but apiVersion and kind to be without"
+            )
+            self._conclude("gone", self._trouble)
+        elif not self._known:
+            self._known, self.verdict = True, None
+            self._metrics.absent(self.kind.name)
+            _log.info("config_absent", config=self.kind.name, source=where)
+            self._tell()
+
+    def _parse(self, offer: Offer) -> T:
+        if offer.text is None:
+            key = self.kind.key
+            meant = did_you_mean(key, offer.keys)
+            held = ", ".join(offer.keys) or "none"
+            remedy = f"did you mean {meant}? Put the text under data, as {key}" if meant else f"it has {held}"
+            raise ConfigError(offer.source, [Problem("data", "", f"has no key {key}", remedy)])
+        return self.kind.parse(offer.text, offer.source)
+
+    def _refuse(self, error: ConfigError) -> None:
+        lines = [problem.describe(error.source) for problem in error.problems]
+        more = [f"… and {len(lines) - _SHOWN_PROBLEMS} more"] if len(lines) > _SHOWN_PROBLEMS else []
+        text = "\n".join(lines[:_SHOWN_PROBLEMS] + more)
+        kept = f"{self.kind.name} {self.revision} stays in force" if self.revision else "nothing is in force"
+        self._trouble = f"the {self.kind.name} is refused: {text}"
+        self._conclude("refused", f"{text}\n{kept}")
+
+    def _conclude(self, result: Result, message: str) -> None:
+        self.verdict = Verdict(result, message, self.revision, self._about)
+        self._metrics.concluded(self.kind.name, result, self.revision)
+        log = _log.info if result == "accepted" else _log.error if result == "refused" else _log.warning
+        log(f"config_{result}", config=self.kind.name, revision=self.revision, message=message)
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,111 @@
+"""Where configurations are read from: one ConfigMap, followed; or a file, looked at every second."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import structlog
+
+from makeway.core.objects import ConfigMap
+from makeway.runtime.config import Config, Offer
+from makeway.runtime.events import Regarding
+from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
+
+FILE_SECONDS: Final = 1.0
+"""Between two looks at a file. They are small, and read whole, as mounted ones change by a link."""
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class ConfigMapSource:
+    """Follows one ConfigMap by name, which takes the right to list and watch that one alone."""
+
+    def __init__(
+        self,
+        api: Reads,
+        config: Config[Any],
+        observer: Observer,
+        *,
+        namespace: str,
+        name: str,
+        timings: Timings | None = None,
+    ) -> None:
+        self._config = config
+        self._where = f"ConfigMap {namespace}/{name}"
+        self._uid = ""
+        resource = Resource(
+            f"configmaps/{name}",
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            ConfigMap,
+            field_selector=f"metadata.name={name}",
+        )
+        self._watch = ListWatch(api, resource, self, observer, timings)
+
+    def unhealthy(self) -> str:
+        """Give what stands in the way of reading it; empty where nothing does."""
+        return self._watch.unhealthy()
+
+    async def run(self) -> NoReturn:
+        """Follow it for ever."""
+        await self._watch.run()
+
+    # What the list-watch calls.
+
+    def put(self, item: ConfigMap) -> None:
+        """Offer what it holds."""
+        metadata, data = item.metadata, item.data or {}
+        self._uid = metadata.uid
+        self._config.offer(
+            Offer(
+                source=f"{metadata.name}/{self._config.kind.key}",
+                text=data.get(self._config.kind.key),
+                about=Regarding("v1", "ConfigMap", metadata.namespace, metadata.name, metadata.uid),
+                keys=tuple(sorted(data)),
+            )
+        )
+
+    def drop(self, item: ConfigMap) -> None:
+        """Withdraw what was deleted, unless another has its name by now."""
+        if item.metadata.uid == self._uid:
+            self._config.withdraw(self._where)
+
+    def retain(self, uids: set[str]) -> None:
+        """Withdraw what a complete list does not have; one that could not be read is there all the same."""
+        if not uids:
+            self._config.withdraw(self._where)
+
+
+class FileSource:
+    """Reads one file again and again. One that cannot be read counts as gone."""
+
+    def __init__(self, config: Config[Any], path: Path) -> None:
+        self._config = config
+        self._path = path
+        self._trouble = ""
+
+    def unhealthy(self) -> str:
+        """Give what stands in the way of reading it; empty where nothing does."""
+        return self._trouble
+
+    async def run(self) -> NoReturn:
+        """Look at it for ever."""
+        while True:
+            self.look()
+            await asyncio.sleep(FILE_SECONDS)
+
+    def look(self) -> None:
+        """Offer what it holds now."""
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            if not self._trouble:
+                _log.warning("config_file_unreadable", config=self._config.kind.name, error=str(error))
+            self._trouble = f"{self._path}: {error}"
+            self._config.withdraw(str(self._path))
+            return
+        self._trouble = ""
+        self._config.offer(Offer(source=str(self._path), text=text))
