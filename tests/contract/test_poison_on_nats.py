@@ -22,6 +22,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.records import BusRecords
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.planner.inflight import InFlight
@@ -49,6 +50,7 @@ class World:
             clock=SystemClock(),
             metrics=metrics,
             events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
+            restraint=Restraint("enforce"),
         )
 
     @asynccontextmanager

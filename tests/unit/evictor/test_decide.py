@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence
-from makeway.core.mode import Mode
 from makeway.core.objects import Node, Pod
 from makeway.evictor import decide
 from makeway.evictor.verdicts import (
@@ -45,10 +44,9 @@ def admit(
     order: EvictionOrder = ORDER,
     *,
     cluster_uid: str = CLUSTER,
-    mode: Mode = "enforce",
     now: datetime = NOW,
 ) -> Stop | None:
-    return decide.admit(order, cluster_uid=cluster_uid, mode=mode, now=now)
+    return decide.admit(order, cluster_uid=cluster_uid, now=now)
 
 
 def wanted(
@@ -89,8 +87,6 @@ class TestAnOrderByItself:
             ("invalid-name", admit(make_order(make_victim("../../nodes/a")))),
             ("invalid-name", admit(make_order("v", preemptor=make_preemptor(namespace="..")))),
             ("invalid-name", admit(make_order("v", fence=Fence(kind="lease", name="x", epoch=1)))),
-            ("mode-off", admit(mode="off")),
-            ("mode-observe", admit(mode="observe")),
         ],
     )
     def test_an_order_that_does_not_fit_is_refused(self, reason: str, stop: Stop | None) -> None:

@@ -11,6 +11,7 @@ from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.objects import Pod
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import Evictor, Settings
 from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
@@ -177,4 +178,5 @@ def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClo
         clock=clock,
         metrics=metrics,
         events=Events(cluster, clock, metrics, "evictor-1"),
+        restraint=Restraint("enforce"),
     )

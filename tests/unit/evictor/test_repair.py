@@ -11,6 +11,7 @@ from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.core.mode import Mode
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.repair import Repairing
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import CLUSTER, PodBuilder, a_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock
@@ -45,7 +46,7 @@ class Case:
         self.registry = CollectorRegistry()
         self.repairing = Repairing(
             CLUSTER,
-            mode,
+            Restraint(mode),
             cluster=self.cluster,
             orders=Orders(live),
             clock=VirtualClock(),

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, PodRef
 from makeway.core.mode import Mode
 from makeway.core.objects import Pod
+from makeway.core.policy import Policy
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
 from unit.evictor.building import (
@@ -47,14 +49,17 @@ class World:
         self.clock = VirtualClock()
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry)
+        self.policy = Policy()
+        self.restraint = Restraint(mode, lambda: self.policy)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.evictor = Evictor(
-            Settings(cluster_uid=CLUSTER, identity="evictor-1", mode=mode),
+            Settings(cluster_uid=CLUSTER, identity="evictor-1"),
             cluster=self.cluster,
             records=self.records,
             clock=self.clock,
             metrics=metrics,
             events=self.events,
+            restraint=self.restraint,
         )
 
     async def carry_out(self, order: EvictionOrder, deliveries: int = 1) -> Outcome:

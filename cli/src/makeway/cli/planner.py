@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from makeway.bus.errors import BusError
-from makeway.cli.errors import fail
+from makeway.cli.service import Service, service
 from makeway.core.mode import Mode
 from makeway.planner.process import run
-from makeway.runtime import logs
-from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.lease import LeaseSettings
-from makeway.runtime.process import identity
-from makeway.runtime.settings import (
-    ContextOption,
-    HttpSettings,
-    KubeconfigOption,
-    KubeSettings,
-    ListenOption,
-    LogFormatOption,
-    LogLevelOption,
-    NatsCredsOption,
-    NatsSettings,
-    NatsUrlOption,
-    StreamReplicasOption,
-    SubjectPrefixOption,
-)
+from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
 
 app = typer.Typer(add_completion=False)
 
 LEASE_NAME = "makeway-planner"
 
-_NATS = NatsSettings()
+_CONFIG = ConfigSettings()
 
 
 @app.command()
-def planner(
+@service("planner", listen=":9464")
+async def planner(
+    shared: Service,
     *,
     leader_elect: Annotated[
         bool,
@@ -62,39 +47,24 @@ def planner(
         typer.Option(
             "--mode",
             envvar="MAKEWAY_MODE",
-            help="Plans are the same in every mode: the planner changes nothing. Logged at the start.",
+            help="How far plugin and evictors are told to go at the most; the policy may say less.",
         ),
     ] = "enforce",
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
-    stream_replicas: StreamReplicasOption = _NATS.replicas,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    listen: ListenOption = ":9464",
-    log_format: LogFormatOption = "json",
-    log_level: LogLevelOption = "info",
-) -> None:
-    """Say which pods would make room for a pod. Reads the cluster, changes nothing in it.
+    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
+    queues_file: QueuesFileOption = _CONFIG.queues_file,
+) -> int:
+    """Say which pods would make room for a pod, and tell plugin and evictors the mode and limits in force.
 
-    Needs the rights of charts/makeway/rbac/planner.yaml. Ends with 0 when told to stop, with 1 when
-    it cannot start or has lost what it needs, to be restarted.
+    Reads the cluster; writes nothing in it but Events about the configuration. Needs the rights of
+    charts/makeway/rbac/planner.yaml. Ends with 0 when told to stop, with 1 when it cannot start or has lost
+    what it needs, to be restarted.
     """
-    me = identity()
-    logs.configure(log_format, log_level, "planner", me)
-    try:
-        code = asyncio.run(
-            run(
-                nats=NatsSettings(
-                    url=nats_url, creds=nats_creds, subject_prefix=subject_prefix, replicas=stream_replicas
-                ),
-                kube=KubeSettings(kubeconfig=kubeconfig, context=context),
-                listen=HttpSettings(listen=listen),
-                mode=mode,
-                lease=LeaseSettings(namespace=lease_namespace, name=LEASE_NAME) if leader_elect else None,
-                identity=me,
-            )
-        )
-    except (ConfigurationError, ApiError, ApiUnavailable, BusError, ValueError, OSError) as error:
-        fail(str(error))
-    raise typer.Exit(code)
+    return await run(
+        nats=shared.nats,
+        kube=shared.kube,
+        listen=shared.listen,
+        config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
+        mode=mode,
+        lease=LeaseSettings(namespace=lease_namespace, name=LEASE_NAME) if leader_elect else None,
+        identity=shared.identity,
+    )

@@ -14,7 +14,6 @@ from datetime import datetime
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from makeway.core.mode import Mode
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.evictor.verdicts import (
     Await,
@@ -59,7 +58,7 @@ def astray(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
     return "" if subject == expected else expected
 
 
-def admit(order: EvictionOrder, *, cluster_uid: str, mode: Mode, now: datetime) -> Stop | None:
+def admit(order: EvictionOrder, *, cluster_uid: str, now: datetime) -> Stop | None:
     """Judge an order before anything is read for it; None means: read on."""
     if order.cluster_uid != cluster_uid:
         return Refused(
@@ -77,10 +76,6 @@ def admit(order: EvictionOrder, *, cluster_uid: str, mode: Mode, now: datetime) 
         return Refused(
             "not-after-too-far", f"notAfter {order.not_after.isoformat()} is not a time any scheduler gives"
         )
-    if mode == "off":
-        return Refused("mode-off", "the evictor's mode is off")
-    if mode == "observe":
-        return Refused("mode-observe", "the evictor's mode is observe: nothing is evicted")
     return None
 
 

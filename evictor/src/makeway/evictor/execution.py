@@ -23,6 +23,7 @@ from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.records import Records
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.verdicts import (
     Delete,
@@ -103,6 +104,7 @@ class Execution:
         clock: Clock,
         metrics: Metrics,
         events: Events,
+        restraint: Restraint,
     ) -> None:
         self.order = order
         self._stored_at = stored_at
@@ -114,11 +116,14 @@ class Execution:
         self._clock = _StoppableClock(clock)
         self._metrics = metrics
         self._events = events
+        self._restraint = restraint
         self._message = patches.mark_message(order)
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
+        unsubscribe = self._restraint.subscribe(self._reconsider)
         try:
+            self._may_begin()
             await self._wait_for_awaited()
             pending = await self._judge_all()
             if pending:
@@ -130,6 +135,8 @@ class Execution:
                 await self._evict(progress, verdict if len(pending) == 1 else None)
         except _Halt:
             pass
+        finally:
+            unsubscribe()
 
     # ------------------------------------------------------------------------- before the first delete
 
@@ -291,6 +298,13 @@ class Execution:
         if self.stop is not None:
             raise _Halt
         self._check_time()
+        if (refused := self._restraint.against(self.order)) is not None:
+            self._halt(refused)
+
+    def _reconsider(self) -> None:
+        """Called when the mode may have changed: what waits to be tried again need not wait to be told."""
+        if (refused := self._restraint.against(self.order)) is not None:
+            self._stop(refused)
 
     def _check_time(self, doing: str = "") -> None:
         if (late := decide.expired(self.order, self._clock.now())) is not None:
@@ -310,9 +324,15 @@ class Execution:
 
     async def _until_deadline(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read until `not_after`; what is refused, or takes longer, stops the execution."""
+
+        async def attempt() -> T:
+            if self.stop is not None:
+                raise _Halt
+            return await read()
+
         try:
             return await retrying(
-                read,
+                attempt,
                 clock=self._clock,
                 deadline=self.order.not_after,
                 on_retry=reporter(self._metrics, "read"),

@@ -109,6 +109,17 @@ class Metrics:
             ["state"],
             registry=registry,
         )
+        self.control = Counter(
+            "makeway_evictor_control_states",
+            "Control states read. result: taken, refused (not understood, or another cluster's).",
+            ["result"],
+            registry=registry,
+        )
+        self.control_revision = Gauge(
+            "makeway_evictor_control_revision",
+            "Revision of the control state in force; 0 for none.",
+            registry=registry,
+        )
         self.events_dropped = Counter(
             "makeway_evictor_events_dropped",
             "Kubernetes Events that were not written. reason: queue-full, refused.",

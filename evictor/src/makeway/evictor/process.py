@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from typing import Final, NoReturn
 
 import structlog
 from prometheus_client import REGISTRY
 
-from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.core.mode import Mode
+from makeway.core.policy import KEY, Policy, parse_policy
 from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.live_orders import StreamOrders
@@ -18,12 +21,18 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.probe import ApiProbe, OtherClusterError
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import Repairing
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.runtime import http
-from makeway.runtime.kube import Api
+from makeway.runtime.config import Config, Kind
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.config_sources import source_for
+from makeway.runtime.connections import connected
 from makeway.runtime.process import run_until_signalled
-from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
+
+POLICY: Final[Kind[Policy]] = Kind("policy", KEY, parse_policy, Policy())
 
 _log = structlog.get_logger()
 
@@ -33,6 +42,7 @@ async def run(
     nats: NatsSettings,
     kube: KubeSettings,
     listen: HttpSettings,
+    config: ConfigSettings,
     mode: Mode,
     concurrency: int,
     identity: str,
@@ -45,35 +55,48 @@ async def run(
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
     async with contextlib.AsyncExitStack() as closing:
-        api = await Api.connect(
-            kubeconfig=str(kube.kubeconfig) if kube.kubeconfig else None,
-            context=kube.context,
-            user_agent=f"makeway-evictor/{identity}",
-        )
-        closing.push_async_callback(api.close)
-        cluster_uid = await api.cluster_uid()
-        bus = await Bus.connect(
-            nats.servers(), name=f"evictor/{identity}", prefix=nats.subject_prefix, creds=nats.creds
-        )
-        closing.push_async_callback(bus.close)
-        await bus.ensure_streams(nats.replicas)
+        opened = await closing.enter_async_context(connected("evictor", identity, nats=nats, kube=kube))
+        api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
+        said, _ = await bus.control()
+        if said is None or said.cluster_uid != cluster_uid:
+            said = None
         orders = await bus.orders_consumer()
         closing.push_async_callback(orders.close)
 
-        metrics, clock = Metrics(REGISTRY), SystemClock()
+        metrics, clock, config_metrics = Metrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
+        policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
+        restraint = Restraint(mode, lambda: policy.current)
+        control = FollowingControl(bus, cluster_uid, restraint, metrics)
+        known = asyncio.Event()
+
+        def policy_changed() -> None:
+            restraint.changed()
+            if not policy.unsynced():
+                known.set()
+
+        policy.subscribe(policy_changed)
+        source = source_for(
+            policy,
+            api,
+            config_metrics,
+            namespace=config.namespace,
+            configmap=config.policy_configmap,
+            file=config.policy_file,
+        )
         cluster = ApiCluster(api, metrics)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
         evictor = Evictor(
-            Settings(cluster_uid=cluster_uid, identity=identity, mode=mode, subjects=bus.subjects),
+            Settings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
             cluster=cluster,
             records=BusRecords(bus),
             clock=clock,
             metrics=metrics,
             events=events,
+            restraint=restraint,
         )
         repairing = Repairing(
-            cluster_uid, mode, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
+            cluster_uid, restraint, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
         repairs = await bus.repairs.serve(repairing.handle)
         closing.push_async_callback(repairs.unsubscribe)
@@ -83,14 +106,24 @@ async def run(
                 "nats": bus.healthy(),
                 "orders": orders.unhealthy(),
                 "kubernetes": probe.unhealthy(),
+                "configuration": source.unhealthy() or policy.unsynced(),
             },
             live=dict,
             registry=REGISTRY,
         )
         closing.push_async_callback(server.close)
         _log.info("evictor_started", cluster_uid=cluster_uid, mode=mode, server=api.server, port=server.port)
+
+        async def take() -> NoReturn:
+            # What restrains an order has to be known before the first is touched.
+            await known.wait()
+            await control.read.wait()
+            await take_for_ever(orders, evictor.handle, concurrency)
+
         return await run_until_signalled(
-            take_for_ever(orders, evictor.handle, concurrency),
+            take(),
+            source.run(),
+            control.follow_for_ever(),
             events.write_for_ever(),
             probe.probe_for_ever(),
             bus.until_lost(),

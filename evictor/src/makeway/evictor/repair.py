@@ -19,6 +19,7 @@ from makeway.core.mode import Mode
 from makeway.core.objects import Pod
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.failpoints import failpoint
 
@@ -49,7 +50,7 @@ class Repairing:
     def __init__(
         self,
         cluster_uid: str,
-        mode: Mode,
+        restraint: Restraint,
         *,
         cluster: Cluster,
         orders: LiveOrders,
@@ -57,7 +58,7 @@ class Repairing:
         metrics: Metrics,
     ) -> None:
         self._cluster_uid = cluster_uid
-        self._mode: Mode = mode
+        self._restraint = restraint
         self._cluster = cluster
         self._orders = orders
         self._clock = clock
@@ -84,7 +85,8 @@ class Repairing:
         if proposal.cluster_uid != self._cluster_uid:
             return "other-cluster"
         pod = await self._cluster.get_pod(proposal.namespace, proposal.name)
-        against = declined(proposal, pod, cluster_uid=self._cluster_uid, mode=self._mode)
+        mode = self._restraint.mode(proposal.namespace)
+        against = declined(proposal, pod, cluster_uid=self._cluster_uid, mode=mode)
         if against or pod is None:
             return against
         if await self._orders.name(proposal.uid, self._clock.now()):

@@ -20,7 +20,6 @@ from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
-from makeway.core.mode import Mode
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
@@ -30,6 +29,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.rollback import RollingBack, Undone
 from makeway.evictor.verdicts import Refused, Stop
@@ -65,13 +65,11 @@ class Settings:
 
     cluster_uid: of the cluster it is connected to; orders for another are refused.
     identity: of this process, in outcomes and Events.
-    mode: "off" and "observe" refuse every order without an effect.
     subjects: which subject an order has to come on.
     """
 
     cluster_uid: str
     identity: str
-    mode: Mode = "enforce"
     subjects: Subjects = field(default_factory=Subjects)
 
 
@@ -87,8 +85,10 @@ class Evictor:
         clock: Clock,
         metrics: Metrics,
         events: Events,
+        restraint: Restraint,
     ) -> None:
         self._settings = settings
+        self._restraint = restraint
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -195,10 +195,10 @@ class Evictor:
             clock=self._clock,
             metrics=self._metrics,
             events=self._events,
+            restraint=self._restraint,
         )
-        execution.stop = decide.admit(
-            order, cluster_uid=self._settings.cluster_uid, mode=self._settings.mode, now=started_at
-        )
+        execution.stop = decide.admit(order, cluster_uid=self._settings.cluster_uid, now=started_at)
+        execution.stop = execution.stop or self._restraint.too_large(order)
         if execution.stop is None:
             await execution.run()
         undone: Undone | None = None

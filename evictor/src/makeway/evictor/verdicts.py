@@ -82,6 +82,7 @@ class Refused:
         "other-cluster",
         "mode-off",
         "mode-observe",
+        "too-many-victims",
         "kind-unsupported",
         "incomplete-order",
         "invalid-name",

@@ -133,9 +133,7 @@ class Control:
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             return True
         now = datetime.now(UTC)
-        state = replace(
-            wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now)
-        )
+        state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
         answer = await self._bus.publish_control(state, sequence, now)
         if isinstance(answer, AlreadyExists):
             return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -11,9 +10,10 @@ from typing import Any
 import structlog
 from prometheus_client import REGISTRY
 
-from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.core.mode import Mode
+from makeway.planner.configuration import Configuration
+from makeway.planner.control import Control
 from makeway.planner.decisions import Decisions
 from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger
@@ -25,10 +25,11 @@ from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
 from makeway.runtime import http
-from makeway.runtime.kube import Api
+from makeway.runtime.connections import connected
+from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings
 from makeway.runtime.process import run_until_signalled
-from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
 
 _log = structlog.get_logger()
 
@@ -38,13 +39,15 @@ async def run(
     nats: NatsSettings,
     kube: KubeSettings,
     listen: HttpSettings,
+    config: ConfigSettings,
     mode: Mode,
     lease: LeaseSettings | None,
     identity: str,
 ) -> int:
     """Run a planner until it is told to stop; returns the exit code.
 
-    `mode` is only told: planning changes nothing. `lease`: answer only while holding it; None answers always.
+    `mode`: how far plugin and evictors are told to go at the most; planning changes nothing. `lease`: answer
+    only while holding it; None answers always.
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used at the start.
@@ -52,18 +55,9 @@ async def run(
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
     async with contextlib.AsyncExitStack() as closing:
-        api = await Api.connect(
-            kubeconfig=str(kube.kubeconfig) if kube.kubeconfig else None,
-            context=kube.context,
-            user_agent=f"makeway-planner/{identity}",
-        )
-        closing.push_async_callback(api.close)
-        cluster_uid = await api.cluster_uid()
-        bus = await Bus.connect(
-            nats.servers(), name=f"planner/{identity}", prefix=nats.subject_prefix, creds=nats.creds
-        )
-        closing.push_async_callback(bus.close)
-        await bus.ensure_streams(nats.replicas)
+        opened = await closing.enter_async_context(connected("planner", identity, nats=nats, kube=kube))
+        api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
+        said, _ = await bus.control()
 
         warm_up()
         metrics, snapshot, ledger = Metrics(REGISTRY), Snapshot(), Ledger()
@@ -71,11 +65,21 @@ async def run(
         marks = Marks()
         watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks,))
         in_flight = InFlight(bus, ledger, metrics, datetime.now(UTC))
+        events = EventRecorder(api, "makeway.dev/planner", identity)
+        configuration = Configuration(
+            api, config, REGISTRY, events, said if said and said.cluster_uid == cluster_uid else None
+        )
+        policy = configuration.policy
+        policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision))
+        control = Control(bus, cluster_uid, lambda: configuration.control_state(mode, cluster_uid), metrics)
+        configuration.subscribe(control.changed)
 
         def unsynced() -> str:
             if not watch.synced:
                 return f"the snapshot is not complete: {watch.unhealthy()}"
-            return "" if in_flight.synced else "orders and outcomes have not been read yet"
+            if not in_flight.synced:
+                return "orders and outcomes have not been read yet"
+            return configuration.unsynced()
 
         planner = Planner(
             Facts(cluster_uid, identity),
@@ -109,7 +113,12 @@ async def run(
         )
         server = await http.serve(
             listen.listen,
-            ready=lambda: {"nats": bus.healthy(), "snapshot": watch.unhealthy(), "synced": unsynced()},
+            ready=lambda: {
+                "nats": bus.healthy(),
+                "snapshot": watch.unhealthy(),
+                "configuration": configuration.unhealthy(),
+                "synced": unsynced(),
+            },
             live=dict,
             registry=REGISTRY,
         )
@@ -123,20 +132,22 @@ async def run(
             port=server.port,
         )
 
-        async def answer() -> None:
+        async def lead() -> None:
             service = await bus.serve_plan(planner.handle)
             metrics.leading.set(1)
+            configuration.begin_telling()
             try:
-                await asyncio.get_running_loop().create_future()
+                await control.say_for_ever()
             finally:
+                configuration.end_telling()
                 metrics.leading.set(0)
                 await service.unsubscribe()
 
-        leading: Coroutine[Any, Any, object] = (
-            Leadership(api, lease, identity).run(answer) if lease else answer()
-        )
+        leading: Coroutine[Any, Any, object] = Leadership(api, lease, identity).run(lead) if lease else lead()
         return await run_until_signalled(
             *watch.runs(),
+            *configuration.runs(),
+            events.write_for_ever(),
             in_flight.follow_orders(),
             in_flight.follow_outcomes(),
             in_flight.put_aside_for_ever(),

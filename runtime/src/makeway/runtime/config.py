@@ -14,7 +14,7 @@ Sources (`makeway.runtime.config_sources`) offer what they hold; this decides wh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
@@ -37,13 +37,15 @@ _SHOWN_PROBLEMS: Final = 20
 class Kind(Generic[T]):
     """One kind of configuration: its name in metrics and logs, its key in a ConfigMap, and how it is read.
 
-    parse: of text and source; raises ConfigError. absent: what holds without any.
+    parse: of text and source; raises ConfigError. absent: what holds without any. warnings: of what was
+    accepted, for a person.
     """
 
     name: str
     key: str
     parse: Callable[[str, str], T]
     absent: T
+    warnings: Callable[[T], Sequence[str]] = lambda _: ()
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class Config(Generic[T]):
             return
         text = offer.text or ""
         self.current, self.revision, self._known = value, revision_of(text), True
-        self._conclude("accepted", f"{self.kind.name} {self.revision} is in force")
+        lines = [f"{self.kind.name} {self.revision} is in force", *self.kind.warnings(value)]
+        self._conclude("accepted", "\n".join(lines))
 
     def withdraw(self, where: str) -> None:
         """Take it that there is nothing to read at `where`."""

@@ -18,8 +18,8 @@ class ConfigMetrics:
         )
         self.successful = Gauge(
             "makeway_config_last_reload_successful",
-            "1 where what was last read of config (policy, queues) was accepted, or there is nothing to read; "
-            "0 where it was refused, or is gone.",
+            "1 where what was last read of config (policy, queues) was accepted, or nothing is there to "
+            "read; 0 where it was refused, or is gone.",
             ["config"],
             registry=registry,
         )

@@ -109,3 +109,33 @@ class FileSource:
             return
         self._trouble = ""
         self._config.offer(Offer(source=str(self._path), text=text))
+
+
+class NoSource:
+    """Nothing to read: there is no such configuration, by option."""
+
+    def __init__(self, config: Config[Any]) -> None:
+        config.withdraw("its ConfigMap's name is empty, and so it")
+
+    def unhealthy(self) -> str:
+        """Nothing stands in the way."""
+        return ""
+
+    async def run(self) -> NoReturn:
+        """Do nothing for ever."""
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nothing sets its result")
+
+
+Source = ConfigMapSource | FileSource | NoSource
+
+
+def source_for(
+    config: Config[Any], api: Reads, observer: Observer, *, namespace: str, configmap: str, file: Path | None
+) -> Source:
+    """Give where a configuration is read from: the file, else the ConfigMap of that name, else nothing."""
+    if file is not None:
+        return FileSource(config, file)
+    if configmap:
+        return ConfigMapSource(api, config, observer, namespace=namespace, name=configmap)
+    return NoSource(config)

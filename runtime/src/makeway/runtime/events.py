@@ -60,7 +60,7 @@ class Writes(Protocol):
 
 
 class EventRecorder:
-    """Takes Events without waiting; `write_for_ever` writes them. `controller`: who, as makeway.dev/planner."""
+    """Takes Events without waiting; `write_for_ever` writes them. `controller`: as makeway.dev/planner."""
 
     def __init__(self, api: Writes, controller: str, instance: str) -> None:
         self._api = api

@@ -63,8 +63,24 @@ class HttpSettings:
     listen: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConfigSettings:
+    """Where policy and queues are read from.
+
+    namespace: of the ConfigMaps. policy_configmap, queues_configmap: their names; empty reads none.
+    policy_file, queues_file: read instead of the ConfigMap; for use without a cluster of one's own.
+    """
+
+    namespace: str = "makeway-system"
+    policy_configmap: str = "makeway-policy"
+    queues_configmap: str = "makeway-queues"
+    policy_file: Path | None = None
+    queues_file: Path | None = None
+
+
 _NATS = "NATS"
 _KUBE = "Kubernetes"
+_CONFIGURATION = "Configuration"
 _PROCESS = "Process"
 
 NatsUrlOption = Annotated[
@@ -132,6 +148,62 @@ ContextOption = Annotated[
         metavar="NAME",
         help="Context of the kubeconfig. Default: its current one.",
         rich_help_panel=_KUBE,
+    ),
+]
+ConfigNamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--config-namespace",
+        envvar="MAKEWAY_CONFIG_NAMESPACE",
+        metavar="NAMESPACE",
+        help="Where the ConfigMaps of the configuration are.",
+        rich_help_panel=_CONFIGURATION,
+    ),
+]
+PolicyConfigMapOption = Annotated[
+    str,
+    typer.Option(
+        "--policy-configmap",
+        envvar="MAKEWAY_POLICY_CONFIGMAP",
+        metavar="NAME",
+        help="ConfigMap whose key policy.yaml is the policy. Empty: there is none.",
+        rich_help_panel=_CONFIGURATION,
+    ),
+]
+PolicyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy-file",
+        envvar="MAKEWAY_POLICY_FILE",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Read the policy from a file instead, every second.",
+        rich_help_panel=_CONFIGURATION,
+    ),
+]
+QueuesConfigMapOption = Annotated[
+    str,
+    typer.Option(
+        "--queues-configmap",
+        envvar="MAKEWAY_QUEUES_CONFIGMAP",
+        metavar="NAME",
+        help="ConfigMap whose key queues.yaml defines the queues. Empty: there are none.",
+        rich_help_panel=_CONFIGURATION,
+    ),
+]
+QueuesFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--queues-file",
+        envvar="MAKEWAY_QUEUES_FILE",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Read the queues from a file instead, every second.",
+        rich_help_panel=_CONFIGURATION,
     ),
 ]
 ListenOption = Annotated[

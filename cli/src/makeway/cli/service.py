@@ -1,0 +1,116 @@
+"""The commands that run a service: the options they share, and how each of them starts and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from makeway.bus.errors import BusError
+from makeway.cli.errors import fail
+from makeway.runtime import logs
+from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
+from makeway.runtime.process import identity
+from makeway.runtime.settings import (
+    ConfigNamespaceOption,
+    ConfigSettings,
+    ContextOption,
+    HttpSettings,
+    KubeconfigOption,
+    KubeSettings,
+    ListenOption,
+    LogFormatOption,
+    LogLevelOption,
+    NatsCredsOption,
+    NatsSettings,
+    NatsUrlOption,
+    PolicyConfigMapOption,
+    PolicyFileOption,
+    StreamReplicasOption,
+    SubjectPrefixOption,
+)
+
+_NATS = NatsSettings()
+_CONFIG = ConfigSettings()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """What the shared options say, and the name of this process."""
+
+    identity: str
+    nats: NatsSettings
+    kube: KubeSettings
+    listen: HttpSettings
+    config: ConfigSettings
+
+
+def _shared(
+    *,
+    config_namespace: ConfigNamespaceOption = _CONFIG.namespace,
+    policy_configmap: PolicyConfigMapOption = _CONFIG.policy_configmap,
+    policy_file: PolicyFileOption = _CONFIG.policy_file,
+    nats_url: NatsUrlOption = _NATS.url,
+    nats_creds: NatsCredsOption = _NATS.creds,
+    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
+    stream_replicas: StreamReplicasOption = _NATS.replicas,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    listen: ListenOption,
+    log_format: LogFormatOption = "json",
+    log_level: LogLevelOption = "info",
+    component: str,
+) -> Service:
+    """Set up logging, and put the shared options together. What is declared here every service has."""
+    me = identity()
+    logs.configure(log_format, log_level, component, me)
+    return Service(
+        identity=me,
+        nats=NatsSettings(
+            url=nats_url, creds=nats_creds, subject_prefix=subject_prefix, replicas=stream_replicas
+        ),
+        kube=KubeSettings(kubeconfig=kubeconfig, context=context),
+        listen=HttpSettings(listen=listen),
+        config=ConfigSettings(
+            namespace=config_namespace, policy_configmap=policy_configmap, policy_file=policy_file
+        ),
+    )
+
+
+Run = Callable[..., Coroutine[Any, Any, int]]
+
+
+def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., None]]:
+    """Make a command of a coroutine function that takes a `Service` and the command's own options.
+
+    `listen`: the default of `--listen`. The command ends with what the coroutine returns, or with 1 and one
+    line on stderr where the service cannot start.
+    """
+    shared = inspect.signature(_shared, eval_str=True).parameters
+
+    def command(run: Run) -> Callable[..., None]:
+        own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+        common = [
+            one.replace(default=listen) if name == "listen" else one
+            for name, one in shared.items()
+            if name != "component"
+        ]
+
+        def start(**options: Any) -> None:
+            started = _shared(component=component, **{one.name: options.pop(one.name) for one in common})
+            try:
+                code = asyncio.run(run(started, **options))
+            except (ConfigurationError, ApiError, ApiUnavailable, BusError, ValueError, OSError) as error:
+                fail(str(error))
+            raise typer.Exit(code)
+
+        start.__name__, start.__doc__ = run.__name__, run.__doc__
+        start.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined] # read by typer
+        start.__annotations__ = {}
+        return start
+
+    return command

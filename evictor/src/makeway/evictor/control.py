@@ -1,0 +1,58 @@
+"""Following the control state: what the leading planner says is in force."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.restraint import Restraint
+
+_log = structlog.get_logger()
+
+
+class FollowingControl:
+    """Keeps a `Restraint` to the last good control state. One that is refused changes nothing.
+
+    They are taken in the order of the stream, in which a writer puts one only if it has read the one before.
+    """
+
+    def __init__(self, bus: Bus, cluster_uid: str, restraint: Restraint, metrics: Metrics) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._restraint = restraint
+        self._metrics = metrics
+        self.read = asyncio.Event()
+        """Set when what had been said before this process began has been read."""
+
+    async def follow_for_ever(self) -> None:
+        """Follow until the process ends."""
+        stream = self._bus.subjects.control_stream
+        async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):
+            try:
+                state = codec.unwrap_control(message.data)
+            except Malformed as error:
+                self._refuse(message.sequence, error.reason)
+                continue
+            if state.cluster_uid != self._cluster_uid:
+                self._refuse(message.sequence, "other-cluster")
+                continue
+            self._metrics.control.labels(result="taken").inc()
+            self._metrics.control_revision.set(state.revision)
+            _log.info(
+                "control_in_force",
+                revision=state.revision,
+                mode=state.mode,
+                namespace_modes=len(state.namespace_modes),
+                policy_revision=state.policy_revision,
+            )
+            self._restraint.take(state)
+
+    def _refuse(self, sequence: int, reason: str) -> None:
+        self._metrics.control.labels(result="refused").inc()
+        _log.warning("message_malformed", source="control", sequence=sequence, reason=reason)

@@ -1,0 +1,81 @@
+"""How far this evictor may go at this moment: the most restrictive of three.
+
+Its own argument; the policy, which it reads from the API server itself; and the control state, which the
+leading planner says. So the loss of any one of them lifts nothing, and `off` gets here by two ways. Of
+each the last good one holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from makeway.bus.messages import ControlState, EvictionOrder
+from makeway.core.mode import Mode, more_restrictive
+from makeway.core.policy import Policy
+from makeway.evictor.verdicts import Refused
+
+
+class Restraint:
+    """One evictor's. Nothing of it awaits."""
+
+    def __init__(self, own_mode: Mode, policy: Callable[[], Policy] = Policy) -> None:
+        self._own_mode: Mode = own_mode
+        self._policy = policy
+        self._control: ControlState | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after every change; gives what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def take(self, control: ControlState) -> None:
+        """Put a control state of this cluster in force."""
+        self._control = control
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell everybody: the policy, or the control state, is another."""
+        for listener in tuple(self._listeners):
+            listener()
+
+    def mode(self, namespace: str) -> Mode:
+        """Give the mode that holds for a namespace."""
+        return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
+
+    def victims_per_order(self) -> int | None:
+        """Give how many victims an order may have; None where there is no limit."""
+        limits = self._control.limits if self._control is not None else None
+        bounds = (self._policy().limits.victims_per_order, limits.victims_per_order if limits else None)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def against(self, order: EvictionOrder) -> Refused | None:
+        """Say why no effect of an order may begin now; None where nothing is against it.
+
+        By the preemptor's namespace; an order without one, by the namespaces of all its victims.
+        """
+        preemptor = order.preemptor
+        concerned = {v.namespace for v in order.victims} if preemptor is None else {preemptor.namespace}
+        for namespace in sorted(concerned):
+            match self.mode(namespace):
+                case "off":
+                    return Refused("mode-off", f"the mode for namespace {namespace} is off")
+                case "observe":
+                    return Refused(
+                        "mode-observe", f"the mode for namespace {namespace} is observe: nothing is evicted"
+                    )
+        return None
+
+    def too_large(self, order: EvictionOrder) -> Refused | None:
+        """Say that an order has more victims than allowed. Asked once: what has begun is not cut off."""
+        limit = self.victims_per_order()
+        if limit is None or len(order.victims) <= limit:
+            return None
+        return Refused(
+            "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
+        )
+
+    def _told(self, namespace: str) -> Mode:
+        if self._control is None:
+            return "enforce"
+        return self._control.namespace_modes.get(namespace, self._control.mode)

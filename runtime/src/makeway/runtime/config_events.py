@@ -1,0 +1,50 @@
+"""Events on the object that holds a configuration: `kubectl describe configmap` shows what became of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from makeway.runtime.config import Config, Verdict
+from makeway.runtime.events import EventType, Regarding
+
+_EVENTS: Final[dict[str, tuple[EventType, str]]] = {
+    "accepted": ("Normal", "ConfigAccepted"),
+    "refused": ("Warning", "ConfigRefused"),
+    "gone": ("Warning", "ConfigGone"),
+}
+
+
+class Records(Protocol):
+    """What is used of `makeway.runtime.events.EventRecorder`."""
+
+    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
+        """Queue an Event."""
+
+
+class ConfigEvents:
+    """Tells each verdict once, while it is its turn: every replica reads the object, the leader speaks."""
+
+    def __init__(self, config: Config[Any], recorder: Records) -> None:
+        self._config = config
+        self._recorder = recorder
+        self._speaking = False
+        self._told: Verdict | None = None
+        config.subscribe(self._tell)
+
+    def begin(self) -> None:
+        """Speak from now on, of the last verdict first."""
+        self._speaking = True
+        self._tell()
+
+    def end(self) -> None:
+        """Be silent."""
+        self._speaking = False
+
+    def _tell(self) -> None:
+        verdict = self._config.verdict
+        if not self._speaking or verdict is None or verdict == self._told:
+            return
+        self._told = verdict
+        if verdict.about is not None:
+            event_type, reason = _EVENTS[verdict.result]
+            self._recorder.record(verdict.about, event_type, reason, "Reload", verdict.message)
