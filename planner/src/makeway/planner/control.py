@@ -131,6 +131,7 @@ class Control:
             return True
         stored, sequence = await self._bus.control()
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
+            self._metrics.control_revision.set(stored.revision)
             return True
         now = datetime.now(UTC)
         state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))

@@ -1,0 +1,79 @@
+"""Put a policy in force on a running cluster, for the length of a block.
+
+A deleted ConfigMap leaves the last policy in force, so what is left behind is one that says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import yaml
+
+from integration.cluster import RunningCluster
+from integration.scraping import Samples, scrape
+from integration.waiting import NotYet, until
+from makeway.dev.options import EVICTOR, PLANNER
+from makeway.runtime.config import revision_of
+
+NAMESPACE = "makeway-system"
+CONFIGMAP = "makeway-policy"
+NO_POLICY = "apiVersion: makeway.dev/v1\nkind: Policy\n"
+
+
+def policy_text(**fields: Any) -> str:
+    """A policy of these fields, spelled as in YAML."""
+    return NO_POLICY + (yaml.safe_dump(fields) if fields else "")
+
+
+async def put(cluster: RunningCluster, data: Mapping[str, str], name: str = CONFIGMAP) -> None:
+    """Write a ConfigMap as a person would."""
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "data": dict(data),
+    }
+    await cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(manifest)
+    )
+
+
+async def put_policy(cluster: RunningCluster, text: str) -> None:
+    """Write a policy and wait until planner and evictor have it, and the control state that follows from it."""
+    await put(cluster, {"policy.yaml": text})
+    await until_in_force(cluster, revision_of(text))
+
+
+async def until_in_force(cluster: RunningCluster, revision: str) -> None:
+    """Wait until planner and evictor have a policy in force, and the control state that follows from it."""
+
+    async def in_force() -> bool:
+        planner, evictor = await readings(cluster)
+        for name, samples in ((PLANNER, planner), (EVICTOR, evictor)):
+            if not samples.total("makeway_config_info", config="policy", revision=revision):
+                raise NotYet(f"{name} has another policy")
+        told = planner.total("makeway_planner_control_revision")
+        taken = evictor.total("makeway_evictor_control_revision")
+        if not told or told != taken:
+            raise NotYet(f"control state {told:.0f} was told, {taken:.0f} taken")
+        return True
+
+    await until(f"policy {revision} is in force", in_force)
+
+
+async def readings(cluster: RunningCluster) -> tuple[Samples, Samples]:
+    """What planner and evictor say of themselves."""
+    return await scrape(cluster.info.planner_url), await scrape(cluster.info.evictor_url)
+
+
+@asynccontextmanager
+async def policy(cluster: RunningCluster, **fields: Any) -> AsyncIterator[None]:
+    """Have a policy of these fields in force inside the block, and one that says nothing after it."""
+    await put_policy(cluster, policy_text(**fields))
+    try:
+        yield
+    finally:
+        await put_policy(cluster, NO_POLICY)

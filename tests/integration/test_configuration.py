@@ -1,0 +1,249 @@
+"""A policy on the real control plane: reloaded while everything runs, refused, gone; and what it stops."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import (
+    CONFIGMAP,
+    NAMESPACE,
+    NO_POLICY,
+    policy,
+    policy_text,
+    put,
+    put_policy,
+    readings,
+)
+from integration.faults import Faults
+from integration.invariants import assert_invariants
+from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus.client import Bus
+from makeway.bus.messages import ControlState
+from makeway.dev.errors import DevError
+from makeway.dev.fault_rules import Rule
+from makeway.dev.options import PLANNER
+from makeway.runtime.config import revision_of
+
+
+@pytest_asyncio.fixture
+async def configured(fault_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
+    """Give a cluster in which nobody preempts but makeway, with a policy that says nothing before and after."""
+    await put_policy(fault_cluster, NO_POLICY)
+    yield fault_cluster
+    await put_policy(fault_cluster, NO_POLICY)
+
+
+async def control_state(cluster: RunningCluster) -> ControlState:
+    bus = await Bus.connect(cluster.info.nats_url, name="tests/configuration")
+    try:
+        state, _ = await bus.control()
+    finally:
+        await bus.close()
+    assert state is not None
+    return state
+
+
+async def until_described(cluster: RunningCluster, *wanted: str) -> str:
+    """Wait until kubectl shows all of this about the ConfigMap, as a person would look for it."""
+
+    async def described() -> str:
+        text = await cluster.kubectl("describe", "configmap", CONFIGMAP, "-n", NAMESPACE)
+        events = text.partition("\nEvents:")[2]
+        if not all(part in events for part in wanted):
+            raise NotYet(events)
+        return events
+
+    return await until(f"{wanted} is in the Events of the ConfigMap", described)
+
+
+async def test_a_policy_is_in_force_as_soon_as_it_is_written_and_everybody_says_so(
+    configured: RunningCluster,
+) -> None:
+    before = await control_state(configured)
+    text = policy_text(mode="observe", namespaceModes={"team-a": "enforce"}, limits={"ordersInFlight": 7})
+
+    await put_policy(configured, text)
+
+    state = await control_state(configured)
+    assert state.revision > before.revision
+    assert (state.mode, state.namespace_modes) == ("observe", {"team-a": "enforce"})
+    assert state.limits is not None
+    assert (state.limits.orders_in_flight, state.policy_revision) == (7, revision_of(text))
+    await until_described(configured, "Normal", "ConfigAccepted", revision_of(text))
+
+
+async def test_a_refused_policy_leaves_the_last_good_one_in_force_and_says_what_is_wrong(
+    configured: RunningCluster,
+) -> None:
+    good = policy_text(mode="observe")
+    await put_policy(configured, good)
+
+    await put(configured, {"policy.yaml": policy_text(mode="enforced", limit={})})
+
+    await until_described(
+        configured,
+        "Warning",
+        "ConfigRefused",
+        "mode: 'enforced' is not allowed; did you mean enforce?",
+        "limits?",
+    )
+    for samples in await readings(configured):
+        assert samples.total("makeway_config_last_reload_successful", config="policy") == 0
+        assert samples.total("makeway_config_info", config="policy", revision=revision_of(good)) == 1
+        assert samples.total("makeway_config_reloads_total", config="policy", result="refused") >= 1
+    assert (await control_state(configured)).policy_revision == revision_of(good)
+
+
+async def test_a_deleted_policy_stays_in_force_and_holds_up_whoever_starts_without_it(
+    configured: RunningCluster,
+) -> None:
+    text = policy_text(protection={"namespaces": ["team-a"]})
+    await put_policy(configured, text)
+
+    await configured.kubectl("delete", "configmap", CONFIGMAP, "-n", NAMESPACE)
+
+    async def gone() -> bool:
+        for samples in await readings(configured):
+            if not samples.total("makeway_config_reloads_total", config="policy", result="gone"):
+                raise NotYet("not noticed")
+            assert samples.total("makeway_config_info", config="policy", revision=revision_of(text)) == 1
+        return True
+
+    await until("both have noticed", gone)
+    assert (await control_state(configured)).policy_revision == revision_of(text)
+
+    await configured.stop(PLANNER)
+    configured.process(PLANNER).start()
+
+    async def waiting() -> bool:
+        checks = await readiness(configured.info.planner_url)
+        if (
+            f"policy {revision_of(text)} was in force and ConfigMap {NAMESPACE}/{CONFIGMAP} is gone"
+            not in checks
+        ):
+            raise NotYet(checks)
+        return True
+
+    await until("the planner that starts says what it waits for", waiting)
+    await put_policy(configured, NO_POLICY)
+    await configured.start(PLANNER)
+
+
+async def readiness(url: str) -> str:
+    """What a process says of its readiness; empty where it does not listen yet."""
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as answer:
+            return await answer.text()
+    except aiohttp.ClientConnectionError:
+        return ""
+
+
+async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_back(
+    configured: RunningCluster, fault_space: Space, faults: Faults
+) -> None:
+    await fault_space.add_nodes(make_node("n1").cpu("500m"))
+    await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
+    busy = Rule(
+        component="evictor",
+        action="answer",
+        method="DELETE",
+        path=rf"/namespaces/{fault_space.namespace}/pods/.*",
+        status=503,
+        count=10_000,
+    )
+    await faults.add(busy)
+    (urgent,) = await fault_space.create(sized("urgent", "high", 500))
+    await until_ordered(fault_space, urgent)
+    await until_refused(faults)
+
+    async with policy(configured, mode="off"):
+        # Two seconds are the promise.
+        _, outcome = await outcome_of_order(fault_space, urgent, seconds=2.0)
+        await faults.clear()
+
+        assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+        assert outcome.rollback is not None
+        assert outcome.rollback.nomination_reverted
+        await settle()
+        for name in ("low-1", "low-2"):
+            assert deletes_of(fault_space, name) == []
+            pod = await fault_space.pod(name)
+            assert pod is not None
+            assert "DisruptionTarget" not in {c.type for c in pod.status.conditions or ()}
+
+    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    await assert_invariants(fault_space, wait=False)
+
+
+async def until_refused(faults: Faults) -> None:
+    async def refused() -> bool:
+        return bool(await faults.applied())
+
+    await until("a delete was answered 503", refused)
+
+
+async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
+    configured: RunningCluster, fault_space: Space
+) -> None:
+    await fault_space.add_nodes(make_node("n1").cpu("500m"))
+    (low,) = await fault_space.run(sized("low", "low", 500))
+
+    async with policy(configured, namespaceModes={fault_space.namespace: "observe"}):
+        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
+        await until_considered(fault_space, urgent.metadata.uid)
+        await settle()
+        await settle()
+
+        assert deletes_of(fault_space, "low") == []
+
+    await fault_space.until_gone("low", uid=low.metadata.uid, seconds=30)
+    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    await assert_invariants(fault_space, wait=False)
+
+
+async def until_considered(space: Space, uid: str) -> None:
+    async def considered() -> bool:
+        return bool(await space.bus.decisions(uid))
+
+    await until("the planner was asked", considered)
+
+
+async def test_an_order_with_more_victims_than_allowed_evicts_nobody(
+    configured: RunningCluster, fault_space: Space
+) -> None:
+    await fault_space.add_nodes(make_node("n1").cpu("500m"))
+    await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
+
+    async with policy(configured, limits={"victimsPerOrder": 1}):
+        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
+        await until_considered(fault_space, urgent.metadata.uid)
+        await settle()
+        await settle()
+
+        assert deletes_of(fault_space, "low-1") == deletes_of(fault_space, "low-2") == []
+
+
+@pytest.mark.parametrize(
+    ("account", "readable"),
+    [("planner", ["makeway-policy", "makeway-queues"]), ("evictor", ["makeway-policy"])],
+)
+async def test_a_part_may_read_its_own_configmaps_and_no_others(
+    configured: RunningCluster, account: str, readable: list[str]
+) -> None:
+    async def may(verb: str, name: str) -> bool:
+        user = f"--as=system:serviceaccount:{NAMESPACE}:makeway-{account}"
+        try:
+            await configured.kubectl("auth", "can-i", verb, f"configmap/{name}", "-n", NAMESPACE, user)
+        except DevError:
+            return False
+        return True
+
+    for name in ("makeway-policy", "makeway-queues", "other"):
+        assert [await may(verb, name) for verb in ("list", "watch")] == [name in readable] * 2
+        assert not await may("update", name)
