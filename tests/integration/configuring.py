@@ -42,7 +42,7 @@ async def put(cluster: RunningCluster, data: Mapping[str, str], name: str = CONF
 
 
 async def put_policy(cluster: RunningCluster, text: str) -> None:
-    """Write a policy and wait until planner and evictor have it, and the control state that follows from it."""
+    """Write a policy and wait until everybody keeps to it."""
     await put(cluster, {"policy.yaml": text})
     await until_in_force(cluster, revision_of(text))
 
