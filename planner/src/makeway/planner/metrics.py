@@ -82,8 +82,8 @@ class Metrics:
         )
         self.control_revision = Gauge(
             "makeway_planner_control_revision",
-            "Revision of the control state that stands, as this planner said or found it while leading; 0 for "
-            "none.",
+            "Revision of the control state that stands, as this planner said or found it while leading; 0 "
+            "for none.",
             registry=registry,
         )
         self.leading = Gauge(
