@@ -10,12 +10,13 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
 from makeway.core.budget import budget_of
-from makeway.core.objects import Namespace, Node, Pod, PodDisruptionBudget
+from makeway.core.objects import Namespace, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
 from makeway.planner.question import question_of
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.watch import ClaimFeed
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 """When the planner is asked: after every pod of a random cluster has started."""
@@ -61,6 +62,7 @@ class Case(msgspec.Struct, frozen=True):
     preemptor: msgspec.Raw
     answer: Answer
     budgets: tuple[PodDisruptionBudget, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
     assumed: dict[str, str] = {}
     note: str = ""
 
@@ -82,6 +84,9 @@ def snapshot_of(case: Case) -> Snapshot:
         snapshot.put_node(node_record(node))
     for budget in case.budgets:
         snapshot.put_budget(budget_of(budget))
+    claims = ClaimFeed(snapshot)
+    for claim in case.claims:
+        claims.put(claim)
     for pod in case.pods:
         snapshot.put_pod(pod_record(pod))
     return snapshot

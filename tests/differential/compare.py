@@ -11,8 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from differential.case import Case, Victims, asked, snapshot_of
 from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.core.objects import Pod
+from makeway.core.requests import pod_requests
+from makeway.core.resources import allocatable, is_extended
 from makeway.planner.answer import Plan, Proposal
 
 EXACT = frozenset(
@@ -30,6 +35,12 @@ EXACT = frozenset(
         "unschedulable",
         "node-affinity",
         "node-names",
+        "host-ports",
+        "pod-affinity",
+        "anti-affinity",
+        "existing-anti",
+        "topology-spread",
+        "rwop",
     }
 )
 """Kinds of constraints in which both must agree exactly. A kind comes in with its column.
@@ -72,7 +83,7 @@ class Comparison:
 
 def compare(case: Case) -> Comparison:
     """Ask the planner and compare. O(the planner's answer for every potential node)."""
-    exact = EXACT.issuperset(case.constraints)
+    exact = EXACT.issuperset(case.constraints) and not _asks_for_devices(case)
     answer = case.answer
     snapshot = snapshot_of(case)
     candidates: dict[str, Proposal] = {}
@@ -107,6 +118,18 @@ def compare(case: Case) -> Comparison:
         ours=ours_score if exact else theirs_score,
         sampled=ranking.of(answer.candidates[answer.sampled]) if answer.sampled else None,
     )
+
+
+def _asks_for_devices(case: Case) -> bool:
+    """Say whether the pod asks for an extended resource that no node offers: devices (DRA) may stand behind it."""
+    wanted = pod_requests(msgspec.json.decode(case.preemptor, type=Pod), placed=False)
+    offered = {
+        name
+        for node in case.nodes
+        for name, amount in allocatable(node.status.allocatable).items()
+        if amount > 0
+    }
+    return any(is_extended(name) and name not in offered for name in wanted)
 
 
 SAME, NEITHER = "same victims", "no candidate"

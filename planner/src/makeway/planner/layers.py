@@ -56,14 +56,14 @@ class Company:
     """Required affinity: pods that must be there.
 
     `use`: int64[kinds], 1 for a pod that all terms mean. `there`: int64[terms, nodes], how many are in the
-    node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 and
-    `first_may_come`, the preemptor is the first of its series.
+    node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
+    is the first of its series, on the nodes where it then `may_come`: bool[nodes].
     """
 
     use: Ints
     there: Ints
     anywhere: int
-    first_may_come: bool
+    may_come: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Layers:
             gone = _sum(snapshot, self.company.use, pods)
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
-        return Present(self.company.use[kinds], there, anywhere, self.company.first_may_come)
+        return Present(self.company.use[kinds], there, anywhere, self.company.may_come[block.rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,14 @@ class Present:
     uses: Ints
     there: Ints
     anywhere: Ints
-    first_may_come: bool
+    may_come: Flags
 
     def kept(self, removable: Flags) -> Flags:
         """Say on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M]."""
         gone = np.einsum("sn,sn->n", self.uses, removable.astype(np.int64))
         holds: Flags = (self.there - gone > 0).all(axis=0)
-        if self.first_may_come:
-            holds |= self.anywhere - gone * self.there.shape[0] <= 0
+        first = self.anywhere - gone * self.there.shape[0] <= 0
+        holds |= first & self.may_come
         return holds
 
 
@@ -262,6 +262,7 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
     """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
 
     A domain that holds no more than the others never violates it, so its own count need not lower `min`.
+    A node that lacks the label of any constraint can never do.
     """
     selector, namespace = spread.selector, constraints.namespace
 
@@ -276,9 +277,10 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
     tally = desk.tally(("spread", namespace, selector), weigh, counted)
     nodes = desk.snapshot.columns.nodes
     domains = desk.domains(spread.topology_key)
-    eligible = domains >= 0
+    labelled = domains >= 0
     for other in constraints.spreads:
-        eligible = eligible & (desk.domains(other.topology_key) >= 0)
+        labelled = labelled & (desk.domains(other.topology_key) >= 0)
+    eligible = labelled
     if spread.honour_node_affinity or spread.honour_taints:
         required = constraints.nodes if spread.honour_node_affinity else type(constraints.nodes)()
         tolerations = constraints.tolerations if spread.honour_taints else None
@@ -289,6 +291,7 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
     if int(exists.sum()) < spread.min_domains:
         most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
     room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
+    room[~labelled] = -MOST
     return Layer(f"Topology spread over {spread.topology_key}", tally.use, room)
 
 
@@ -329,19 +332,17 @@ def _company(desk: _Desk, constraints: Constraints) -> Company:
 
     tally = desk.tally(("affinity", terms), weigh)
     held = desk.held(tally)
+    first = means_all(terms, constraints.namespace, dict(constraints.labels))
+    may_come = np.full(held.size, first)
     there, anywhere = [], 0
     for term in terms:
         domains = desk.domains(term.topology_key)
         labelled = domains >= 0
         totals = desk.totals(held, domains, labelled, term.topology_key)
         there.append(np.where(labelled, totals[domains], 0))
+        may_come &= labelled
         anywhere += int(totals.sum())
-    return Company(
-        tally.use,
-        np.array(there, np.int64),
-        anywhere,
-        means_all(terms, constraints.namespace, dict(constraints.labels)),
-    )
+    return Company(tally.use, np.array(there, np.int64), anywhere, may_come)
 
 
 def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:
