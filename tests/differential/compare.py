@@ -121,7 +121,7 @@ def compare(case: Case) -> Comparison:
 
 
 def _asks_for_devices(case: Case) -> bool:
-    """Say whether the pod asks for an extended resource that no node offers: devices (DRA) may stand behind it."""
+    """Say whether the pod asks for an extended resource that no node offers, which may stand for devices."""
     wanted = pod_requests(msgspec.json.decode(case.preemptor, type=Pod), placed=False)
     offered = {
         name
