@@ -63,11 +63,13 @@ class KindTable:
     """Kinds by number, with how many pods hold each. Mutated only by the snapshot that owns it.
 
     `assigned`: int64[numbers], the serial at which a number was last given to a kind, so that whoever
-    keeps a table by kind knows which entries are new since it last looked.
+    keeps a table by kind knows which entries are new since it last looked. `forbidden`: counts how often
+    the kinds with required anti-affinity have changed.
     """
 
     def __init__(self) -> None:
         self.serial = 0
+        self.forbidden = 0
         self.assigned: Ints = np.zeros(64, np.int64)
         self._numbers: dict[Kind, int] = {}
         self._kinds: list[Kind | None] = [None]
@@ -99,7 +101,8 @@ class KindTable:
         if self._holders[number] == 0:
             del self._numbers[kind]
             self._kinds[number] = None
-            self._forbidding.pop(number, None)
+            if self._forbidding.pop(number, None) is not None:
+                self.forbidden += 1
             self._free.append(number)
 
     def since(self, serial: int) -> list[tuple[int, Kind | None]]:
@@ -126,4 +129,5 @@ class KindTable:
         self._numbers[kind] = number
         if kind.anti_affinity:
             self._forbidding[number] = kind
+            self.forbidden += 1
         return number

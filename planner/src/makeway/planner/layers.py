@@ -42,10 +42,12 @@ Placed = tuple[int, PodRecord]
 class Layer:
     """One constraint over all nodes.
 
-    `use`: int64[kinds], what each pod takes. `room`: int64[nodes], what is left with all pods there that
-    are; below 0 the preemptor cannot come, MOST where the constraint does not look at the node.
+    `use`: int64[kinds], what each pod takes; `key` says all that it depends on. `room`: int64[nodes], what
+    is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint does
+    not look at the node.
     """
 
+    key: Hashable
     reason: str
     use: Ints
     room: Ints
@@ -155,7 +157,10 @@ def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Pla
     if constraints.anti_affinity:
         layers += _anti_affinity(desk, constraints)
     if constraints.social:
-        layers += _others_anti_affinity(desk, constraints)
+        others = _others_anti_affinity(desk, constraints)
+        asks = constraints.affinity or constraints.anti_affinity
+        if asks or any((layer.room < 0).any() for layer in others):
+            layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
     for spread in constraints.spreads:
         layers.append(_spread(desk, constraints, spread))
     if constraints.claims:
@@ -204,7 +209,7 @@ def _ports(desk: _Desk, constraints: Constraints) -> Layer:
         return int(ports.conflict(wanted, kind.ports))
 
     tally = desk.tally(("ports", wanted), weigh)
-    return Layer(PORT_TAKEN, tally.use, -desk.held(tally))
+    return Layer(tally.key, PORT_TAKEN, tally.use, -desk.held(tally))
 
 
 def _anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
@@ -230,15 +235,17 @@ def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
     known = desk.snapshot.namespaces.get(namespace)
     namespace_labels = (known.metadata.labels or {}) if known is not None else {}
     labels = dict(constraints.labels)
-    keys = {
-        term.topology_key
-        for kind in desk.snapshot.kinds.forbidding()
-        for term in kind.anti_affinity
-        if term.means(namespace, namespace_labels, labels)
-    }
     told = (namespace, tuple(sorted(namespace_labels.items())), constraints.labels)
+    kinds = desk.snapshot.kinds
+
+    def mentioned() -> tuple[str, ...]:
+        terms = (term for kind in kinds.forbidding() for term in kind.anti_affinity)
+        return tuple(
+            sorted({term.topology_key for term in terms if term.means(namespace, namespace_labels, labels)})
+        )
+
     layers = []
-    for key in sorted(keys):
+    for key in desk.snapshot.tallies.remembered(("keys", told), kinds.forbidden, mentioned):
 
         def weigh(kind: Kind, key: str = key) -> int:
             return sum(
@@ -255,7 +262,7 @@ def _none_in_domain(desk: _Desk, reason: str, key: str, tally: Tally) -> Layer:
     domains = desk.domains(key)
     labelled = domains >= 0
     totals = desk.totals(desk.held(tally), domains, labelled, key)
-    return Layer(f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
+    return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
 
 
 def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
@@ -292,7 +299,7 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
         most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
     room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
     room[~labelled] = -MOST
-    return Layer(f"Topology spread over {spread.topology_key}", tally.use, room)
+    return Layer((spread, tally.key), f"Topology spread over {spread.topology_key}", tally.use, room)
 
 
 def _least_of_others(totals: Ints, exists: Flags) -> Ints:
@@ -320,7 +327,10 @@ def _claims(desk: _Desk, constraints: Constraints) -> list[Layer]:
 
     tally = desk.tally(("claims", namespace, exclusive), weigh)
     held = desk.held(tally)
-    return [Layer(CLAIM_TAKEN, tally.use, np.full(held.shape, -int(held.sum()), np.int64))]
+    users = int(held.sum())
+    if not users:
+        return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
+    return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
 
 
 def _company(desk: _Desk, constraints: Constraints) -> Company:

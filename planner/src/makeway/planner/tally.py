@@ -31,7 +31,8 @@ class Tally:
     its removal gives back all the same, as upstream has it).
     """
 
-    def __init__(self, weigh: Weigh, counted: Weigh | None = None) -> None:
+    def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None) -> None:
+        self.key = key
         self.use: Ints = np.zeros(1, np.int64)
         self.held: Ints = np.zeros(0, np.int64)
         self._counted: Ints = self.use
@@ -69,12 +70,23 @@ class Tallies:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Tally] = OrderedDict()
+        self._remembered: OrderedDict[Hashable, tuple[int, tuple[str, ...]]] = OrderedDict()
+
+    def remembered(self, key: Hashable, stamp: int, find: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+        """Give what was found for a key, found anew where the stamp is another."""
+        known = self._remembered.get(key)
+        if known is None or known[0] != stamp:
+            known = self._remembered[key] = (stamp, find())
+            while len(self._remembered) > _REMEMBERED:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        return known[1]
 
     def get(self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None) -> Tally:
         """Give the tally of a constraint, up to date. `key` says all that the weights depend on."""
         tally = self._kept.get(key)
         if tally is None:
-            tally = self._kept[key] = Tally(weigh, counted)
+            tally = self._kept[key] = Tally(key, weigh, counted)
             while len(self._kept) > _REMEMBERED:
                 self._kept.popitem(last=False)
         else:
