@@ -191,3 +191,20 @@ def test_a_queue_that_is_gone_has_no_timer_even_after_its_process() -> None:
 
     assert timers.next_at() is None
     assert not timers.running
+
+
+def test_what_was_only_observed_is_carried_out_after_the_full_delay() -> None:
+    timers = Timers()
+    timers.saved(one(50), at(0), "observe")
+    assert due(timers, one(50), 60) == [60]
+
+    timers.saved(one(50), at(100), "enforce")
+
+    assert timers.next_at() == at(160)
+
+
+def test_while_the_mode_is_off_there_is_no_timer() -> None:
+    timers = lowered()
+    timers.saved(one(50), at(10), "off")
+
+    assert timers.next_at() is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec, samples
-from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.bus.messages import DecisionRecord, PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
@@ -40,7 +40,8 @@ class Kept(Decisions):
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
 
-    def put(self, decision: Decision) -> None:
+    def put(self, decision: Decision | DecisionRecord) -> None:
+        assert isinstance(decision, Decision)
         self.decisions.append(decision)
 
 

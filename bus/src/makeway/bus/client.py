@@ -145,18 +145,24 @@ class Bus:
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
         """
+        return await self._serve(self.subjects.plan, "plan_request_failed", handler)
 
+    async def serve_queues(self, handler: PlanHandler) -> PlanService:
+        """Answer questions about queues; as `serve_plan`."""
+        return await self._serve(self.subjects.queues, "queue_request_failed", handler)
+
+    async def _serve(self, subject: str, failed: str, handler: PlanHandler) -> PlanService:
         async def answer(message: Msg) -> None:
             try:
                 reply = await handler(message.data)
                 await self.connection.client.publish(message.reply, reply)
             except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
                 metrics.HANDLER_ERRORS.inc()
-                _log.error("plan_request_failed", error=str(error), exc_info=error)
+                _log.error(failed, error=str(error), exc_info=error)
 
-        with translated("subscribe to plan requests"):
+        with translated("subscribe to requests"):
             subscription = await self.connection.client.subscribe(
-                self.subjects.plan,
+                subject,
                 queue=PLANNER_QUEUE,
                 cb=answer,
                 pending_msgs_limit=_MAX_WAITING_REQUESTS,
@@ -174,6 +180,14 @@ class Bus:
         with translated("ask the planner"):
             answer = await self.connection.client.request(
                 self.subjects.plan, request, timeout=timeout_seconds
+            )
+        return answer.data
+
+    async def request_queues(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the leading planner about queues; raises as `request_plan`."""
+        with translated("ask the planner about queues"):
+            answer = await self.connection.client.request(
+                self.subjects.queues, request, timeout=timeout_seconds
             )
         return answer.data
 

@@ -45,6 +45,7 @@ class Subjects:
         self.control = f"{prefix}.v1.control"
         self.probe = f"{prefix}.v1.probe"
         self.repairs = f"{prefix}.v1.repairs"
+        self.queues = f"{prefix}.v1.queues"
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"

@@ -36,6 +36,7 @@ SUB_COMMANDS = {
         "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
     ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
+    "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
     "quarantine": SubCommand(
         "makeway.cli.quarantine", "Look at messages that were put aside, publish them again, or remove them."
     ),

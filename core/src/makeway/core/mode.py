@@ -7,9 +7,10 @@ from typing import Final, Literal
 Mode = Literal["off", "observe", "enforce"]
 """`off`: nothing is planned. `observe`: planned and recorded, nothing evicted. `enforce`: all of it."""
 
-_ORDER: Final[tuple[Mode, ...]] = ("off", "observe", "enforce")
+MODES: Final[tuple[Mode, ...]] = ("off", "observe", "enforce")
+"""The most restrictive first."""
 
 
 def more_restrictive(*modes: Mode) -> Mode:
     """Give the one that allows least; `enforce` of none."""
-    return min(modes, key=_ORDER.index, default="enforce")
+    return min(modes, key=MODES.index, default="enforce")

@@ -36,10 +36,10 @@ class Decisions:
     def __init__(self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT) -> None:
         self._bus = bus
         self._metrics = metrics
-        self._queue: asyncio.Queue[Decision] = asyncio.Queue(limit)
+        self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(limit)
 
-    def put(self, decision: Decision) -> None:
-        """Take a decision to be written later. Never waits."""
+    def put(self, decision: Decision | DecisionRecord) -> None:
+        """Take a decision, or a record that is one already, to be written later. Never waits."""
         try:
             self._queue.put_nowait(decision)
         except asyncio.QueueFull:
@@ -52,7 +52,8 @@ class Decisions:
             decision = await self._queue.get()
             try:
                 await failpoint("planner.before-record")
-                await self._bus.publish_decision(record_of(decision))
+                record = decision if isinstance(decision, DecisionRecord) else record_of(decision)
+                await self._bus.publish_decision(record)
                 await failpoint("planner.after-record")
             except BusError as error:
                 self._metrics.decisions.labels("failed").inc()

@@ -77,10 +77,8 @@ class InFlight:
 
     def _ordered(self, message: StreamMessage) -> None:
         order = codec.unwrap_order(message.data)
-        if order.preemptor is not None and message.subject != self._bus.subjects.pod_order(
-            order.preemptor.uid
-        ):
-            raise Astray(f"order {order.order_id} is for another preemptor")
+        if message.subject != (self._bus.subjects.order(order) or message.subject):
+            raise Astray(f"order {order.order_id} is on another subject than its own")
         if order.not_after > message.time + LONGEST_NOT_AFTER:
             raise Astray(f"order {order.order_id} would live until {order.not_after.isoformat()}")
         self._ledger.ordered(order)

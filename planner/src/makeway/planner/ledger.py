@@ -25,6 +25,7 @@ _NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
 
 @dataclass(frozen=True, slots=True)
 class _Live:
+    order: EvictionOrder
     preemptor: str
     victims: tuple[str, ...]
     until: datetime
@@ -53,7 +54,7 @@ class Ledger:
         if order.order_id not in self._ended:
             victims = tuple(victim.uid for victim in order.victims)
             preemptor = order.preemptor.uid if order.preemptor is not None else ""
-            self._live[order.order_id] = _Live(preemptor, victims, order.not_after + PAST_DEADLINE)
+            self._live[order.order_id] = _Live(order, preemptor, victims, order.not_after + PAST_DEADLINE)
 
     def ended(self, outcome: Outcome) -> None:
         """Take note of an outcome: its pods are gone, leaving, or stay."""
@@ -93,6 +94,12 @@ class Ledger:
             for uid in victims[order_id]:
                 found.setdefault(uid, order_id)
         return found
+
+    def quota_orders(self, now: datetime) -> list[EvictionOrder]:
+        """Give the live orders of quotas, one a queue: the last."""
+        self._forget(now)
+        live = [one.order for _, one in sorted(self._live.items()) if one.order.kind == "quota"]
+        return list({order.queue: order for order in live}.values())
 
     def leaving(self, now: datetime) -> frozenset[str]:
         """Give the UIDs that orders removed so lately that budgets may not show it."""

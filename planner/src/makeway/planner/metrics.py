@@ -86,6 +86,31 @@ class Metrics:
             "for none.",
             registry=registry,
         )
+        self.quota_processes = Counter(
+            "makeway_planner_quota_processes",
+            "Processes that enforce a lowered quota, ended. result: notNeeded (usage was not above it), "
+            "success, bestEffort (some of it is left over), unsuccessful (nobody was evicted), observed "
+            "(the mode is observe).",
+            ["result"],
+            registry=registry,
+        )
+        self.quota_victims = Counter(
+            "makeway_planner_quota_victims",
+            "Pods that quota orders removed.",
+            registry=registry,
+        )
+        self.quota_orders = Counter(
+            "makeway_planner_quota_orders",
+            "Quota orders. result: committed, adopted (one was live already), failed (NATS did not take it).",
+            ["result"],
+            registry=registry,
+        )
+        self.quota_plan_seconds = Histogram(
+            "makeway_planner_quota_plan_duration_seconds",
+            "Time to choose the victims of one lowered quota.",
+            buckets=_PLAN_SECONDS,
+            registry=registry,
+        )
         self.leading = Gauge(
             "makeway_planner_leading",
             "1 while this planner answers plan requests, else 0.",

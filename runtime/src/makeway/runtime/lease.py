@@ -92,6 +92,8 @@ class Leadership:
         self._renewed_at = 0.0
         self.leading = False
         self.holder = ""
+        self.epoch = 0
+        """`leaseTransitions` of the last lease that was ours: the fence of what is written under it."""
 
     async def run(self, work: Callable[[], Awaitable[object]]) -> NoReturn:
         """Work while leading, wait while not, for ever. The work is cancelled when the lease is lost.
@@ -180,6 +182,7 @@ class Leadership:
         if not await self._put(lease, renewed):
             return False
         self.holder = self._identity
+        self.epoch = renewed.lease_transitions or 0
         # The lease runs from before the request was sent: others may have seen it as early as that.
         self._renewed_at = began
         return True

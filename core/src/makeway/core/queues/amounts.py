@@ -100,6 +100,11 @@ def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
     return {name: usage.get(name, 0) - most for name, most in limit.items() if usage.get(name, 0) > most}
 
 
+def looser(one: Amounts, other: Amounts) -> dict[str, int]:
+    """Give the higher of two limits for each resource; none where one of them has none."""
+    return {name: max(most, other[name]) for name, most in one.items() if name in other}
+
+
 def _remedy(resource: str) -> str:
     if resource == CPU:
         return "write a whole number of cores such as 2, or of thousandths such as 1500m"

@@ -71,18 +71,20 @@ def plan_quota(
     queue: Queue,
     members: Members,
     *,
+    maximum: Amounts | None = None,
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> QuotaPlan:
-    """Decide who goes so that a queue comes down to its maximum.
+    """Decide who goes so that a queue comes down to its maximum, or to another one that is given.
 
     Called when the queue's timer has fired, and again where an order left some of its victims. `usage`
     and `members` are without the pods that are leaving already. O(pods below · (log + depth)).
     """
+    most = queue.maximum if maximum is None else maximum
     held = dict(usage.of(queue.number))
-    need = over(held, queue.maximum)
+    need = over(held, most)
     if not need:
-        return QuotaPlan(queue.path, "notNeeded", held, queue.maximum, {}, {}, (), (), {}, {}, ())
+        return QuotaPlan(queue.path, "notNeeded", held, most, {}, {}, (), (), {}, {}, ())
     shares, found = select(tree, usage, queue, need, members, running=running, veto=veto)
     freed: Amounts = found.freed
     short = _short(need, freed)
@@ -100,7 +102,7 @@ def plan_quota(
         queue=queue.path,
         result=result,
         usage=held,
-        maximum=queue.maximum,
+        maximum=most,
         need=need,
         target=shares.target,
         shares=tuple((tree.queues[number].path, shares.leaves[number]) for number in sorted(shares.leaves)),

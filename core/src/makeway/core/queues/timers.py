@@ -5,7 +5,8 @@ What starts, restarts and stops a timer (the seed's rules, and what is decided h
 * A maximum that is lowered for any resource, or set where there was none, starts it from zero.
 * One that is only raised stops it, whatever else is changed, and though usage is still above.
 * A changed delay starts it from zero; other changes do not touch it.
-* A delay of 0, no maximum, or quota preemption turned off: no timer.
+* A delay of 0, no maximum, or quota preemption turned off, or the mode off: no timer.
+* Another mode starts it from zero: what was only observed is carried out after the full delay.
 * A restart starts every timer again, since nothing is remembered of what was saved before.
 * While a process runs for a queue, its changes wait. When it ends, the maximum and the delay that it began
   with are compared with the present ones, as if all had been changed then.
@@ -18,16 +19,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from makeway.core.mode import Mode
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.tree import NEVER, Queue, QueueTree, paths_in_order
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a timer depends on. `delay` is NEVER where quota preemption is off."""
+    """What a timer depends on. `delay` is NEVER where quota preemption, or the mode, is off."""
 
     maximum: Amounts
     delay: timedelta
+    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,9 @@ class Timers:
         """The paths of the queues that a process runs for."""
         return frozenset(self._running)
 
-    def saved(self, tree: QueueTree | None, now: datetime) -> None:
+    def saved(self, tree: QueueTree | None, now: datetime, mode: Mode = "enforce") -> None:
         """Take note of a configuration that has come into force; None where there is none. O(queues)."""
-        terms = {queue.path: _terms(tree, queue) for queue in tree} if tree is not None else {}
+        terms = {queue.path: _terms(tree, queue, mode) for queue in tree} if tree is not None else {}
         for path in self._timers.keys() - terms.keys():
             del self._timers[path]
         for path, new in terms.items():
@@ -103,7 +106,7 @@ class Timers:
         before = old.maximum if old is not None else {}
         if is_raised(before, new.maximum):
             self._timers.pop(path, None)
-        elif old is None or before != new.maximum or old.delay != new.delay:
+        elif old is None or before != new.maximum or (old.delay, old.mode) != (new.delay, new.mode):
             self._timers[path] = Timer(now, now + new.delay)
 
 
@@ -117,5 +120,6 @@ def is_raised(before: Amounts, after: Amounts) -> bool:
     return before != after and not is_lowered(before, after)
 
 
-def _terms(tree: QueueTree, queue: Queue) -> Terms:
-    return Terms(queue.maximum, queue.delay if tree.quota_preemption else NEVER)
+def _terms(tree: QueueTree, queue: Queue, mode: Mode) -> Terms:
+    enforced = tree.quota_preemption and mode != "off"
+    return Terms(queue.maximum, queue.delay if enforced else NEVER, mode)

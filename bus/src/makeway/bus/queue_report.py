@@ -1,0 +1,85 @@
+"""What the leading planner says about queues when it is asked: `makeway queues` shows it.
+
+Bare JSON over request and reply, neither stored nor for other programs to act on. Amounts are by resource:
+milli-CPU, bytes, units; times in UTC.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import field
+
+from makeway.bus.messages import API_VERSION, Int64, Message, Obstacle, Text, Time
+
+Amounts: TypeAlias = dict[str, Int64]
+
+ProcessResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful", "observed"]
+
+
+class QueueQuery(Message, frozen=True):
+    """Which queues to tell of: one by its path, or all."""
+
+    api_version: str = API_VERSION
+    queue: str = ""
+
+
+class QuotaTimer(Message, frozen=True):
+    """A lowered quota that will be enforced."""
+
+    since: Time
+    fires_at: Time
+
+
+class QuotaProcess(Message, frozen=True):
+    """A quota that is being enforced. `order_id`: the order in flight, if there is one."""
+
+    since: Time
+    order_id: str = ""
+    victims: Int64 = 0
+    evicted: Int64 = 0
+
+
+class QuotaEnd(Message, frozen=True):
+    """How the last process ended, and what kept pods from going."""
+
+    result: ProcessResult
+    at: Time
+    message: Text
+    evicted: Int64 = 0
+    blocked: tuple[Obstacle, ...] = ()
+
+
+class QueueState(Message, frozen=True):
+    """One queue. `usage`: of bound pods that have not ended; `leaving`: what of it is on its way out."""
+
+    path: Text
+    leaf: bool = False
+    pods: Int64 = 0
+    usage: Amounts = field(default_factory=dict)
+    leaving: Amounts = field(default_factory=dict)
+    guaranteed: Amounts = field(default_factory=dict)
+    max: Amounts = field(default_factory=dict)
+    namespaces: tuple[str, ...] = ()
+    delay_seconds: Int64 = 0
+    miss_percent: Int64 = 100
+    timer: QuotaTimer | None = None
+    process: QuotaProcess | None = None
+    last: QuotaEnd | None = None
+
+
+class QueueReport(Message, frozen=True):
+    """All queues, or one with its ancestors left out. `unknown`: there is none of the path asked for.
+
+    `revision` is empty where there is no configuration of queues. `misplaced`: pods that name a queue which
+    is not there, is no leaf, or may not be used by their namespace, and count in root.default.
+    """
+
+    api_version: Text
+    planner: Text
+    at: Time
+    revision: str = ""
+    quota_preemption: bool = False
+    misplaced: Int64 = 0
+    unknown: bool = False
+    queues: tuple[QueueState, ...] = ()

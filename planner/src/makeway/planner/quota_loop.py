@@ -1,0 +1,301 @@
+"""Enforcing lowered quotas, by the planner that leads: timers, plans, orders, outcomes, results.
+
+One round a moment: note outcomes, plan for the queues that are due, commit an order each. Nothing is
+remembered beyond the process but what stands in the streams: a new leader goes on with the orders that
+are live and starts every timer again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from makeway.bus.client import Last
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.ids import decision_id, order_id
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.mode import Mode
+from makeway.planner.decisions import Decisions
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics
+from makeway.planner.quota_control import PAST_DEADLINE, Ended, QuotaControl
+from makeway.planner.quota_plan import QuotaAnswer, answer
+from makeway.planner.snapshot import Snapshot
+from makeway.runtime.failpoints import failpoint
+
+ROUND_SECONDS: Final = 0.25
+"""Between two rounds."""
+
+ORDER_LIFE: Final = timedelta(seconds=120)
+"""How long an evictor may take for one order."""
+
+MOST_VICTIMS: Final = 500
+"""Victims of one order, about 150 kB; a process goes on with the rest when it has ended."""
+
+_EVENTS: Final = {
+    "success": ("Normal", "QuotaEnforced"),
+    "bestEffort": ("Warning", "QuotaPartlyEnforced"),
+    "unsuccessful": ("Warning", "QuotaNotEnforced"),
+    "observed": ("Normal", "QuotaObserved"),
+}
+
+_log = structlog.get_logger()
+
+
+class Orders(Protocol):
+    """What is used of the bus."""
+
+    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+        """The last order of a queue; raises BusError or Malformed."""
+
+    async def outcome(self, order_id: str) -> Last[Outcome] | None:
+        """The outcome of an order; raises the same."""
+
+    async def publish_order(
+        self, order: EvictionOrder, expected_last_sequence: int
+    ) -> Published | AlreadyExists:
+        """Commit an order; raises BusError."""
+
+
+class Tells(Protocol):
+    """Who is told of results: Events on the ConfigMap of the queues."""
+
+    def __call__(self, event_type: str, reason: str, note: str) -> None:
+        """Tell without waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaSettings:
+    """What does not change while the process lives. `mode()`: the cluster's at this moment.
+
+    `ready()`: whether pods, orders, outcomes and configuration have been read.
+    """
+
+    cluster_uid: str
+    identity: str
+    mode: Callable[[], Mode]
+    ready: Callable[[], bool]
+
+
+class QuotaLoop:
+    """The loop of one planner. `control` is what its queues are about while it leads, else None."""
+
+    def __init__(
+        self,
+        settings: QuotaSettings,
+        *,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        orders: Orders,
+        decisions: Decisions,
+        metrics: Metrics,
+        tell: Tells,
+    ) -> None:
+        self._settings = settings
+        self._snapshot = snapshot
+        self._ledger = ledger
+        self._orders = orders
+        self._decisions = decisions
+        self._metrics = metrics
+        self._tell = tell
+        self._in_force: tuple[str, Mode] | None = None
+        self._changed = asyncio.Event()
+        self.control: QuotaControl | None = None
+
+    def changed(self) -> None:
+        """Look at once: the configuration may be another."""
+        self._changed.set()
+
+    async def lead(self, fence: Callable[[], Awaitable[Fence]]) -> NoReturn:
+        """Enforce quotas while this planner leads. `fence`: of its orders; asked before the first."""
+        self.control, self._in_force = None, None
+        try:
+            while True:
+                self._changed.clear()
+                if self._settings.ready():
+                    try:
+                        await self._round(fence)
+                    except (BusError, Malformed) as error:
+                        _log.warning("quota_round_failed", error=str(error))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ROUND_SECONDS):
+                        await self._changed.wait()
+        finally:
+            self.control = None
+
+    async def _round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
+        """Do what is due. Raises BusError or Malformed; what was not done is due again."""
+        now = datetime.now(UTC)
+        control = self._up_to_date(now)
+        for path, order in list(control.awaited().items()):
+            await self._look_for_outcome(control, path, order)
+        tree = self._snapshot.queues.tree
+        for path in control.due(tree, now):
+            await self._enforce(control, path, fence)
+
+    def _up_to_date(self, now: datetime) -> QuotaControl:
+        """Take over the configuration in force, and at first the orders that are live."""
+        mode = self._settings.mode()
+        queues = self._snapshot.queues
+        control = self.control
+        if control is None:
+            control = self.control = QuotaControl()
+            control.saved(queues.tree, mode, now)
+            resumed = self._ledger.quota_orders(now)
+            control.resume(resumed, now)
+            self._in_force = (queues.revision, mode)
+            for order in resumed:
+                _log.info("quota_process_resumed", queue=order.queue, order_id=order.order_id)
+        elif self._in_force != (queues.revision, mode):
+            control.saved(queues.tree, mode, now)
+            self._in_force = (queues.revision, mode)
+        return control
+
+    async def _look_for_outcome(self, control: QuotaControl, path: str, order: EvictionOrder) -> None:
+        found = await self._orders.outcome(order.order_id)
+        now = datetime.now(UTC)
+        if found is None and now < order.not_after + PAST_DEADLINE:
+            return
+        outcome = None if found is None else found.message
+        if outcome is not None:
+            # The follower may be behind: what was removed must not be counted as staying.
+            self._ledger.ended(outcome)
+            gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
+            self._metrics.quota_victims.inc(gone)
+        before = control.ended.get(path)
+        control.outcome(path, outcome, now)
+        _log.info(
+            "quota_order_ended",
+            queue=path,
+            order_id=order.order_id,
+            result=outcome.result if outcome else "none",
+        )
+        ended = control.ended.get(path)
+        if ended is not None and ended is not before:
+            self._report(path, ended)
+
+    async def _enforce(self, control: QuotaControl, path: str, fence: Callable[[], Awaitable[Fence]]) -> None:
+        """Plan for one queue, and order what was planned."""
+        now = datetime.now(UTC)
+        last = await self._orders.last_quota_order(path)
+        if last is not None and await self._is_live(last.message, now):
+            # An earlier attempt of ours that was not answered, or another planner's.
+            self._metrics.quota_orders.labels("adopted").inc()
+            self._ledger.ordered(last.message)
+            control.ordered(path, last.message, whole=False)
+            return
+        tree = self._snapshot.queues.tree
+        queue = tree.find(path) if tree is not None else None
+        if tree is None or queue is None:
+            control.finish(path, Ended("notNeeded", now, f"{path} is no queue any more"), now)
+            return
+        mode = self._settings.mode()
+        if mode == "off":
+            control.finish(path, Ended("notNeeded", now, f"{path}: the mode is off"), now)
+            return
+        began = time.perf_counter()
+        found = answer(
+            self._snapshot,
+            tree,
+            queue,
+            maximum=control.maximum_for(path, queue),
+            leaving=self._leaving(control, now),
+            running=control.running(path),
+            mode=mode,
+        )
+        seconds = time.perf_counter() - began
+        self._metrics.quota_plan_seconds.observe(seconds)
+        record = self._record(path, found, mode, now, seconds)
+        self._decisions.put(record)
+        if mode == "observe" or not found.victims:
+            ended = control.concluded(path, found.plan, now, observed=mode == "observe")
+            self._report(path, ended)
+            return
+        control.planned(path, found.plan, now)
+        victims = found.victims[: self._most_victims()]
+        order = self._order(path, victims, record, await fence())
+        await failpoint("planner.before-quota-order")
+        answered = await self._orders.publish_order(order, last.sequence if last is not None else 0)
+        await failpoint("planner.after-quota-order")
+        if isinstance(answered, AlreadyExists):
+            control.wait(path, now)
+            return
+        self._metrics.quota_orders.labels("committed").inc()
+        self._ledger.ordered(order)
+        control.ordered(path, order, whole=len(victims) == len(found.victims))
+        _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
+
+    async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
+        return now < order.not_after + PAST_DEADLINE and await self._orders.outcome(order.order_id) is None
+
+    def _leaving(self, control: QuotaControl, now: datetime) -> set[str]:
+        return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
+
+    def _most_victims(self) -> int:
+        allowed = self._snapshot.shields.policy.limits.victims_per_order
+        return MOST_VICTIMS if allowed is None else min(MOST_VICTIMS, allowed)
+
+    def _order(
+        self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence
+    ) -> EvictionOrder:
+        # The time of being written, not of the round: an order that waited for its turn has its full life.
+        now = datetime.now(UTC)
+        return EvictionOrder(
+            order_id=order_id(now),
+            kind="quota",
+            cluster_uid=self._settings.cluster_uid,
+            fence=fence,
+            writer=self._settings.identity,
+            created_at=now,
+            not_after=now + ORDER_LIFE,
+            queue=path,
+            decision_id=record.decision_id,
+            victims=victims,
+            pdb_violations=sum(victim.pdb_violating for victim in victims),
+        )
+
+    def _record(
+        self, path: str, found: QuotaAnswer, mode: Mode, now: datetime, seconds: float
+    ) -> DecisionRecord:
+        decision = decision_id(now)
+        return DecisionRecord(
+            decision_id=decision,
+            request_id=decision,
+            kind="quota",
+            cluster_uid=self._settings.cluster_uid,
+            planner=self._settings.identity,
+            at=now,
+            mode=mode,
+            status="candidates" if found.victims else "refused",
+            snapshot_revision=self._snapshot.revision,
+            policy_revision=self._snapshot.shields.revision,
+            queue=path,
+            victims=found.victims,
+            pdb_violations=sum(victim.pdb_violating for victim in found.victims),
+            plan_duration_microseconds=int(seconds * 1_000_000),
+            quota=found.described(),
+        )
+
+    def _report(self, path: str, ended: Ended) -> None:
+        """Tell of a result: metric, log, and an Event unless nothing had to be done."""
+        self._metrics.quota_processes.labels(ended.result).inc()
+        _log.info(
+            "quota_process_ended",
+            queue=path,
+            result=ended.result,
+            message=ended.message,
+            evicted=ended.evicted,
+            blocked=[block.reason for block in ended.blocked],
+        )
+        if ended.result in _EVENTS:
+            event_type, reason = _EVENTS[ended.result]
+            note = ended.message if not ended.evicted else f"{ended.message}; evicted {ended.evicted} in all"
+            self._tell(event_type, reason, note)

@@ -1,0 +1,123 @@
+"""Who has to go for one queue's quota, from the snapshot: the core's answer, with names and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Set
+from dataclasses import dataclass
+
+from makeway.bus.messages import Obstacle, QueueShare, QuotaDecision, Victim
+from makeway.core.mode import MODES, Mode, more_restrictive
+from makeway.core.policy import Policy
+from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.eligible import QUOTA
+from makeway.core.queues.quota import QuotaPlan, plan_quota
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.victims import Member
+from makeway.planner.budgets import Key
+from makeway.planner.debits import debits
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.spared import HARD_BUDGET
+
+NAMESPACE_MODE = "namespace-mode"
+"""The rule that keeps pods of a namespace whose mode is more restrictive than another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAnswer:
+    """A plan, and its victims as an order names them."""
+
+    plan: QuotaPlan
+    victims: tuple[Victim, ...]
+
+    def described(self) -> QuotaDecision:
+        """Write down the numbers for a decision record."""
+        plan = self.plan
+        return QuotaDecision(
+            result=plan.result,
+            usage=dict(plan.usage),
+            max=dict(plan.maximum),
+            need=dict(plan.need),
+            shares=tuple(QueueShare(queue=path, amounts=dict(share)) for path, share in plan.shares),
+            freed=dict(plan.freed),
+            short=dict(plan.short),
+            blocked=tuple(Obstacle(reason=one.reason, message=one.message) for one in plan.blocked),
+        )
+
+
+def mode_of(policy: Policy, own: Mode) -> Mode:
+    """Give how far quotas go: as far as they may for the pods of any namespace; `own`: at the most."""
+    return more_restrictive(own, max((policy.mode, *policy.modes().values()), key=MODES.index))
+
+
+def answer(
+    snapshot: Snapshot,
+    tree: QueueTree,
+    queue: Queue,
+    *,
+    maximum: Amounts,
+    leaving: Collection[str],
+    running: Set[str],
+    mode: Mode,
+) -> QuotaAnswer:
+    """Decide who goes so that a queue comes down to a maximum. Called by the quota loop, between events.
+
+    `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
+    in any case. `running`: queues that another process runs for. `mode`: as `mode_of` gives it; namespaces
+    with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
+    """
+    usage, members = snapshot.queues.without(leaving)
+    policy = snapshot.shields.policy
+    hard = policy.disruption_budgets == "hard"
+    allowed = _Allowances(snapshot, leaving)
+
+    def veto(member: Member) -> str:
+        namespace = snapshot.queues.record(member.uid).namespace
+        if more_restrictive(mode, policy.mode_for(namespace)) != mode:
+            return NAMESPACE_MODE
+        if hard and allowed.violates(member.uid):
+            return HARD_BUDGET
+        return ""
+
+    plan = plan_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+    counted = _Allowances(snapshot, leaving)
+    victims = tuple(_victim(snapshot, member, counted.violates) for member in plan.victims)
+    return QuotaAnswer(plan, victims)
+
+
+def _victim(snapshot: Snapshot, member: Member, violates: Callable[[str], bool]) -> Victim:
+    pod = snapshot.queues.record(member.uid)
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        priority=pod.priority,
+        grace_period_seconds=pod.grace_period_seconds,
+        rule=QUOTA,
+        pdb_violating=violates(pod.uid),
+    )
+
+
+class _Allowances:
+    """What disruption budgets allow still, as pods are taken one after the other."""
+
+    def __init__(self, snapshot: Snapshot, leaving: Iterable[str]) -> None:
+        self._snapshot = snapshot
+        self._debits = debits(snapshot, leaving)
+        self._left: dict[Key, int] = {}
+
+    def violates(self, uid: str) -> bool:
+        """Take a pod; say whether a budget does not allow it. One that is not allowed is not counted."""
+        keys = self._snapshot.budgets.members(self._snapshot.budget_set(uid))
+        if any(self._allows(key) <= 0 for key in keys):
+            return True
+        for key in keys:
+            self._left[key] -= 1
+        return False
+
+    def _allows(self, key: Key) -> int:
+        if key not in self._left:
+            budget = self._snapshot.budgets.get(key)
+            allowed = 0 if budget is None else budget.allowed
+            self._left[key] = allowed - self._debits.get(key, 0)
+        return self._left[key]
