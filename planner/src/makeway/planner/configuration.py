@@ -17,6 +17,7 @@ from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_events import ConfigEvents, Records
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
+from makeway.runtime.events import EventType
 from makeway.runtime.listwatch import Reads
 from makeway.runtime.settings import ConfigSettings
 
@@ -46,6 +47,7 @@ class Configuration:
         remembered: ControlState | None,
     ) -> None:
         metrics = ConfigMetrics(registry)
+        self._recorder = recorder
         self.policy = Config(POLICY, metrics, remembered=remembered.policy_revision if remembered else "")
         self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
         self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
@@ -79,6 +81,12 @@ class Configuration:
         """Leave Events to whoever leads now."""
         for events in self._events:
             events.end()
+
+    def tell_of_queues(self, event_type: EventType, reason: str, note: str) -> None:
+        """Write an Event on the object that holds the queues, where there is one."""
+        verdict = self.queues.verdict
+        if verdict is not None and verdict.about is not None:
+            self._recorder.record(verdict.about, event_type, reason, "Enforce", note)
 
     def control_state(self, mode: Mode, cluster_uid: str) -> ControlState | None:
         """Give what is to be in force, without a revision; None while that is not known."""

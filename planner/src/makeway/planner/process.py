@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -19,6 +20,10 @@ from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger
 from makeway.planner.marks import Marks
 from makeway.planner.metrics import Metrics
+from makeway.planner.queue_desk import QueueDesk, follow_queues
+from makeway.planner.quota_fence import PlannerFence
+from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota_plan import mode_of
 from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
@@ -71,6 +76,7 @@ async def run(
         )
         policy = configuration.policy
         policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision))
+        follow_queues(configuration.queues, snapshot)
         control = Control(bus, cluster_uid, lambda: configuration.control_state(mode, cluster_uid), metrics)
         configuration.subscribe(control.changed)
 
@@ -98,6 +104,21 @@ async def run(
             metrics=metrics,
             synced=lambda: not unsynced(),
         )
+        quotas = QuotaLoop(
+            QuotaSettings(
+                cluster_uid=cluster_uid,
+                identity=identity,
+                mode=lambda: mode_of(policy.current, mode),
+                ready=lambda: not unsynced(),
+            ),
+            snapshot=snapshot,
+            ledger=ledger,
+            orders=bus,
+            decisions=decisions,
+            metrics=metrics,
+            tell=configuration.tell_of_queues,
+        )
+        configuration.subscribe(quotas.changed)
         metrics.watch_state(
             age=watch.age_seconds,
             revision=lambda: snapshot.revision,
@@ -132,18 +153,27 @@ async def run(
             port=server.port,
         )
 
+        leadership = Leadership(api, lease, identity) if lease else None
+        fence = PlannerFence(bus.epochs, leadership)
+
         async def lead() -> None:
-            service = await bus.serve_plan(planner.handle)
+            services = [
+                await bus.serve_plan(planner.handle),
+                await bus.serve_queues(QueueDesk(identity, snapshot.queues, quotas).handle),
+            ]
             metrics.leading.set(1)
             configuration.begin_telling()
             try:
-                await control.say_for_ever()
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(control.say_for_ever())
+                    both.create_task(quotas.lead(fence.get))
             finally:
                 configuration.end_telling()
                 metrics.leading.set(0)
-                await service.unsubscribe()
+                for service in services:
+                    await service.unsubscribe()
 
-        leading: Coroutine[Any, Any, object] = Leadership(api, lease, identity).run(lead) if lease else lead()
+        leading: Coroutine[Any, Any, object] = leadership.run(lead) if leadership else lead()
         return await run_until_signalled(
             *watch.runs(),
             *configuration.runs(),

@@ -29,6 +29,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import PAST_DEADLINE, Ended, QuotaControl
 from makeway.planner.quota_plan import QuotaAnswer, answer
 from makeway.planner.snapshot import Snapshot
+from makeway.runtime.events import EventType
 from makeway.runtime.failpoints import failpoint
 
 ROUND_SECONDS: Final = 0.25
@@ -40,7 +41,7 @@ ORDER_LIFE: Final = timedelta(seconds=120)
 MOST_VICTIMS: Final = 500
 """Victims of one order, about 150 kB; a process goes on with the rest when it has ended."""
 
-_EVENTS: Final = {
+_EVENTS: Final[dict[str, tuple[EventType, str]]] = {
     "success": ("Normal", "QuotaEnforced"),
     "bestEffort": ("Warning", "QuotaPartlyEnforced"),
     "unsuccessful": ("Warning", "QuotaNotEnforced"),
@@ -68,7 +69,7 @@ class Orders(Protocol):
 class Tells(Protocol):
     """Who is told of results: Events on the ConfigMap of the queues."""
 
-    def __call__(self, event_type: str, reason: str, note: str) -> None:
+    def __call__(self, event_type: EventType, reason: str, note: str) -> None:
         """Tell without waiting."""
 
 

@@ -85,7 +85,7 @@ class Leadership:
 
     def __init__(self, api: Requests, settings: LeaseSettings, identity: str) -> None:
         self._api = api
-        self._settings = settings
+        self.settings = settings
         self._identity = identity
         self._seen: _Lease | None = None
         self._seen_at = 0.0
@@ -102,10 +102,10 @@ class Leadership:
         """
         while True:
             if await self._try():
-                _log.info("leading", lease=self._settings.name, holder=self._identity)
+                _log.info("leading", lease=self.settings.name, holder=self._identity)
                 await self._lead(work)
-                _log.warning("leadership_lost", lease=self._settings.name, holder=self.holder)
-            await asyncio.sleep(self._settings.retry * (0.8 + random.random() * 0.4))
+                _log.warning("leadership_lost", lease=self.settings.name, holder=self.holder)
+            await asyncio.sleep(self.settings.retry * (0.8 + random.random() * 0.4))
 
     async def _lead(self, work: Callable[[], Awaitable[object]]) -> None:
         """Work and renew until the lease is lost."""
@@ -113,7 +113,7 @@ class Leadership:
         self.leading = True
         try:
             while True:
-                done, _ = await asyncio.wait({task}, timeout=self._settings.retry)
+                done, _ = await asyncio.wait({task}, timeout=self.settings.retry)
                 if done:
                     if not task.cancelled():
                         task.result()
@@ -130,12 +130,12 @@ class Leadership:
     def _still_held(self) -> bool:
         """Whether a failed renewal may be tried again: nobody else has it, and it has not run out."""
         return self.holder == self._identity and (
-            time.monotonic() - self._renewed_at < self._settings.renew_within
+            time.monotonic() - self._renewed_at < self.settings.renew_within
         )
 
     async def _try(self) -> bool:
         """Get or renew the lease, once, within what is left of it. Gives whether it is ours now."""
-        left = self._settings.renew_within
+        left = self.settings.renew_within
         if self.leading:
             left = max(0.1, left - (time.monotonic() - self._renewed_at))
         try:
@@ -143,7 +143,7 @@ class Leadership:
                 return await self._try_once()
         except (ApiError, ApiUnavailable, TimeoutError, msgspec.DecodeError) as error:
             _log.warning(
-                "lease_not_reached", lease=self._settings.name, error=str(error) or type(error).__name__
+                "lease_not_reached", lease=self.settings.name, error=str(error) or type(error).__name__
             )
             return False
 
@@ -154,9 +154,9 @@ class Leadership:
         except ApiError as error:
             if error.status != 404:
                 raise
-            lease = _Lease(_Metadata(name=self._settings.name, namespace=self._settings.namespace))
+            lease = _Lease(_Metadata(name=self.settings.name, namespace=self.settings.namespace))
         self._look(lease)
-        free = not self.holder or time.monotonic() - self._seen_at > self._settings.duration
+        free = not self.holder or time.monotonic() - self._seen_at > self.settings.duration
         if self.holder != self._identity and not free:
             return False
         return await self._write(lease, began)
@@ -174,7 +174,7 @@ class Leadership:
         mine = self.holder == self._identity
         renewed = _Spec(
             holder_identity=self._identity,
-            lease_duration_seconds=int(self._settings.duration),
+            lease_duration_seconds=int(self.settings.duration),
             acquire_time=spec.acquire_time if mine else now,
             renew_time=now,
             lease_transitions=(spec.lease_transitions or 0) + (0 if mine or spec.renew_time is None else 1),
@@ -194,7 +194,7 @@ class Leadership:
         try:
             await self._api.request(
                 "PUT" if exists else "POST",
-                self._path() if exists else self._settings.path,
+                self._path() if exists else self.settings.path,
                 body=body,
                 timeout_seconds=5.0,
             )
@@ -215,4 +215,4 @@ class Leadership:
                     await self._put(lease, msgspec.structs.replace(lease.spec, holder_identity=""))
 
     def _path(self) -> str:
-        return f"{self._settings.path}/{self._settings.name}"
+        return f"{self.settings.path}/{self.settings.name}"
