@@ -63,7 +63,8 @@ SCHEDULING = (
     "scheduler.on-outcome",
     "scheduler.before-activate",
 )
-ALL_POINTS = {*EVICTING, *ROLLING_BACK, *CLEARING, *PLANNING, *REPAIRING, *SCHEDULING}
+QUOTA = ("planner.before-quota-order", "planner.after-quota-order")
+ALL_POINTS = {*EVICTING, *ROLLING_BACK, *CLEARING, *PLANNING, *REPAIRING, *QUOTA, *SCHEDULING}
 """Every failpoint there is."""
 
 

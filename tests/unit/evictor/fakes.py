@@ -204,8 +204,8 @@ class FakeDelivery:
     """One delivery, and what was said about it."""
 
     def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1, subject: str = "") -> None:
-        preemptor = None if isinstance(order, bytes) else order.preemptor
-        self.subject = subject or Subjects().pod_order(preemptor.uid if preemptor else "nobody")
+        own = "" if isinstance(order, bytes) else Subjects().order(order)
+        self.subject = subject or own or Subjects().pod_order("nobody")
         self.sequence = 1
         self.published_at = NOW
         self.data = order if isinstance(order, bytes) else codec.wrap(order, "makeway/scheduler/test")

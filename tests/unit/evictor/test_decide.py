@@ -80,7 +80,6 @@ class TestAnOrderByItself:
         ("reason", "stop"),
         [
             ("other-cluster", admit(cluster_uid="cluster-2")),
-            ("kind-unsupported", admit(make_order(kind="quota", queue="root.a"))),
             ("incomplete-order", admit(make_order("v", preemptor=None))),
             ("incomplete-order", admit(make_order("v", node=""))),
             ("incomplete-order", admit(make_order("v", node_uid=""))),

@@ -433,13 +433,6 @@ class TestWhatIsNotNeededOrNotAllowed:
         assert not world.cluster.marks()
         assert world.nominated_node() is None
 
-    async def test_a_quota_order_is_refused(self) -> None:
-        world = World()
-
-        outcome = await world.carry_out(make_order(kind="quota", queue="root.a", preemptor=None))
-
-        assert (outcome.result, outcome.reason) == ("refused", "kind-unsupported")
-
     async def test_one_victim_that_must_stay_refuses_the_order_before_anything_is_done(self) -> None:
         world = World(*running("a"), a_pod("b").priority(5000).build())
 

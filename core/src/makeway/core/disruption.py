@@ -12,6 +12,9 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 _MESSAGE = "preempting to accommodate a higher priority pod"
+QUOTA_MESSAGE = "makeway: preempting to bring the pod's queue down to its maximum"
+"""The condition's message where there is no preemptor."""
+
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -28,6 +31,10 @@ def lives_on_marked(pod: Pod) -> bool:
         condition.type == DISRUPTION_TARGET
         and condition.status == "True"
         and condition.reason == PREEMPTION_BY_SCHEDULER
-        and (condition.message or "").endswith(f": {_MESSAGE}")
+        and _is_ours(condition.message or "")
         for condition in pod.status.conditions or ()
     )
+
+
+def _is_ours(message: str) -> bool:
+    return message == QUOTA_MESSAGE or message.endswith(f": {_MESSAGE}")

@@ -14,7 +14,10 @@ from datetime import datetime
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.facts import facts_of
 from makeway.core.objects import Node, Pod, PodCondition
+from makeway.core.policy import Protection
+from makeway.core.queues.eligible import bar_of
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -47,14 +50,12 @@ def expired(order: EvictionOrder, now: datetime) -> Expired | None:
 
 
 def astray(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
-    """The subject that a pod order should have come on; empty where it did.
+    """The subject that an order should have come on; empty where it did.
 
-    One live order a preemptor holds by the subject alone, so an order elsewhere evades it. An order that
-    names no preemptor has no subject of its own, and `admit` refuses it.
+    One live order a preemptor, or a queue, holds by the subject alone, so an order elsewhere evades it. An
+    order that names neither has no subject of its own, and `admit` refuses it.
     """
-    if order.kind != "pod" or order.preemptor is None:
-        return ""
-    expected = subjects.pod_order(order.preemptor.uid)
+    expected = subjects.order(order)
     return "" if subject == expected else expected
 
 
@@ -64,9 +65,9 @@ def admit(order: EvictionOrder, *, cluster_uid: str, now: datetime) -> Stop | No
         return Refused(
             "other-cluster", f"the order is for cluster {order.cluster_uid}, this is {cluster_uid}"
         )
-    if order.kind != "pod":
-        return Refused("kind-unsupported", f"orders of kind {order.kind} are not carried out")
-    if order.preemptor is None or not order.node or not order.node_uid:
+    if order.kind == "quota" and (not order.queue or order.preemptor is not None):
+        return Refused("incomplete-order", "a quota order needs a queue, and has no preemptor")
+    if order.kind == "pod" and (order.preemptor is None or not order.node or not order.node_uid):
         return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
     if (name := _bad_name(order)) is not None:
         return Refused("invalid-name", f"{name!r} is no name of a Kubernetes object")
@@ -83,10 +84,30 @@ def _bad_name(order: EvictionOrder) -> str | None:
     """The first name that could not be one, and so could lead a URL elsewhere."""
     pods = (order.preemptor, *order.victims, *order.nominations_to_clear)
     names = [part for pod in pods if pod is not None for part in (pod.namespace, pod.name)]
-    names.append(order.node)
+    if order.kind == "pod":
+        names.append(order.node)
     if order.fence.kind == "lease":
         names += [order.fence.namespace, order.fence.name]
     return next((name for name in names if not _NAME.fullmatch(name)), None)
+
+
+def fenced(
+    order: EvictionOrder, *, stored_at: datetime, epoch: Epoch | None, now: datetime
+) -> Expired | Refused | None:
+    """Judge an admitted order against the clock and its fence; None means: its writer may write it.
+
+    `stored_at` is when the stream took the order; `epoch` is what the fence's object holds now, None
+    where that object does not exist. An order of an earlier epoch stands where it was stored before the
+    present one began: its writer led then, and its successor has adopted it.
+    """
+    if (late := expired(order, now)) is not None:
+        return late
+    if epoch is None:
+        fence = order.fence
+        return Refused("fence-missing", f"{fence.kind} {fence.namespace}/{fence.name} does not exist")
+    if order.fence.epoch < epoch.number and (epoch.since is None or stored_at >= epoch.since):
+        return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch.number}")
+    return None
 
 
 def still_wanted(
@@ -100,17 +121,10 @@ def still_wanted(
 ) -> Proceed | Stop:
     """Judge an admitted order against its fence, its preemptor and its node as the API has them.
 
-    `stored_at` is when the stream took the order; `epoch` is what the fence's object holds now, None
-    where that object does not exist. An order of an earlier epoch stands where it was stored before the
-    present one began: its writer led then, and its successor has adopted it.
+    `stored_at` and `epoch`: as for `fenced`.
     """
-    if (late := expired(order, now)) is not None:
-        return late
-    if epoch is None:
-        fence = order.fence
-        return Refused("fence-missing", f"{fence.kind} {fence.namespace}/{fence.name} does not exist")
-    if order.fence.epoch < epoch.number and (epoch.since is None or stored_at >= epoch.since):
-        return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch.number}")
+    if (stop := fenced(order, stored_at=stored_at, epoch=epoch, now=now)) is not None:
+        return stop
     if order.preemptor is None or preemptor is None or preemptor.metadata.uid != order.preemptor.uid:
         return Cancelled("preemptor-gone", "the preemptor does not exist any more")
     if preemptor.metadata.deletion_timestamp is not None:
@@ -156,6 +170,26 @@ def judge(order: EvictionOrder, victim: Victim, pod: Pod | None, preemptor_prior
     priority = pod.spec.priority or 0
     if priority >= preemptor_priority:
         return Spared("priority", f"priority {priority} is not below the preemptor's {preemptor_priority}")
+    return Delete(mark=disruption_target(pod) is None)
+
+
+def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
+    """Judge one victim of a quota order; there is no preemptor to be less important than.
+
+    Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
+    """
+    if pod is None:
+        return Gone("not-found")
+    if pod.metadata.uid != victim.uid:
+        return Gone("other-uid")
+    if pod.status.phase in ENDED_PHASES:
+        return Gone("ended")
+    if pod.metadata.deletion_timestamp is not None:
+        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
+    if not pod.spec.node_name:
+        return Spared("not-bound", "the pod is bound to no node, and so not counted")
+    if (bar := bar_of(facts_of(pod), protection)) is not None:
+        return Spared(bar.rule, bar.detail)
     return Delete(mark=disruption_target(pod) is None)
 
 

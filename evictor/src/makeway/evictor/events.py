@@ -44,11 +44,13 @@ class Events:
             self._about_preemptor(order.preemptor, "MakingRoom", note, "Normal")
 
     def preempted(self, order: EvictionOrder, victim: Victim) -> None:
-        """On a victim whose delete was accepted; kube-scheduler's reason and wording."""
+        """On a victim whose delete was accepted; kube-scheduler's reason and wording, where it has one."""
         if order.preemptor is not None:
             note = f"Preempted by pod {order.preemptor.uid} on node {order.node}"
-            ref = PodRef(namespace=victim.namespace, name=victim.name, uid=victim.uid)
-            self._put(ref, "Preempted", "Preempting", note, "Normal")
+        else:
+            note = f"Preempted since queue {order.queue} is above its maximum"
+        ref = PodRef(namespace=victim.namespace, name=victim.name, uid=victim.uid)
+        self._put(ref, "Preempted", "Preempting", note, "Normal")
 
     def ended(self, order: EvictionOrder, outcome: Outcome) -> None:
         """On the preemptor, when its order has its outcome."""

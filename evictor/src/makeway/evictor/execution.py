@@ -68,7 +68,7 @@ class Progress:
         return self.verdict is None or isinstance(self.verdict, Spared)
 
 
-class _Halt(Exception):  # noqa: N818 - control flow, not an error
+class Halt(Exception):  # noqa: N818 - control flow, not an error
     """Begin nothing more: the execution has stopped."""
 
 
@@ -133,7 +133,7 @@ class Execution:
                     side_by_side.create_task(self._evict(progress, verdict))
             for progress, verdict in pending[-1:]:
                 await self._evict(progress, verdict if len(pending) == 1 else None)
-        except _Halt:
+        except Halt:
             pass
         finally:
             unsubscribe()
@@ -174,7 +174,7 @@ class Execution:
             self._halt(wanted)
         self.preemptor_priority = wanted.preemptor_priority
         verdicts = {
-            p.victim.uid: decide.judge(self.order, p.victim, pod, wanted.preemptor_priority)
+            p.victim.uid: self._judge(p.victim, pod)
             for p, pod in zip(self.progress.values(), pods, strict=True)
         }
         pending = []
@@ -194,11 +194,8 @@ class Execution:
         """The order against fence, preemptor and node as they are now."""
         preemptor = self.order.preemptor
         assert preemptor is not None  # noqa: S101 - `admit` refused the order otherwise
-        fence = self.order.fence
         reads = await asyncio.gather(
-            self._cluster.lease_epoch(fence.namespace, fence.name)
-            if fence.kind == "lease"
-            else self._counted_epoch(fence.name),
+            self._epoch(),
             self._cluster.get_pod(preemptor.namespace, preemptor.name),
             self._cluster.get_node(self.order.node),
         )
@@ -214,9 +211,12 @@ class Execution:
             now=self._clock.now(),
         )
 
-    async def _counted_epoch(self, name: str) -> Epoch:
-        """The epoch of a scheduler without leader election: a counter on the bus."""
-        return Epoch(await self._records.epoch(name))
+    async def _epoch(self) -> Epoch | None:
+        """What the fence holds now: a Lease's transitions; a counter on the bus without leader election."""
+        fence = self.order.fence
+        if fence.kind == "lease":
+            return await self._cluster.lease_epoch(fence.namespace, fence.name)
+        return Epoch(await self._records.epoch(fence.name))
 
     # ---------------------------------------------------------------------------------- the victims
 
@@ -242,14 +242,14 @@ class Execution:
             )
         except PermanentError as error:
             progress.error = error
-            self._stop(Failed("delete-refused", f"{_name(progress.victim)}: {error}"))
+            self._stays(Failed("delete-refused", f"{_name(progress.victim)}: {error}"))
         except TemporaryError as error:
             progress.error = error
-            self._stop(Failed("deadline", f"{_name(progress.victim)}: until notAfter: {error}"))
-        except _Halt:
+            self._stays(Failed("deadline", f"{_name(progress.victim)}: until notAfter: {error}"))
+        except Halt:
             pass
         if isinstance(progress.verdict, Spared):
-            self._stop(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
+            self._stays(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
         if progress.verdict is None:
             return
         _log.info(
@@ -266,7 +266,11 @@ class Execution:
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor_priority = wanted.preemptor_priority
-        return decide.judge(self.order, victim, pod, wanted.preemptor_priority)
+        return self._judge(victim, pod)
+
+    def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
+        """Judge one victim as it was just read."""
+        return decide.judge(self.order, victim, pod, self.preemptor_priority)
 
     async def _mark_and_delete(
         self, progress: Progress, verdict: VictimVerdict
@@ -277,7 +281,7 @@ class Execution:
             self._may_begin()
             marked = await self._cluster.mark(victim, self._message, self._clock.now())
             await failpoint("evictor.after-mark", self.order.order_id)
-            verdict = decide.judge(self.order, victim, marked, self.preemptor_priority)
+            verdict = self._judge(victim, marked)
         if not isinstance(verdict, Delete):
             return verdict
         await failpoint("evictor.before-delete", self.order.order_id)
@@ -296,7 +300,7 @@ class Execution:
     def _may_begin(self) -> None:
         """Called right before every effect, with no await in between."""
         if self.stop is not None:
-            raise _Halt
+            raise Halt
         self._check_time()
         if (refused := self._restraint.against(self.order)) is not None:
             self._halt(refused)
@@ -316,9 +320,13 @@ class Execution:
             self.stop = stop
             self._clock.stopped.set()
 
+    def _stays(self, stop: Failed | Refused) -> None:
+        """A victim stays for good: the room is not made without it."""
+        self._stop(stop)
+
     def _halt(self, stop: Stop) -> NoReturn:
         self._stop(stop)
-        raise _Halt
+        raise Halt
 
     # ------------------------------------------------------------------------------------- retrying
 
@@ -327,7 +335,7 @@ class Execution:
 
         async def attempt() -> T:
             if self.stop is not None:
-                raise _Halt
+                raise Halt
             return await read()
 
         try:

@@ -14,7 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from makeway.bus.messages import EvictionOrder, PodRef
-from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER, preemption_message
+from makeway.core.disruption import (
+    DISRUPTION_TARGET,
+    PREEMPTION_BY_SCHEDULER,
+    QUOTA_MESSAGE,
+    preemption_message,
+)
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -25,7 +30,9 @@ _encode = msgspec.json.encode
 
 
 def mark_message(order: EvictionOrder) -> str:
-    """DisruptionTarget's message, as kube-scheduler words it; it names no pod."""
+    """DisruptionTarget's message, as kube-scheduler words it where it has a word for it; it names no pod."""
+    if order.kind == "quota":
+        return QUOTA_MESSAGE
     scheduler = order.preemptor.scheduler_name if order.preemptor is not None else "makeway"
     return preemption_message(scheduler)
 

@@ -43,6 +43,11 @@ class Restraint:
         """Give the mode that holds for a namespace."""
         return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
 
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._policy()
+
     def victims_per_order(self) -> int | None:
         """Give how many victims an order may have; None where there is no limit."""
         limits = self._control.limits if self._control is not None else None

@@ -27,6 +27,7 @@ from makeway.evictor.execution import Execution
 from makeway.evictor.intake import Delivery, kept
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.nominations import clear_listed
+from makeway.evictor.quota import QuotaExecution
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
 from makeway.evictor.restraint import Restraint
@@ -47,7 +48,6 @@ PAUSE_SECONDS = 5.0
 
 UNTOUCHED_REASONS = (
     "other-cluster",
-    "kind-unsupported",
     "incomplete-order",
     "invalid-name",
     "not-after-too-far",
@@ -116,6 +116,7 @@ class Evictor:
                 node=order.node,
                 pod=f"{preemptor.namespace}/{preemptor.name}" if preemptor is not None else "",
                 pod_uid=preemptor.uid if preemptor is not None else "",
+                queue=order.queue,
             ),
             self._metrics.in_flight.track_inprogress(),
         ):
@@ -187,7 +188,7 @@ class Evictor:
     async def _carry_out(self, order: EvictionOrder, delivery: Delivery) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
-        execution = Execution(
+        execution = (QuotaExecution if order.kind == "quota" else Execution)(
             order,
             stored_at=delivery.published_at,
             cluster=self._cluster,

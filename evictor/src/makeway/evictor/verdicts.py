@@ -44,9 +44,12 @@ class Terminating:
 
 @dataclass(frozen=True)
 class Spared:
-    """The victim must not be deleted for this order."""
+    """The victim must not be deleted for this order.
 
-    reason: Literal["mirror-pod", "priority", "not-bound", "on-another-node", "is-preemptor"]
+    `reason`: mirror-pod, priority, not-bound, on-another-node, is-preemptor, or the rule that spares it.
+    """
+
+    reason: str
     message: str
 
 
@@ -83,7 +86,6 @@ class Refused:
         "mode-off",
         "mode-observe",
         "too-many-victims",
-        "kind-unsupported",
         "incomplete-order",
         "invalid-name",
         "not-after-too-far",
@@ -114,7 +116,7 @@ class Cancelled:
 class Failed:
     """The order cannot be completed and is rolled back."""
 
-    reason: Literal["awaited-order-failed", "read-refused", "delete-refused", "deadline"]
+    reason: Literal["awaited-order-failed", "read-refused", "delete-refused", "deadline", "incomplete"]
     message: str
 
 

@@ -50,8 +50,10 @@ PLANNER: Final = (
     "planner.before-record",
     "planner.after-record",
     "planner.before-proposal",
+    "planner.before-quota-order",
+    "planner.after-quota-order",
 )
-"""In the order in which a request passes them; the last is of the repair of a mark left behind."""
+"""In the order in which a request passes them; then of the repair of a mark left behind, and of quotas."""
 
 NAMES: Final = frozenset((*EVICTOR, *PLANNER))
 

@@ -1,0 +1,80 @@
+"""Carrying out a quota order: its victims are independent of one another.
+
+An order for a preemptor makes room on one node, and is worth nothing unless all of its victims go. A quota
+order takes pods out of a queue, on any nodes: each that goes brings the queue nearer to its maximum, and
+one that may not go (it is protected by now, or an admission policy refuses) is no reason to keep the
+others. So every victim is judged and evicted by itself, some at a time. What stops all of them is what the
+whole order stands on: its time, its fence, the mode. The outcome says of each what became of it; the
+planner plans anew for what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from makeway.bus.messages import Victim
+from makeway.core.objects import Pod
+from makeway.evictor import decide
+from makeway.evictor.execution import Execution, Halt, Progress
+from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict
+
+AT_ONCE: Final = 16
+"""Victims under way at the same time, so that one order does not take all of the API server's patience."""
+
+
+class QuotaExecution(Execution):
+    """One quota order under way; used as an `Execution`."""
+
+    async def run(self) -> None:
+        """Carry the order out as far as it can be. Raises nothing but cancellation."""
+        unsubscribe = self._restraint.subscribe(self._reconsider)
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def evict(progress: Progress) -> None:
+            async with places:
+                await self._evict(progress, None)
+
+        try:
+            self._may_begin()
+            wanted = await self._until_deadline(self._still_wanted)
+            if not isinstance(wanted, Proceed):
+                self._halt(wanted)
+            async with asyncio.TaskGroup() as side_by_side:
+                for progress in self.progress.values():
+                    side_by_side.create_task(evict(progress))
+        except Halt:
+            pass
+        finally:
+            unsubscribe()
+        if self.stop is None:
+            self.stop = incomplete(list(self.progress.values()))
+
+    async def _still_wanted(self) -> Proceed | Stop:
+        epoch = await self._epoch()
+        stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
+        return Proceed(0) if stop is None else stop
+
+    def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
+        return decide.judge_for_quota(victim, pod, self._restraint.policy.protection)
+
+    def _stays(self, stop: Failed | Refused) -> None:
+        """One that stays is no reason to keep the others; `progress` has it."""
+
+
+def incomplete(progress: list[Progress]) -> Failed | Refused | None:
+    """Say that some victims stay; None where none does."""
+    spared = [one for one in progress if isinstance(one.verdict, Spared)]
+    stay = [one for one in progress if one.may_stay]
+    if not stay:
+        return None
+    first = stay[0]
+    reason = (
+        first.verdict.message if isinstance(first.verdict, Spared) else str(first.error or "not attempted")
+    )
+    message = (
+        f"{len(stay)} of {len(progress)} victims stay: {first.victim.namespace}/{first.victim.name}: {reason}"
+    )
+    if len(spared) == len(progress):
+        return Refused("victim-spared", message)
+    return Failed("incomplete", message)

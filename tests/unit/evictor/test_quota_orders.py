@@ -1,0 +1,157 @@
+"""Quota orders: victims on many nodes, each judged and evicted by itself."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import EvictionOrder, Fence, Preemptor, Victim
+from makeway.core.mode import Mode
+from makeway.core.objects import OwnerReference
+from makeway.core.policy import Policy, Protection
+from makeway.evictor import decide
+from unit.evictor.building import CLUSTER, EPOCH, NOW, a_pod, make_order, make_preemptor, make_victim
+from unit.evictor.fakes import FORBIDDEN, UNAVAILABLE
+from unit.evictor.test_service import World, results, running
+
+
+def quota_order(
+    *victims: str | Victim, preemptor: Preemptor | None = None, queue: str = "root.a"
+) -> EvictionOrder:
+    order = make_order(
+        *victims,
+        kind="quota",
+        queue=queue,
+        preemptor=preemptor,
+        node="",
+        node_uid="",
+        fence=Fence(kind="lease", namespace="kube-system", name="makeway-planner", epoch=EPOCH),
+    )
+    return msgspec.structs.replace(order, awaited=())
+
+
+async def test_all_victims_go_whatever_nodes_they_are_on() -> None:
+    world = World(a_pod("a").on("node-x").build(), a_pod("b").on("node-y").build())
+
+    outcome = await world.carry_out(quota_order("a", "b"))
+
+    assert (outcome.result, outcome.kind, outcome.queue) == ("succeeded", "quota", "root.a")
+    assert sorted(world.cluster.deletes()) == ["a", "b"]
+    assert world.cluster.is_marked("a")
+    notes = [event["note"] for event in await world.written_events()]
+    assert notes == ["Preempted since queue root.a is above its maximum"] * 2
+
+
+async def test_one_that_may_not_go_does_not_keep_the_others() -> None:
+    world = World(*running("a", "b", "c"), a_pod("mirror").mirror().build())
+    world.cluster.always_fail("delete", "b", FORBIDDEN)
+
+    outcome = await world.carry_out(quota_order("a", "b", "mirror", "c"))
+
+    assert (outcome.result, outcome.reason) == ("failed", "incomplete")
+    assert results(outcome) == {"a": "deleted", "b": "failed", "mirror": "spared", "c": "deleted"}
+    assert "2 of 4" in outcome.message
+
+
+async def test_one_that_stays_does_not_keep_its_mark() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.always_fail("delete", "b", FORBIDDEN)
+
+    outcome = await world.carry_out(quota_order("a", "b"))
+
+    assert outcome.rollback is not None
+    assert outcome.rollback.conditions_cleared == ("b-uid",)
+    assert not world.cluster.is_marked("b")
+
+
+async def test_nobody_goes_where_all_are_spared() -> None:
+    world = World(a_pod("a").mirror().build())
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+
+
+async def test_pods_that_left_meanwhile_count_as_gone() -> None:
+    world = World(a_pod("leaving").terminating().build(), a_pod("other").uid("other-second-uid").build())
+
+    outcome = await world.carry_out(quota_order("leaving", "other", "absent"))
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"leaving": "terminating", "other": "gone", "absent": "gone"}
+    assert not world.cluster.deletes()
+
+
+async def test_an_order_of_a_deposed_planner_is_refused_before_anybody_goes() -> None:
+    world = World(*running("a"))
+    order = msgspec.structs.replace(
+        quota_order("a"), fence=Fence(kind="lease", namespace="kube-system", name="makeway-planner", epoch=1)
+    )
+
+    outcome = await world.carry_out(order)
+
+    assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
+    assert not world.cluster.deletes()
+
+
+async def test_a_planner_that_is_deposed_meanwhile_evicts_no_more() -> None:
+    world = World(*running(*"abcdefghijklmnopqrstuvwxyz"))
+
+    def depose() -> None:
+        world.cluster.epoch = None
+
+    world.cluster.before("delete", "c", depose)
+    outcome = await world.carry_out(quota_order(*"abcdefghijklmnopqrstuvwxyz"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "fence-missing")
+    assert 0 < len(world.cluster.deletes()) < 26
+    assert {"notAttempted", "deleted"} == set(results(outcome).values())
+
+
+async def test_what_is_temporary_is_tried_again_beside_the_others() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.fail("delete", "a", UNAVAILABLE, UNAVAILABLE)
+
+    outcome = await world.carry_out(quota_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert {victim.name: victim.attempts for victim in outcome.victims} == {"a": 3, "b": 1}
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_outside_enforce_nobody_goes(mode: Mode) -> None:
+    world = World(*running("a"), mode=mode)
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", f"mode-{mode}")
+    assert not world.cluster.marks()
+
+
+async def test_the_policy_of_the_moment_protects_a_victim() -> None:
+    world = World(*running("a"))
+    world.policy = Policy(protection=Protection(namespaces=("default",)))
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert results(outcome) == {"a": "spared"}
+    assert outcome.victims[0].reason == "protected-namespace"
+
+
+def test_the_pod_of_a_daemonset_is_spared() -> None:
+    pod = a_pod("a").build()
+    owner = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
+    pod = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
+    )
+
+    verdict = decide.judge_for_quota(make_victim("a"), pod, Protection())
+
+    assert getattr(verdict, "reason", "") == "daemonset-pod"
+
+
+@pytest.mark.parametrize("order", [quota_order("a", queue=""), quota_order("a", preemptor=make_preemptor())])
+def test_a_quota_order_needs_a_queue_and_has_no_preemptor(order: EvictionOrder) -> None:
+    stop = decide.admit(order, cluster_uid=CLUSTER, now=NOW)
+
+    assert getattr(stop, "reason", "") == "incomplete-order"
