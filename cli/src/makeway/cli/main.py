@@ -37,6 +37,7 @@ SUB_COMMANDS = {
     ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
+    "policy": SubCommand("makeway.cli.policy", "Check policies and queues before they are applied."),
     "quarantine": SubCommand(
         "makeway.cli.quarantine", "Look at messages that were put aside, publish them again, or remove them."
     ),

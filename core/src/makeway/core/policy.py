@@ -93,7 +93,7 @@ class Limits(Section, frozen=True):
 
 
 class Policy(Section, frozen=True):
-    """A policy. Only `apiVersion` and `kind` have to be there.
+    """What holds beyond kube-scheduler's rule; without any values, nothing.
 
     Attributes:
         mode: How far makeway goes. `off`: it decides nothing. `observe`: it plans and records what it
@@ -124,7 +124,7 @@ class Policy(Section, frozen=True):
 
 
 class PolicyDocument(Policy, frozen=True, kw_only=True):
-    """A policy with what says which document it is.
+    """A policy. Only `apiVersion` and `kind` have to be there.
 
     Attributes:
         api_version: Version of this form.

@@ -62,7 +62,7 @@ class Walk:
 
     def _value(self, node: Node, type_: inspect.Type, path: str) -> Any:
         self.places[path] = (node.line, _shown(node))
-        type_, extra = _unwrapped(type_, {})
+        type_, extra = unwrapped(type_, {})
         match type_:
             case inspect.StructType():
                 return self._struct(node, type_, path)
@@ -73,7 +73,7 @@ class Walk:
             case inspect.AnyType():
                 return _plain(node)
         if not isinstance(node, Scalar):
-            return self._wrong(path, node, f"is {_kind(node)}", f"write {_expected(type_, extra)}")
+            return self._wrong(path, node, f"is {_kind(node)}", f"write {expected(type_, extra)}")
         return self._scalar(node, type_, path, extra)
 
     # -------------------------------------------------------------------------------- containers
@@ -110,7 +110,7 @@ class Walk:
         if isinstance(node, Mapping):
             for one in type_.fields:
                 if one.required and one.name not in values:
-                    remedy = f"write {_expected(one.type, {})}"
+                    remedy = f"write {expected(one.type, {})}"
                     self.findings.append(
                         Finding(join_path(path, one.encode_name), node.line, "", "is missing", remedy)
                     )
@@ -120,7 +120,7 @@ class Walk:
         values = {}
         for key, value in self._entries(node, path):
             inner = join_path(path, key.text)
-            key_type, extra = _unwrapped(type_.key_type, {})
+            key_type, extra = unwrapped(type_.key_type, {})
             name = self._scalar(Scalar(key.line, key.text, plain=False), key_type, inner, extra)
             values[name] = self._value(value, type_.value_type, inner)
         return values
@@ -133,7 +133,7 @@ class Walk:
     # ----------------------------------------------------------------------------------- scalars
 
     def _scalar(self, node: Scalar, type_: inspect.Type, path: str, extra: dict[str, Any]) -> Any:
-        write = f"write {_expected(type_, extra)}"
+        write = f"write {expected(type_, extra)}"
         if _is_null(node):
             return self._wrong(path, node, "is empty", write)
         reader: Callable[[str], Any] | None = extra.get("read")
@@ -201,8 +201,11 @@ def _pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _unwrapped(type_: inspect.Type, extra: dict[str, Any]) -> tuple[inspect.Type, dict[str, Any]]:
+def unwrapped(
+    type_: inspect.Type, extra: dict[str, Any] | None = None
+) -> tuple[inspect.Type, dict[str, Any]]:
     """A type without its metadata, and that; "or None" left out."""
+    extra = extra or {}
     while isinstance(type_, inspect.Metadata | inspect.UnionType):
         if isinstance(type_, inspect.Metadata):
             extra = {**extra, **(type_.extra or {})}
@@ -212,9 +215,9 @@ def _unwrapped(type_: inspect.Type, extra: dict[str, Any]) -> tuple[inspect.Type
     return type_, extra
 
 
-def _expected(type_: inspect.Type, extra: dict[str, Any]) -> str:
+def expected(type_: inspect.Type, extra: dict[str, Any]) -> str:
     """What to write, in words."""
-    type_, extra = _unwrapped(type_, extra)
+    type_, extra = unwrapped(type_, extra)
     if "expected" in extra:
         return str(extra["expected"])
     match type_:

@@ -23,11 +23,15 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number, boolean or null as it is written. `plain`: without quotes."""
+    """A text, number, boolean or null as it is written.
+
+    `plain`: without quotes. `block`: its text begins on the line after `line` (`key: |`).
+    """
 
     line: int
     text: str
     plain: bool
+    block: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,20 @@ def documents(text: str) -> list[Node]:
         raise YamlError(0, f"is no YAML: {str(error).splitlines()[0]}", _LOOK) from error
 
 
+def pieces(text: str) -> list[tuple[int, str]]:
+    """Cut a text where `---` begins another document: how many lines stand before each, and its text.
+
+    Each can be read by itself. What is not YAML is cut too, and is for `documents` to refuse.
+    """
+    found: list[tuple[int, list[str]]] = [(0, [])]
+    for number, line in enumerate(text.splitlines(keepends=True)):
+        if line.startswith("---") and not line[3:].rstrip("\r\n")[:1].strip():
+            found.append((number, []))
+            line = "   " + line[3:]  # noqa: PLW2901 - what stands behind the mark belongs to the document
+        found[-1][1].append(line)
+    return [(before, "".join(lines)) for before, lines in found]
+
+
 _LOOK: Final = "look at indentation, quotes and brackets there and on the line before"
 
 
@@ -99,7 +117,7 @@ def _node(event: Any, events: Iterator[Any], depth: int) -> Node:
     if depth > MAX_DEPTH:
         raise YamlError(line, f"nests more than {MAX_DEPTH} deep", "nothing here nests so deep")
     if isinstance(event, yaml.ScalarEvent):
-        return Scalar(line, event.value, not event.style)
+        return Scalar(line, event.value, not event.style, event.style == "|")
     if isinstance(event, yaml.SequenceStartEvent):
         return Sequence(line, tuple(_until(yaml.SequenceEndEvent, events, depth)))
     nodes = _until(yaml.MappingEndEvent, events, depth)
