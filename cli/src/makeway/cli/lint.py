@@ -25,7 +25,7 @@ KEYS: Final = {policy.KEY: "policy", parsing.KEY: "queues"}
 class Finding:
     """One configuration, or one document that is none. `source`: the file, and where it is in a ConfigMap.
 
-    `kind` is policy or queues, or empty; `revision` names what was accepted.
+    `kind` is policy or queues, or empty; `revision` names what was accepted. `alone`: in no ConfigMap.
     """
 
     source: str
@@ -33,13 +33,23 @@ class Finding:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     revision: str = ""
+    alone: bool = False
 
 
 def lint(text: str, source: str) -> list[Finding]:
     """Judge everything in a file. One that holds no configuration is a problem too."""
     findings = [finding for before, piece in pieces(text) for finding in _piece(piece, source, before)]
+    if len(findings) > 1 and any(finding.alone for finding in findings):
+        # Read as a file, it would be refused.
+        remedy = "keep one in a file; a manifest holds several in ConfigMaps"
+        second = Problem("", "", "there is a second document", remedy)
+        return [*findings, Finding(source, "", (second,))]
     if findings:
-        return findings
+        # A file is named by all of its text, as whoever reads it names it.
+        return [
+            replace(one, revision=revision_of(text)) if one.alone and one.revision else one
+            for one in findings
+        ]
     remedy = f"give a policy, queues, or a ConfigMap with the key {' or '.join(KEYS)}"
     return [Finding(source, "", (Problem("", "", "holds no configuration", remedy),))]
 
@@ -57,9 +67,9 @@ def _piece(text: str, source: str, before: int) -> Iterator[Finding]:
         if kind == "ConfigMap":
             yield from _configmap(fields, source, before)
         elif _is_queues(fields):
-            yield _judged("queues", text, source, before)
+            yield replace(_judged("queues", text, source, before), alone=True)
         elif kind == "Policy" or "apiVersion" not in fields or not kind:
-            yield _judged("policy", text, source, before)
+            yield replace(_judged("policy", text, source, before), alone=True)
 
 
 def _is_queues(fields: dict[str, Node]) -> bool:
@@ -71,22 +81,17 @@ def _is_queues(fields: dict[str, Node]) -> bool:
 def _configmap(fields: dict[str, Node], source: str, before: int) -> Iterator[Finding]:
     name = _text(_fields(fields.get("metadata")).get("name")) or "?"
     for key, node in _fields(fields.get("data")).items():
-        kind = KEYS.get(key)
-        where = f"{source}({name}/{key})"
-        if kind is None:
+        kind = KEYS.get(key, "")
+        where, line, path = f"{source}({name}/{key})", before + node.line, f"data.{key}"
+        if not kind:
             if meant := did_you_mean(key, tuple(KEYS)):
-                problem = Problem(
-                    f"data.{key}", "", "is not read", f"did you mean {meant}?", before + node.line
-                )
-                yield Finding(where, "", (problem,))
+                yield Finding(where, "", (Problem(path, "", "is not read", f"did you mean {meant}?", line),))
         elif isinstance(node, Scalar):
             # Lines can only be told where the text stands as it is.
-            yield _judged(kind, node.text, where, before + node.line if node.block else None)
+            yield _judged(kind, node.text, where, line if node.block else None)
         else:
-            problem = Problem(
-                f"data.{key}", "", "is no text", f"write `{key}: |` above it", before + node.line
-            )
-            yield Finding(where, kind, (problem,))
+            remedy = f"write `{key}: |` above it"
+            yield Finding(where, kind, (Problem(path, "", "is no text", remedy, line),))
 
 
 def _judged(kind: str, text: str, source: str, before: int | None) -> Finding:

@@ -28,7 +28,7 @@ def lint_files(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="policy.yaml, queues.yaml, or manifests with their ConfigMaps; - reads stdin.",
         ),
     ],
@@ -74,5 +74,15 @@ def _lines(finding: Finding) -> list[str]:
 
 def _as_json(findings: list[Finding]) -> str:
     accepted = not any(finding.problems for finding in findings)
-    results = [{**asdict(finding), "accepted": not finding.problems} for finding in findings]
+    results = [
+        {
+            "source": finding.source,
+            "kind": finding.kind,
+            "accepted": not finding.problems,
+            "revision": finding.revision,
+            "problems": [asdict(problem) for problem in finding.problems],
+            "warnings": finding.warnings,
+        }
+        for finding in findings
+    ]
     return msgspec.json.format(msgspec.json.encode({"accepted": accepted, "results": results})).decode()

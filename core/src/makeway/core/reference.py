@@ -19,6 +19,7 @@ from makeway.core.duration import EXPECTED, as_text
 from makeway.core.shapes import expected, join_path, unwrapped
 
 _ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
+_DURATION: Final = r"^\+?([0-9]+|([0-9]*\.?[0-9]*(ns|us|µs|ms|s|m|h))+)$"
 _SCALARS: Final[dict[type[inspect.Type], str]] = {
     inspect.BoolType: "boolean",
     inspect.IntType: "integer",
@@ -112,11 +113,7 @@ def _schema(type_: inspect.Type, definitions: dict[str, dict[str, Any]]) -> dict
         case inspect.LiteralType():
             return {"enum": list(type_.values)}
         case inspect.TimeDeltaType():
-            return {
-                "type": ["string", "integer"],
-                "minimum": 0,
-                "pattern": r"^\+?([0-9.]+(ns|us|µs|ms|s|m|h)?)+$",
-            }
+            return {"type": ["string", "integer"], "minimum": 0, "pattern": _DURATION}
         case inspect.AnyType():
             return {}
     schema: dict[str, Any] = {"type": _SCALARS[type(type_)]}

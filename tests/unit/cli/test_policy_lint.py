@@ -1,0 +1,156 @@
+"""`makeway policy lint`: files, manifests, stdin; for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from makeway.cli.lint import lint
+from makeway.cli.main import app
+from makeway.core.config import ConfigError
+from makeway.core.policy import parse_policy
+from makeway.runtime.config import revision_of
+
+POLICY = "apiVersion: makeway.dev/v1\nkind: Policy\nmode: observe\n"
+QUEUES = "partitions:\n- name: default\n  queues:\n  - name: root\n"
+MANIFEST = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: makeway-system}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: makeway-policy
+data:
+  policy.yaml: |
+    apiVersion: makeway.dev/v1
+    kind: Policy
+    mode: observed
+  queues.yml: ""
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: makeway-queues}
+data:
+  queues.yaml: "partitions: []"
+"""
+
+
+def run(*arguments: str, stdin: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["policy", "lint", *arguments], input=stdin)
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    for name, text in (("policy.yaml", POLICY), ("q.yaml", QUEUES)):
+        (tmp_path / name).write_text(text)
+    return str(tmp_path / "policy.yaml"), str(tmp_path / "q.yaml")
+
+
+def test_what_is_accepted_is_told_with_its_kind_and_the_revision_that_will_be_in_force(
+    files: tuple[str, str],
+) -> None:
+    code, output = run(*files)
+
+    assert code == 0
+    assert output.splitlines() == [
+        f"{files[0]}: policy accepted, {revision_of(POLICY)}",
+        f"{files[1]}: queues accepted, {revision_of(QUEUES)}",
+    ]
+
+
+def test_what_is_refused_ends_with_1_and_every_problem_on_a_line_of_its_own() -> None:
+    code, output = run("-", stdin=POLICY + "limit: 3\nmode: off\n")
+
+    assert code == 1
+    assert [line.split(": ")[:2] for line in output.splitlines()] == [
+        ["<stdin>:4", "limit"],
+        ["<stdin>:5", "mode"],
+    ]
+
+
+def test_configmaps_in_a_manifest_are_judged_with_the_lines_of_the_manifest() -> None:
+    code, output = run("-", stdin=MANIFEST)
+
+    assert code == 1
+    assert output.splitlines() == [
+        "<stdin>(makeway-policy/policy.yaml):13: mode: 'observed' is not allowed; "
+        "did you mean observe? Write one of enforce, observe, off",
+        "<stdin>(makeway-policy/queues.yml):14: data.queues.yml: is not read; did you mean queues.yaml?",
+        *[line for line in output.splitlines() if "makeway-queues/queues.yaml" in line],
+    ]
+    assert "makeway-queues/queues.yaml" in output
+
+
+def test_a_program_gets_one_document() -> None:
+    code, output = run("-o", "json", "-", stdin=POLICY.replace("observe", "observed"))
+
+    answer = json.loads(output)
+    (result,) = answer["results"]
+    (problem,) = result["problems"]
+    assert (code, answer["accepted"], result["kind"]) == (1, False, "policy")
+    assert (problem["path"], problem["line"], problem["value"]) == ("mode", 3, "observed")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", "holds no configuration"),
+        ("kind: Service\napiVersion: v1\n", "holds no configuration"),
+        ("mode: observe\n", "kind: is missing"),
+        ("partition: []\n", "did you mean partitions?"),
+        ("a: [", "is no YAML"),
+        (POLICY + "---\n" + QUEUES, "there is a second document"),
+        (MANIFEST.replace("policy.yaml: |\n    apiVersion", "policy.yaml:\n    apiVersion"), "is no text"),
+    ],
+)
+def test_what_is_no_configuration_is_told_so(text: str, wanted: str) -> None:
+    code, output = run("-", stdin=text)
+
+    assert code == 1
+    assert wanted in output
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_judged(
+    files: tuple[str, str],
+) -> None:
+    code, output = run("/nowhere/policy.yaml", files[0])
+
+    assert code == 1
+    assert "/nowhere/policy.yaml: cannot be read: No such file or directory" in output
+    assert "policy accepted" in output
+
+
+def test_without_a_file_the_usage_is_wrong() -> None:
+    assert run()[0] == 2
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [POLICY, QUEUES, MANIFEST, "---\n", "...\n", "mode: off\n", "# a\n", "kind: Policy\n", "%\n"]
+        ),
+        max_size=4,
+    ).map("".join)
+)
+def test_a_file_that_lint_accepts_as_a_policy_is_one_and_one_that_it_refuses_is_none(text: str) -> None:
+    findings = lint(text, "policy.yaml")
+    try:
+        parse_policy(text, "policy.yaml")
+        accepted = True
+    except ConfigError:
+        accepted = False
+
+    alone = [finding for finding in findings if finding.alone and finding.kind == "policy"]
+    if any(finding.problems for finding in findings):
+        assert not accepted
+    elif alone:
+        assert accepted
+        assert alone[0].revision == revision_of(text)

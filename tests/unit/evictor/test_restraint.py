@@ -1,0 +1,88 @@
+"""How far an evictor may go, and what that does to orders: refused, stopped on the way, rolled back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.bus.messages import ControlState, Limits
+from makeway.core.mode import Mode
+from makeway.core.policy import Limits as PolicyLimits
+from makeway.core.policy import Policy
+from makeway.evictor.restraint import Restraint
+from unit.evictor.building import make_order
+from unit.evictor.fakes import SERVER_ERROR
+from unit.evictor.test_service import World, running
+
+ORDER: list[Mode] = ["off", "observe", "enforce"]
+modes: st.SearchStrategy[Mode] = st.sampled_from(ORDER)
+
+
+def told(mode: Mode, **fields: object) -> ControlState:
+    return ControlState(revision=1, mode=mode, cluster_uid="c", **fields)  # type: ignore[arg-type]
+
+
+@given(own=modes, policy=modes, control=st.none() | modes, namespaced=st.none() | modes)
+def test_the_most_restrictive_of_the_three_holds(
+    own: Mode, policy: Mode, control: Mode | None, namespaced: Mode | None
+) -> None:
+    restraint = Restraint(own, lambda: Policy(mode=policy))
+    if control is not None:
+        restraint.take(told(control, namespace_modes={"a": namespaced} if namespaced else {}))
+
+    said = "enforce" if control is None else namespaced or control
+    assert restraint.mode("a") == min((own, policy, said), key=ORDER.index)
+
+
+def test_the_lower_of_two_limits_holds() -> None:
+    restraint = Restraint("enforce", lambda: Policy(limits=PolicyLimits(victims_per_order=3)))
+    assert restraint.too_large(make_order("a", "b", "c")) is None
+
+    restraint.take(told("enforce", limits=Limits(victims_per_order=2)))
+
+    refused = restraint.too_large(make_order("a", "b", "c"))
+    assert refused is not None
+    assert (refused.reason, refused.message) == (
+        "too-many-victims",
+        "3 victims, the policy allows 2 in an order",
+    )
+
+
+async def test_an_order_with_more_victims_than_allowed_is_refused_before_anything_is_read() -> None:
+    world = World(*running("a", "b"))
+    world.policy = Policy(limits=PolicyLimits(victims_per_order=1))
+
+    outcome = await world.carry_out(make_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "too-many-victims")
+    assert world.cluster.marks() == []
+    assert world.nominated_node() is None
+
+
+async def test_an_order_that_is_tried_again_stops_at_once_when_the_mode_changes() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.fail("delete", "a", *[SERVER_ERROR] * 100)
+
+    def off() -> None:
+        world.restraint.take(told("off"))
+
+    world.cluster.before("delete", "a", off)
+
+    outcome = await world.carry_out(make_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+    assert [victim.result for victim in outcome.victims] == ["notAttempted", "notAttempted"]
+    assert world.cluster.calls.count(("delete", "a")) == 1
+    assert ("clear_mark", "a") in world.cluster.calls
+    assert ("delete", "b") not in world.cluster.calls
+    assert world.nominated_node() is None
+
+
+async def test_a_namespace_that_only_observes_keeps_its_preemptors_from_evicting() -> None:
+    world = World(*running("a"))
+    world.policy = Policy(namespace_modes={"default": "observe"})
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-observe")
+    assert "namespace default is observe" in outcome.message

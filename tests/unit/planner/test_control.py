@@ -1,0 +1,187 @@
+"""What a leading planner says to plugin and evictors, and when it says it again."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import ControlState, Limits
+from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.mode import Mode
+from makeway.core.policy import Limits as PolicyLimits
+from makeway.core.policy import Policy
+from makeway.core.queues.parsing import parse_queues
+from makeway.planner import control
+from makeway.planner.configuration import queue_limits
+from makeway.planner.control import Control, next_revision, state_of
+from makeway.planner.metrics import Metrics
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+STATE = ControlState(revision=0, mode="observe", cluster_uid="c")
+
+
+class Bus:
+    """A stream with one message a subject."""
+
+    def __init__(self, stored: ControlState | None = None, sequence: int = 0) -> None:
+        self.stored, self.sequence = stored, sequence
+        self.said: list[ControlState] = []
+        self.away = 0
+        self.rival: ControlState | None = None
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        if self.away:
+            self.away -= 1
+            raise BusUnavailable("away")
+        return self.stored, self.sequence
+
+    async def publish_control(
+        self, state: ControlState, expected_last_sequence: int, at: datetime
+    ) -> Published | AlreadyExists:
+        if self.rival is not None:
+            self.stored, self.rival = self.rival, None
+            self.sequence += 1
+        if expected_last_sequence != self.sequence:
+            return AlreadyExists(None)
+        self.stored, self.sequence = state, self.sequence + 1
+        self.said.append(state)
+        return Published(self.sequence)
+
+
+async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a planner speak while the state that should be in force takes these values."""
+    monkeypatch.setattr(control, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(control, "RETRY_SECONDS", 0.001)
+    current = states[0]
+    speaker = Control(bus, "c", lambda: current, Metrics(CollectorRegistry()))
+    task = asyncio.create_task(speaker.say_for_ever())
+    for state in states:
+        current = state
+        speaker.changed()
+        await asyncio.sleep(0.03)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_each_change_is_said_once_with_a_higher_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus()
+
+    await speaking(bus, [STATE, STATE, replace(STATE, mode="off"), STATE], monkeypatch)
+
+    assert [state.mode for state in bus.said] == ["observe", "off", "observe"]
+    revisions = [state.revision for state in bus.said]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_a_new_leader_says_nothing_where_what_stands_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus(replace(STATE, revision=7), sequence=3)
+
+    await speaking(bus, [STATE], monkeypatch)
+
+    assert bus.said == []
+
+
+async def test_nothing_is_said_while_it_is_not_known_what_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus(replace(STATE, mode="off"), sequence=1)
+
+    await speaking(bus, [None], monkeypatch)
+
+    assert bus.said == []
+
+
+async def test_what_was_lost_or_spoilt_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stored in (None, replace(STATE, cluster_uid="other", revision=2**62), replace(STATE, mode="enforce")):
+        bus = Bus(stored, sequence=9)
+
+        await speaking(bus, [STATE], monkeypatch)
+
+        assert [replace(state, revision=0) for state in bus.said] == [STATE]
+
+
+async def test_a_rival_is_noticed_and_its_revision_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus()
+    bus.rival = replace(STATE, mode="off", revision=2**60)
+
+    await speaking(bus, [STATE], monkeypatch)
+
+    assert [state.revision for state in bus.said] == [2**60 + 1]
+
+
+async def test_a_bus_that_was_away_is_told_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus()
+    bus.away = 3
+
+    await speaking(bus, [STATE], monkeypatch)
+
+    assert len(bus.said) == 1
+
+
+def test_a_revision_is_above_all_that_came_before_also_where_the_stream_was_lost() -> None:
+    assert next_revision(None, "c", 0, NOW) == NOW_MS
+    assert next_revision(replace(STATE, revision=NOW_MS + 5), "c", 0, NOW) == NOW_MS + 6
+    assert next_revision(None, "c", NOW_MS + 8, NOW) == NOW_MS + 9
+    assert next_revision(replace(STATE, cluster_uid="x", revision=2**62), "c", 0, NOW) == NOW_MS
+    with pytest.raises(OverflowError, match="leaves no room"):
+        next_revision(replace(STATE, revision=2**63 - 1), "c", 0, NOW)
+
+
+modes: st.SearchStrategy[Mode] = st.sampled_from(["off", "observe", "enforce"])
+
+
+@given(own=modes, mode=modes, namespaces=st.dictionaries(st.sampled_from(["a", "b"]), modes))
+def test_no_namespace_is_told_more_than_policy_and_argument_allow(
+    own: Mode, mode: Mode, namespaces: dict[str, Mode]
+) -> None:
+    order = ["off", "observe", "enforce"]
+    policy = Policy(mode=mode, namespace_modes=namespaces)
+
+    state = state_of(policy, "r", mode=own, cluster_uid="c")
+
+    for namespace in ("a", "b", "other"):
+        told = state.namespace_modes.get(namespace, state.mode)
+        assert order.index(told) == min(order.index(own), order.index(policy.mode_for(namespace)))
+
+
+def test_off_is_off_for_namespaces_with_a_mode_of_their_own_too() -> None:
+    policy = Policy(mode="off", namespace_modes={"a": "enforce"})
+
+    assert policy.mode_for("a") == "off"
+    assert state_of(policy, "", mode="enforce", cluster_uid="c").namespace_modes == {}
+
+
+def test_limits_are_told_where_there_are_any() -> None:
+    with_limits = Policy(limits=PolicyLimits(victims_per_order=3))
+
+    assert state_of(with_limits, "", mode="enforce", cluster_uid="c").limits == Limits(victims_per_order=3)
+    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").limits is None
+
+
+def test_queues_are_told_parents_first_with_their_limits_in_whole_units() -> None:
+    queues = parse_queues(
+        """
+partitions:
+- name: default
+  queues:
+  - name: root
+    queues:
+    - name: a
+      namespaces: [team-b, team-a]
+      resources: {max: {vcore: 2, memory: 1Gi}}
+""",
+        "queues.yaml",
+    )
+
+    limits = {limit.path: limit for limit in queue_limits(queues)}
+
+    assert next(iter(limits)) == "root"
+    assert limits["root.a"].max == {"cpu": 2000, "memory": 1 << 30}
+    assert limits["root.a"].namespaces == ("team-a", "team-b")
+    assert queue_limits(None) == ()
