@@ -95,6 +95,10 @@ class PodBuilder:
         self._spec["node_name"] = node
         return self
 
+    def of_class(self, name: str) -> "PodBuilder":
+        self._spec["priority_class_name"] = name
+        return self
+
     def priority(self, priority: int | None) -> "PodBuilder":
         self._spec["priority"] = priority
         return self

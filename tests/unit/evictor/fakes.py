@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
-from makeway.core.objects import Node, Pod, PodCondition
+from makeway.core.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -41,6 +41,7 @@ class FakeCluster:
     def __init__(self, *pods: Pod) -> None:
         self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
         self.nodes: dict[str, Node] = {NODE: make_node()}
+        self.classes: dict[str, PriorityClass] = {}
         self.epoch: int | None = EPOCH
         self.epoch_since: datetime | None = None
         self.calls: list[tuple[str, str]] = []
@@ -92,6 +93,10 @@ class FakeCluster:
     async def get_node(self, name: str) -> Node | None:
         await self._called("get_node", name)
         return self.nodes.get(name)
+
+    async def get_priority_class(self, name: str) -> PriorityClass | None:
+        await self._called("get_priority_class", name)
+        return self.classes.get(name)
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)

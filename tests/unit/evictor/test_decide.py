@@ -6,6 +6,8 @@ import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence
 from makeway.core.objects import Node, Pod
+from makeway.core.policy import Policy
+from makeway.core.rules import PreemptorFacts, rules_in_force
 from makeway.evictor import decide
 from makeway.evictor.verdicts import (
     Await,
@@ -69,7 +71,14 @@ def wanted(
 
 
 def judge(pod: Pod | None, *, assumed: bool = False) -> VictimVerdict:
-    return decide.judge(ORDER, make_victim("v", assumed=assumed), pod, 1000)
+    return decide.judge(
+        ORDER,
+        make_victim("v", assumed=assumed),
+        pod,
+        preemptor=PreemptorFacts(1000),
+        rules=rules_in_force(Policy(), {}),
+        now=NOW,
+    )
 
 
 class TestAnOrderByItself:
@@ -106,8 +115,10 @@ class TestAnOrderAgainstTheCluster:
     def test_the_preemptors_priority_is_the_api_servers_word(self) -> None:
         order = make_order("v", preemptor=make_preemptor(priority=10**9))
 
-        assert wanted(order) == Proceed(1000)
-        assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(0)
+        assert wanted(order) == Proceed(PreemptorFacts(1000, "default"))
+        assert wanted(order, preemptor=preemptor_pod().priority(None).build()) == Proceed(
+            PreemptorFacts(0, "default")
+        )
 
     def test_an_older_epoch_is_refused_and_an_equal_or_newer_one_is_not(self) -> None:
         assert isinstance(wanted(epoch=EPOCH), Proceed)
@@ -186,8 +197,9 @@ class TestAVictim:
             ("mirror-pod", a_pod("v").mirror().build()),
             ("not-bound", a_pod("v").on(None).build()),
             ("on-another-node", a_pod("v").on("node-b").build()),
-            ("priority", a_pod("v").priority(1000).build()),
-            ("priority", a_pod("v").priority(1001).build()),
+            ("lower-priority", a_pod("v").priority(1000).build()),
+            ("lower-priority", a_pod("v").priority(1001).build()),
+            ("preemption-toleration", a_pod("v").of_class("gone").build()),
         ],
     )
     def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:
@@ -198,7 +210,15 @@ class TestAVictim:
     def test_the_preemptor_is_never_its_own_victim(self) -> None:
         order = make_order(make_victim("urgent", uid="urgent-uid"))
 
-        assert isinstance(decide.judge(order, order.victims[0], preemptor_pod().build(), 2000), Spared)
+        verdict = decide.judge(
+            order,
+            order.victims[0],
+            preemptor_pod().build(),
+            preemptor=PreemptorFacts(2000),
+            rules=rules_in_force(Policy(), {}),
+            now=NOW,
+        )
+        assert isinstance(verdict, Spared)
 
     def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
         assert judge(a_pod("v").on(None).build(), assumed=True) == Delete()

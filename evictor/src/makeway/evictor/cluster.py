@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from makeway.bus.messages import PodRef, Victim
-from makeway.core.objects import Node, Pod
+from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.evictor import patches
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import TemporaryError, classify
@@ -51,6 +51,9 @@ class Cluster(Protocol):
 
     async def get_node(self, name: str) -> Node | None:
         """The node."""
+
+    async def get_priority_class(self, name: str) -> PriorityClass | None:
+        """The PriorityClass."""
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
@@ -106,6 +109,7 @@ def _decoder(type_: type[_T]) -> Callable[[bytes], _T]:
 _pod = _decoder(Pod)
 _node = _decoder(Node)
 _lease = _decoder(_Lease)
+_priority_class = _decoder(PriorityClass)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
@@ -129,6 +133,12 @@ class ApiCluster:
         """The node under this name now."""
         body = await self._call("get_node", "GET", f"/api/v1/nodes/{quote(name, safe='')}")
         return None if body is None else _node(body)
+
+    async def get_priority_class(self, name: str) -> PriorityClass | None:
+        """The PriorityClass under this name now."""
+        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        body = await self._call("get_priority_class", "GET", f"{classes}/{quote(name, safe='')}")
+        return None if body is None else _priority_class(body)
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease; 0 where nobody has taken it over yet, None where it is absent."""

@@ -8,7 +8,7 @@ says what to look at. `admit` judges an order by itself, `still_wanted` against 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
@@ -18,6 +18,8 @@ from makeway.core.facts import facts_of
 from makeway.core.objects import Node, Pod, PodCondition
 from makeway.core.policy import Protection
 from makeway.core.queues.eligible import bar_of
+from makeway.core.rules import Pair, PreemptorFacts, Rule
+from makeway.core.rules import judge as ask
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -34,7 +36,6 @@ from makeway.evictor.verdicts import (
     VictimVerdict,
 )
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 ENDED_PHASES = ("Succeeded", "Failed")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -143,11 +144,22 @@ def still_wanted(
         return Cancelled("node-gone", f"node {order.node} ({order.node_uid}) does not exist any more")
     if node.metadata.deletion_timestamp is not None:
         return Cancelled("node-gone", f"node {order.node} is being deleted")
-    return Proceed(preemptor.spec.priority or 0)
+    return Proceed(PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace))
 
 
-def judge(order: EvictionOrder, victim: Victim, pod: Pod | None, preemptor_priority: int) -> VictimVerdict:
-    """Judge one victim by the pod that the API server shows under its name now."""
+def judge(
+    order: EvictionOrder,
+    victim: Victim,
+    pod: Pod | None,
+    *,
+    preemptor: PreemptorFacts,
+    rules: Sequence[Rule],
+    now: datetime,
+) -> VictimVerdict:
+    """Judge one victim by the pod that the API server shows under its name now.
+
+    `rules`: those in force for this preemptor, over PriorityClasses that were read just now.
+    """
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
         return Spared("is-preemptor", "the order names its preemptor as a victim")
     if pod is None:
@@ -161,15 +173,13 @@ def judge(order: EvictionOrder, victim: Victim, pod: Pod | None, preemptor_prior
         return Gone("elsewhere")
     if pod.metadata.deletion_timestamp is not None:
         return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
-    if pod.metadata.annotations and MIRROR_ANNOTATION in pod.metadata.annotations:
-        return Spared("mirror-pod", "a mirror pod cannot be evicted through the API")
     if not bound_to and not victim.assumed:
         return Spared("not-bound", "the pod is bound to no node")
     if bound_to not in ("", order.node):
         return Spared("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
-    priority = pod.spec.priority or 0
-    if priority >= preemptor_priority:
-        return Spared("priority", f"priority {priority} is not below the preemptor's {preemptor_priority}")
+    allowed = ask(rules, Pair(preemptor, facts_of(pod), now))
+    if not allowed.removable:
+        return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return Delete(mark=disruption_target(pod) is None)
 
 

@@ -9,7 +9,7 @@ first thing that goes wrong for good stops everything that has not begun.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NoReturn, TypeVar
@@ -17,7 +17,8 @@ from typing import NoReturn, TypeVar
 import structlog
 
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
-from makeway.core.objects import Node, Pod
+from makeway.core.objects import Node, Pod, PriorityClass
+from makeway.core.rules import PreemptorFacts, rules_in_force
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
@@ -110,7 +111,8 @@ class Execution:
         self._stored_at = stored_at
         self.stop: Stop | None = None
         self.progress = {v.uid: Progress(v) for v in order.victims}
-        self.preemptor_priority = 0
+        self.preemptor = PreemptorFacts(0)
+        self._classes: dict[str, PriorityClass] = {}
         self._cluster = cluster
         self._records = records
         self._clock = _StoppableClock(clock)
@@ -167,12 +169,13 @@ class Execution:
                 self._still_wanted(),
                 asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
             )
+            await self._read_classes(pods)
             return wanted, pods
 
         wanted, pods = await self._until_deadline(read)
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
-        self.preemptor_priority = wanted.preemptor_priority
+        self.preemptor = wanted.preemptor
         verdicts = {
             p.victim.uid: self._judge(p.victim, pod)
             for p, pod in zip(self.progress.values(), pods, strict=True)
@@ -189,6 +192,27 @@ class Execution:
 
     async def _read(self, victim: Victim) -> Pod | None:
         return await self._cluster.get_pod(victim.namespace, victim.name)
+
+    async def _read_classes(self, pods: Iterable[Pod | None]) -> None:
+        """Read the PriorityClasses of some pods, each once: whether a pod is exempt is the class's to say."""
+        names = {pod.spec.priority_class_name or "" for pod in pods if pod is not None}
+        wanted = sorted(names - {""})
+        found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in wanted))
+        for name, priority_class in zip(wanted, found, strict=True):
+            self._classes.pop(name, None)
+            if priority_class is not None:
+                self._classes[name] = priority_class
+
+    def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
+        """Judge a victim by the rules in force now and what has just been read."""
+        return decide.judge(
+            self.order,
+            victim,
+            pod,
+            preemptor=self.preemptor,
+            rules=rules_in_force(self._restraint.policy, self._classes),
+            now=self._clock.now(),
+        )
 
     async def _still_wanted(self) -> Proceed | Stop:
         """The order against fence, preemptor and node as they are now."""
@@ -265,12 +289,9 @@ class Execution:
         wanted, pod = await asyncio.gather(self._still_wanted(), self._read(victim))
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
-        self.preemptor_priority = wanted.preemptor_priority
+        self.preemptor = wanted.preemptor
+        await self._read_classes([pod])
         return self._judge(victim, pod)
-
-    def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
-        """Judge one victim as it was just read."""
-        return decide.judge(self.order, victim, pod, self.preemptor_priority)
 
     async def _mark_and_delete(
         self, progress: Progress, verdict: VictimVerdict

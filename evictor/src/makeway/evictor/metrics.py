@@ -58,8 +58,8 @@ class Metrics:
         )
         self.api_requests = Counter(
             "makeway_evictor_api_requests",
-            "Requests to the API server. operation: get_pod, get_node, get_lease, mark, delete, "
-            "clear_mark, clear_nomination, event. result: ok, gone (404 or another UID), temporary, "
+            "Requests to the API server. operation: get_pod, get_node, get_priority_class, get_lease, mark, "
+            "delete, clear_mark, clear_nomination, event. result: ok, gone (404 or another UID), temporary, "
             "permanent.",
             ["operation", "result"],
             registry=registry,

@@ -11,13 +11,18 @@ planner plans anew for what is left.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from makeway.bus.messages import Victim
 from makeway.core.objects import Pod
+from makeway.core.rules import PreemptorFacts
 from makeway.evictor import decide
 from makeway.evictor.execution import Execution, Halt, Progress
 from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict
+
+_NOBODY: Final = PreemptorFacts(0)
+"""A quota order has no preemptor."""
 
 AT_ONCE: Final = 16
 """Victims under way at the same time, so that one order does not take all of the API server's patience."""
@@ -53,7 +58,10 @@ class QuotaExecution(Execution):
     async def _still_wanted(self) -> Proceed | Stop:
         epoch = await self._epoch()
         stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
-        return Proceed(0) if stop is None else stop
+        return Proceed(_NOBODY) if stop is None else stop
+
+    async def _read_classes(self, pods: Iterable[Pod | None]) -> None:
+        """No class exempts a pod from what its queue may not hold."""
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         return decide.judge_for_quota(victim, pod, self._restraint.policy.protection)

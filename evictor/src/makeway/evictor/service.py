@@ -207,7 +207,7 @@ class Evictor:
         if execution.stop is None:
             nominations = await clear_listed(
                 order,
-                execution.preemptor_priority,
+                execution.preemptor.priority,
                 cluster=self._cluster,
                 clock=self._clock,
                 metrics=self._metrics,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from makeway.core.rules import PreemptorFacts
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -46,7 +48,7 @@ class Terminating:
 class Spared:
     """The victim must not be deleted for this order.
 
-    `reason`: mirror-pod, priority, not-bound, on-another-node, is-preemptor, or the rule that spares it.
+    `reason`: not-bound, on-another-node, is-preemptor, or the name of the rule that keeps it.
     """
 
     reason: str
@@ -58,9 +60,9 @@ VictimVerdict = Delete | Gone | Terminating | Spared
 
 @dataclass(frozen=True)
 class Proceed:
-    """The order stands. `preemptor_priority` is the API server's word, never the order's."""
+    """The order stands. What is known of the preemptor is the API server's word, never the order's."""
 
-    preemptor_priority: int
+    preemptor: PreemptorFacts
 
 
 @dataclass(frozen=True)

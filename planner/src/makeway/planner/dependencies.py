@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from makeway.core.barrier import PREEMPTION_TOLERATION
+from makeway.core.barrier import MIRROR_POD, PREEMPTION_TOLERATION
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
@@ -33,7 +33,7 @@ def dependencies(
     found: list[tuple[str, str, str]] = []
     source = snapshot.shields.source
     limited = any((one.over_limit | one.over_budget).any() for _, one in parts)
-    if source is not None and (limited or spared.keys() - {PREEMPTION_TOLERATION}):
+    if source is not None and (limited or spared.keys() - {PREEMPTION_TOLERATION, MIRROR_POD}):
         found.append(source)
     if HARD_BUDGET in spared:
         keys = sorted({key for part in parts for key in _budgets(snapshot, *part)})

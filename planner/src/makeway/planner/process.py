@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
 from makeway.core.mode import Mode
+from makeway.planner.class_warnings import ClassWarnings
 from makeway.planner.configuration import Configuration
 from makeway.planner.control import Control
 from makeway.planner.decisions import Decisions
@@ -68,14 +69,16 @@ async def run(
         metrics, snapshot, ledger = Metrics(REGISTRY), Snapshot(), Ledger()
         decisions = Decisions(bus, metrics)
         marks = Marks()
-        watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks,))
-        in_flight = InFlight(bus, ledger, metrics, datetime.now(UTC))
         events = EventRecorder(api, "makeway.dev/planner", identity)
+        warnings = ClassWarnings(events)
+        watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks,), classes=(warnings,))
+        in_flight = InFlight(bus, ledger, metrics, datetime.now(UTC))
         configuration = Configuration(
             api, config, REGISTRY, events, said if said and said.cluster_uid == cluster_uid else None
         )
         policy = configuration.policy
-        policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision))
+        source = config.policy_object()
+        policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision, source))
         follow_queues(configuration.queues, snapshot)
         control = Control(bus, cluster_uid, lambda: configuration.control_state(mode, cluster_uid), metrics)
         configuration.subscribe(control.changed)
@@ -163,11 +166,13 @@ async def run(
             ]
             metrics.leading.set(1)
             configuration.begin_telling()
+            warnings.begin()
             try:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(control.say_for_ever())
                     both.create_task(quotas.lead(fence.get))
             finally:
+                warnings.end()
                 configuration.end_telling()
                 metrics.leading.set(0)
                 for service in services:

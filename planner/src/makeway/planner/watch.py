@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -20,9 +20,11 @@ from makeway.core.quantity import QuantityError
 from makeway.planner.metrics import Metrics
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
-from makeway.runtime.listwatch import Handler, ListWatch, Reads, Resource, Timings
+from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
 
 _log = structlog.get_logger()
+
+T = TypeVar("T", bound=Identified)
 
 NODES = Resource("nodes", "/api/v1/nodes", Node)
 PODS = Resource(
@@ -73,18 +75,18 @@ class PodFeed:
             self._snapshot.remove_pod(uid)
 
 
-class Together:
+class Together(Generic[T]):
     """Several handlers of one resource, as one."""
 
-    def __init__(self, *handlers: Handler[Pod]) -> None:
+    def __init__(self, *handlers: Handler[T]) -> None:
         self._handlers = handlers
 
-    def put(self, item: Pod) -> None:
+    def put(self, item: T) -> None:
         """Tell each."""
         for handler in self._handlers:
             handler.put(item)
 
-    def drop(self, item: Pod) -> None:
+    def drop(self, item: T) -> None:
         """Tell each."""
         for handler in self._handlers:
             handler.drop(item)
@@ -233,7 +235,7 @@ class NamespaceFeed:
 class Watch:
     """The list-watches that keep one snapshot. `run` is a part of the process.
 
-    `pods`: who else is told of pods.
+    `pods`, `classes`: who else is told of pods and of PriorityClasses.
     """
 
     def __init__(
@@ -245,12 +247,14 @@ class Watch:
         timings: Timings | None = None,
         *,
         pods: tuple[Handler[Pod], ...] = (),
+        classes: tuple[Handler[PriorityClass], ...] = (),
     ) -> None:
+        class_feed = Together(PriorityClassFeed(snapshot), *classes)
         feed = Together(PodFeed(snapshot, metrics), *pods)
         self._parts: tuple[ListWatch[Any], ...] = (
             ListWatch(api, NAMESPACES, NamespaceFeed(snapshot, cluster_uid), metrics, timings),
             ListWatch(api, NODES, NodeFeed(snapshot, metrics), metrics, timings),
-            ListWatch(api, PRIORITY_CLASSES, PriorityClassFeed(snapshot), metrics, timings),
+            ListWatch(api, PRIORITY_CLASSES, class_feed, metrics, timings),
             ListWatch(api, BUDGETS, BudgetFeed(snapshot), metrics, timings),
             ListWatch(api, CLAIMS, ClaimFeed(snapshot), metrics, timings),
             ListWatch(api, PODS, feed, metrics, timings),

@@ -77,6 +77,12 @@ class ConfigSettings:
     policy_file: Path | None = None
     queues_file: Path | None = None
 
+    def policy_object(self) -> tuple[str, str, str] | None:
+        """Give kind, namespace and name of the object that holds the policy; None where it is a file's."""
+        if self.policy_file is not None or not self.policy_configmap:
+            return None
+        return "ConfigMap", self.namespace, self.policy_configmap
+
 
 _NATS = "NATS"
 _KUBE = "Kubernetes"
