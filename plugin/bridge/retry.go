@@ -7,7 +7,9 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -30,8 +32,11 @@ const (
 	unreachableLongest = 30 * time.Second
 )
 
-// kindPDB is the one kind of object, so far, that a refusal depends on and the scheduler watches.
-const kindPDB = "PodDisruptionBudget"
+// Kinds of objects that a refusal depends on and that are watched here.
+const (
+	kindPDB           = "PodDisruptionBudget"
+	kindPriorityClass = "PriorityClass"
+)
 
 // refused is a pod that waits for a time or for an object.
 type refused struct {
@@ -156,27 +161,39 @@ func (r *retries) count() int {
 	return len(r.pods)
 }
 
-// watchDependencies marks refused pods when an object that they depend on changes. Only informers that
-// the scheduler has anyway are used.
+// watchDependencies marks refused pods when an object that they depend on changes. The scheduler has an
+// informer of PodDisruptionBudgets anyway. That of PriorityClasses is the plugin's own: the scheduler waits
+// for those of its factory, so it would not start where it may not list them.
 func (e *engine) watchDependencies(ctx context.Context) error {
 	changed := func(object any) {
 		defer recovered(ctx, "informer", nil)
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = unknown.Obj
 		}
-		if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
-			e.seen.take(resourceBudgets, budget)
-			e.retry.changed(kindPDB, budget.Namespace, budget.Name)
+		switch object := object.(type) {
+		case *policyv1.PodDisruptionBudget:
+			e.seen.take(resourceBudgets, object)
+			e.retry.changed(kindPDB, object.Namespace, object.Name)
+		case *schedulingv1.PriorityClass:
+			e.seen.take(resourcePriorityClasses, object)
+			e.retry.changed(kindPriorityClass, "", object.Name)
 		}
 	}
-	_, err := e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
-		UpdateFunc: func(_, object any) { changed(object) },
-		DeleteFunc: changed,
-	})
-	if err != nil {
-		return fmt.Errorf("watch PodDisruptionBudgets: %w", err)
+	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		kindPDB:           e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer(),
+		kindPriorityClass: classes,
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    changed,
+			UpdateFunc: func(_, object any) { changed(object) },
+			DeleteFunc: changed,
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
 	}
+	spawn(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }
 

@@ -10,9 +10,10 @@ import (
 
 // Resources whose versions a plan request tells, by the names that planners know them by.
 const (
-	resourcePods    = "pods"
-	resourceNodes   = "nodes"
-	resourceBudgets = "poddisruptionbudgets"
+	resourcePods            = "pods"
+	resourceNodes           = "nodes"
+	resourceBudgets         = "poddisruptionbudgets"
+	resourcePriorityClasses = "priorityclasses"
 )
 
 // seen is how far the scheduler's informers have come. A planner that has not come so far is behind, and
