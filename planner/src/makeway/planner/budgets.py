@@ -141,7 +141,7 @@ class BudgetTable:
         if not self._numbers or not sets.any():
             return flags
         nodes, slots = np.nonzero(sets.T)
-        allowed = self._allowed(debits)
+        allowed = self.allowed(debits)
         # A pod appears once for each budget of its set; nodes stay ascending, slots within a node too.
         members = self._member_table()[sets[slots, nodes]]
         pods, places = np.nonzero(members >= 0)
@@ -155,7 +155,7 @@ class BudgetTable:
 
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
         """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets)."""
-        allowed = self._allowed(debits)
+        allowed = self.allowed(debits)
         spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
         return np.asarray(np.array(spent, np.bool_)[sets])
 
@@ -163,7 +163,8 @@ class BudgetTable:
         budgets = (self._budgets[number] for number in numbers)
         return tuple(sorted(budget.key for budget in budgets if budget is not None))
 
-    def _allowed(self, debits: Mapping[Key, int]) -> Ints:
+    def allowed(self, debits: Mapping[Key, int]) -> Ints:
+        """Give int64[numbers], what each budget still allows; 0 where a number is not in use."""
         allowed = np.zeros(len(self._budgets), np.int64)
         for number, budget in enumerate(self._budgets):
             if budget is not None:

@@ -62,6 +62,7 @@ class Company:
     is the first of its series, on the nodes where it then `may_come`: bool[nodes].
     """
 
+    key: Hashable
     use: Ints
     there: Ints
     anywhere: int
@@ -74,6 +75,26 @@ class Layers:
 
     layers: tuple[Layer, ...] = ()
     company: Company | None = None
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """All that the layers depend on besides nodes and pods."""
+        company = () if self.company is None else (self.company.key,)
+        return (*(layer.key for layer in self.layers), *company)
+
+    def differ(self, other: Layers, rows: int) -> Flags:
+        """Give bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
+        differs = np.zeros(rows, np.bool_)
+        for mine, others in zip(self.layers, other.layers, strict=True):
+            known = others.room.size
+            differs[:known] |= mine.room[:known] != others.room
+        if self.company is not None and other.company is not None:
+            known = other.company.may_come.size
+            differs[:known] |= (self.company.there[:, :known] != other.company.there).any(axis=0)
+            differs[:known] |= self.company.may_come[:known] != other.company.may_come
+            if self.company.anywhere != other.company.anywhere:
+                differs[:known] |= self.company.may_come[:known]
+        return differs
 
     def on(self, snapshot: Snapshot, block: Block, slots: int) -> Requirements:
         """Lay them over the nodes of a block. O(layers · slots · nodes)."""
@@ -352,7 +373,7 @@ def _company(desk: _Desk, constraints: Constraints) -> Company:
         there.append(np.where(labelled, totals[domains], 0))
         may_come &= labelled
         anywhere += int(totals.sum())
-    return Company(tally.use, np.array(there, np.int64), anywhere, may_come)
+    return Company(tally.key, tally.use, np.array(there, np.int64), anywhere, may_come)
 
 
 def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:

@@ -49,19 +49,30 @@ class Block:
         return [(int(slot), pods[int(slot)]) for slot in np.flatnonzero(chosen)]
 
 
-def blocks(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Block, Block]:
-    """Split the potential nodes into those as the snapshot has them, and those the request changes.
+def plain(snapshot: Snapshot, rows: Ints) -> Block:
+    """Give nodes as the snapshot has them. O(1)."""
+    nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
+    return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
+
+
+def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Ints, Block | None]:
+    """Split the potential nodes: the rows that are as the snapshot has them, and a block of the others.
 
     Pods of the request that the snapshot does not know are left out: looser, never stricter.
-    O(nodes the request touches · slots).
+    O(nodes + nodes the request touches · slots).
     """
     nominated, assumed, awaited = _by_row(snapshot, question)
-    touched_rows = sorted({*nominated, *assumed, *awaited})
-    touched = np.intersect1d(potential, np.array(touched_rows, np.int64))
-    plain = np.setdiff1d(potential, touched, assume_unique=False) if touched.size else potential
-    nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
-    base = Block(snapshot.columns, plain, plain, snapshot.slots, nothing, nothing)
-    return base, _overlay(snapshot, touched, nominated, assumed, awaited)
+    rows = np.array(sorted({*nominated, *assumed, *awaited}), np.int64)
+    if not rows.size:
+        return potential, None
+    among = np.zeros(snapshot.columns.nodes, np.bool_)
+    among[potential] = True
+    concerned = rows[among[rows]]
+    among[rows] = False
+    untouched = np.flatnonzero(among)
+    if not concerned.size:
+        return untouched, None
+    return untouched, _overlay(snapshot, concerned, nominated, assumed, awaited)
 
 
 def placed(snapshot: Snapshot, question: Question) -> list[tuple[int, PodRecord]]:

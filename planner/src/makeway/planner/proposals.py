@@ -8,7 +8,6 @@ from datetime import datetime
 
 import numpy as np
 
-from makeway.core.importance import microseconds
 from makeway.core.rules import LOWER_PRIORITY
 from makeway.planner import spared
 from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod, Spared
@@ -59,7 +58,7 @@ class Part:
             at: self._needed(place) for at, place in enumerate(places.tolist()) if place in self.block.awaited
         }
         for at, pods in awaited.items():
-            count_awaited(scores, at, pods, microseconds(self.now))
+            count_awaited(scores, at, pods)
         return Choice(self, scores, places, victims, violating, awaited)
 
     def unmodelled(self) -> Choice:
@@ -124,7 +123,6 @@ class Part:
             victims,
             violating,
             name_rank=names,
-            now_micros=microseconds(self.now),
         )
 
     def _needed(self, place: int) -> list[PodRecord]:
@@ -146,25 +144,29 @@ class Part:
         return needed
 
 
-def best(choices: list[Choice], most: int, most_pods: int) -> tuple[tuple[Proposal, ...], int]:
+def best(
+    choices: list[Choice], most: int, most_pods: int, unlisted: int = 0
+) -> tuple[tuple[Proposal, ...], int]:
     """Rank the nodes of all blocks together and write down the best; give how many there were.
 
     `most` nodes, and no further one once `most_pods` pods have been written down, so that the reply
-    stays well below what NATS carries.
+    stays well below what NATS carries. `unlisted`: how many more there are that rank behind all of these.
     """
+    if not choices:
+        return (), 0
     scores = joined([choice.scores for choice in choices])
     order = scores.order()
-    total = int(order.size)
-    sizes = [int(choice.places.size) for choice in choices]
+    total = int(order.size) + unlisted
+    owners = [(choice, at) for choice in choices for at in range(choice.places.size)]
     proposals: list[Proposal] = []
     pods = 0
     for rank, index in enumerate(order[:most].tolist()):
         if pods >= most_pods:
             break
         decided_by = ONLY_CANDIDATE if total == 1 else ""
-        if rank + 1 < total:
+        if rank + 1 < order.size:
             decided_by = scores.decided_by(index, int(order[rank + 1]))
-        choice, at = (choices[0], index) if index < sizes[0] else (choices[1], index - sizes[0])
+        choice, at = owners[index]
         proposals.append(choice.part.propose(choice, at, decided_by, explained=rank < EXPLAINED))
         pods += len(proposals[-1].removable)
     return tuple(proposals), total

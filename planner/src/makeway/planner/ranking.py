@@ -16,6 +16,7 @@ Upstream takes any node then. Here, so that the same input gives the same plan:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,40 +53,57 @@ class Scores:
 
     def order(self) -> Ints:
         """Give the places of the nodes, best first. O(M log M)."""
-        return np.lexsort(tuple(reversed(self._keys())))
+        return np.lexsort(tuple(reversed(self._all())))
 
     def decided_by(self, better: int, worse: int) -> str:
         """Name the first rule on which one node beats another."""
-        for rule, key in zip(RULES, self._keys(), strict=True):
+        for rule, key in zip(RULES, self._all(), strict=True):
             if key[better] != key[worse]:
                 return rule
         return RULES[-1]
 
-    def _keys(self) -> tuple[Ints, ...]:
-        return (
-            self.violations,
-            self.highest,
-            self.priority_sum,
-            self.count,
-            -self.start,
-            self.new,
-            self.name,
-        )
+    def keys(self) -> tuple[Ints, ...]:
+        """Give what upstream ranks by, the less the better."""
+        return self.violations, self.highest, self.priority_sum, self.count, -self.start
+
+    def _all(self) -> tuple[Ints, ...]:
+        return *self.keys(), self.new, self.name
+
+
+def top(keys: Sequence[Ints], most: int) -> Ints:
+    """Give the places of the least `most` by the first key, then the second …, in no special order.
+
+    Each key narrows the places down to those that are surely among them and those that are tied for the
+    rest. O(places) a key; nothing is sorted.
+    """
+    tied = np.arange(keys[0].size)
+    chosen: list[Ints] = []
+    wanted = most
+    for key in keys:
+        if tied.size <= wanted:
+            break
+        values = key[tied]
+        limit = np.partition(values, wanted - 1)[wanted - 1] if wanted else values.min()
+        chosen.append(tied[values < limit])
+        wanted -= chosen[-1].size
+        tied = tied[values == limit]
+    return np.concatenate([*chosen, tied[:wanted]])
 
 
 def score(
-    columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints, now_micros: int
+    columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints | None = None
 ) -> Scores:
     """Give the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
 
     The victims stand in order of importance, so the first is of the highest priority, and the longest
-    running of that priority. A pod that has not started counts as starting `now_micros`.
+    running of that priority. A pod that has not started counts as NOT_STARTED, later than all: upstream
+    takes the present.
     """
     slots = victims.shape[0]
     priority = columns.priority[:slots, nodes]
     count = victims.sum(axis=0, dtype=np.int64)
     highest = np.where(victims, priority, _LOWEST).max(axis=0, initial=_LOWEST)
-    start = np.where(columns.start[:slots, nodes] == NOT_STARTED, now_micros, columns.start[:slots, nodes])
+    start = columns.start[:slots, nodes]
     return Scores(
         violations=(victims & violating).sum(axis=0, dtype=np.int64),
         highest=highest,
@@ -93,19 +111,18 @@ def score(
         count=count,
         start=np.where(victims & (priority == highest), start, NOT_STARTED).min(axis=0, initial=NOT_STARTED),
         new=count.copy(),
-        name=name_rank,
+        name=np.zeros_like(count) if name_rank is None else name_rank,
     )
 
 
-def count_awaited(scores: Scores, place: int, awaited: list[PodRecord], now_micros: int) -> None:
+def count_awaited(scores: Scores, place: int, awaited: list[PodRecord]) -> None:
     """Count pods that are already being removed as victims of the node at `place`, though not as new."""
     for pod in awaited:
-        start = now_micros if pod.start_micros == NOT_STARTED else pod.start_micros
         if pod.priority > scores.highest[place]:
             scores.highest[place] = pod.priority
-            scores.start[place] = start
+            scores.start[place] = pod.start_micros
         elif pod.priority == scores.highest[place]:
-            scores.start[place] = min(start, int(scores.start[place]))
+            scores.start[place] = min(pod.start_micros, int(scores.start[place]))
         scores.priority_sum[place] += pod.priority + _SHIFT
         scores.count[place] += 1
 

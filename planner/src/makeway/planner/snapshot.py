@@ -21,6 +21,7 @@ from makeway.planner.kinds import KindTable
 from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
+from makeway.planner.standing import Standings
 from makeway.planner.tally import Tallies
 from makeway.planner.topology import Topology
 
@@ -45,7 +46,8 @@ class Snapshot:
     known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
     `changed`: int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and
-    name of each claim that only one pod may use. `tallies`: what plans have counted, kept for the next.
+    name of each claim that only one pod may use. `tallies`, `standings`: what plans have
+    worked out, kept for the next; they change no answer.
     """
 
     def __init__(self) -> None:
@@ -64,6 +66,7 @@ class Snapshot:
         self.kinds = KindTable()
         self.topology = Topology()
         self.tallies = Tallies()
+        self.standings = Standings()
         self.exclusive_claims: set[Key] = set()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}

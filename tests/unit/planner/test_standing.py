@@ -1,0 +1,165 @@
+"""What is kept from plan to plan changes no answer: warm and cold planners say the same."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.objects import Node, Pod, PriorityClass
+from makeway.planner.answer import Plan
+from makeway.planner.plan import plan
+from makeway.planner.question import Question
+from makeway.planner.ranking import top
+from makeway.planner.records import node_record, pod_record
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.victims import evaluate
+from unit.planner.building import NOW, make_budget
+from unit.planner.manifests import HOST, ZONE, affinity, anti_affinity, node, pod, question, spread, term
+
+WEB = {"app": "web"}
+PORT = [{"containerPort": 80, "hostPort": 80}]
+
+
+def askers() -> list[Question]:
+    def preemptor(**more: Any) -> Question:
+        return question(pod("preemptor", priority=100, **more))
+
+    return [
+        preemptor(cpu="2"),
+        preemptor(cpu="1", labels=WEB, topologySpreadConstraints=[spread(ZONE, WEB)]),
+        preemptor(cpu="1", affinity=anti_affinity(term(HOST, WEB))),
+        preemptor(cpu="2", labels=WEB, affinity=affinity(term(ZONE, WEB))),
+        preemptor(ports=PORT),
+        question(pod("preemptor", priority=5, cpu="4")),
+    ]
+
+
+class Cluster:
+    """What there is, so that a snapshot can be made anew from it."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.budgets: dict[str, int] = {}
+        self.warm = Snapshot()
+        self.warm.put_priority_class(_tolerant())
+
+    def change(self, draw: random.Random) -> None:
+        choice = draw.random()
+        if choice < 0.15 or not self.nodes:
+            name = f"n{draw.randrange(6)}"
+            self.nodes[name] = node(name, draw.randint(1, 6), zone=draw.choice(["", "1", "2"]))
+            self.warm.put_node(node_record(self.nodes[name]))
+        elif choice < 0.2:
+            name = draw.choice(sorted(self.nodes))
+            del self.nodes[name]
+            self.warm.remove_node(name)
+        elif choice < 0.3 and self.pods:
+            uid = draw.choice(sorted(self.pods))
+            del self.pods[uid]
+            self.warm.remove_pod(uid)
+        elif choice < 0.35:
+            name = draw.choice(["a", "b"])
+            self.budgets[name] = draw.randint(0, 2)
+            self.warm.put_budget(make_budget(name, WEB, self.budgets[name]))
+        else:
+            self._put_pod(draw)
+
+    def _put_pod(self, draw: random.Random) -> None:
+        uid = f"p{draw.randrange(14)}"
+        again = self.pods.get(uid)
+        kinds: list[dict[str, Any]] = [
+            {},
+            {"affinity": anti_affinity(term(HOST, WEB))},
+            {"priorityClassName": "slow"},
+        ]
+        on = (again.spec.node_name if again else None) or f"n{draw.randrange(6)}"
+        self.pods[uid] = pod(
+            uid,
+            on,
+            priority=draw.choice([0, 1, 50, 200]),
+            cpu=str(draw.randint(0, 3)),
+            labels=draw.choice([{}, WEB]),
+            terminating=draw.random() < 0.1,
+            ports=draw.choice([[], [], PORT]),
+            **draw.choice(kinds),
+        )
+        self.warm.put_pod(pod_record(self.pods[uid]))
+
+    def cold(self) -> Snapshot:
+        snapshot = Snapshot()
+        snapshot.put_priority_class(_tolerant())
+        for one in self.nodes.values():
+            snapshot.put_node(node_record(one))
+        for name, allowed in self.budgets.items():
+            snapshot.put_budget(make_budget(name, WEB, allowed))
+        for item in self.pods.values():
+            snapshot.put_pod(pod_record(item))
+        return snapshot
+
+
+def _tolerant() -> PriorityClass:
+    keys = "preemption-toleration.scheduling.x-k8s.io/"
+    annotations = {f"{keys}minimum-preemptable-priority": "150", f"{keys}toleration-seconds": "30"}
+    return msgspec.convert(
+        {"metadata": {"name": "slow", "uid": "slow", "annotations": annotations}, "value": 1}, PriorityClass
+    )
+
+
+def told(result: Any) -> Any:
+    """The answer without the snapshot's own count of its changes."""
+    if isinstance(result, Plan):
+        return result.candidates, result.candidates_total, result.unmodelled, result.unmodelled_total
+    return result.reason, result.message, result.node_reasons, result.retry_at
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster, questions, now = Cluster(), askers(), NOW
+    for _ in range(40):
+        for _ in range(draw.randint(1, 3)):
+            cluster.change(draw)
+        now += timedelta(seconds=draw.choice([0, 1, 20]))
+        asked = draw.choice(questions)
+
+        assert told(plan(cluster.warm, asked, now)) == told(plan(cluster.cold(), asked, now))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30), st.integers(0, 31))
+def test_the_top_places_are_those_that_sorting_puts_first(pairs: list[tuple[int, int]], most: int) -> None:
+    keys = [np.array(column, np.int64) for column in zip(*pairs, strict=True)]
+    keys.append(np.arange(len(pairs)))
+
+    found = sorted(top(keys, most).tolist())
+
+    assert found == sorted(np.lexsort(tuple(reversed(keys)))[:most].tolist())
+
+
+def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> None:
+    looked: list[int] = []
+
+    def counting(block: Any, *args: Any, **more: Any) -> Any:
+        looked.append(int(block.nodes.size))
+        return evaluate(block, *args, **more)
+
+    monkeypatch.setattr("makeway.planner.plan.evaluate", counting)
+    snapshot = Snapshot()
+    for number in range(50):
+        snapshot.put_node(node_record(node(f"n{number}")))
+        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number}", cpu="4")))
+    asked = question(pod("preemptor", priority=100, cpu="4"))
+    plan(snapshot, asked, NOW)
+    looked.clear()
+
+    snapshot.put_pod(pod_record(pod("p7", "n7", cpu="3")))
+    plan(snapshot, asked, NOW)
+
+    assert looked == [1, asked.max_candidates + 1]
