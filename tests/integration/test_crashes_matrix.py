@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 
-from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints
+from integration.arming import HOLD, KILL, STOP, Act, Crashes, Failpoints
 from integration.cluster import RunningCluster
 from integration.crashing import (
     CLEARING,
@@ -56,9 +56,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * REPEAT)]
 
 T = TypeVar("T")
 
-Case = tuple[str, str, int]
-"""A failpoint, what happens there, and at which of an order's hits."""
-
 
 @pytest_asyncio.fixture
 async def whole_cluster(crash_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
@@ -89,40 +86,42 @@ async def side_by_side(acts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 # ----------------------------------------------------------------------------------- one dies, all is well
 
 
-@pytest.mark.parametrize("point", EVICTING)
-async def test_evictor(replicas: RunningCluster, point: str) -> None:
-    hits = range(1, VICTIMS + 1) if point in EACH_VICTIM else (1,)
-    await preempt_through(replicas, "evictor", [(point, action, hit) for hit in hits for action in ACTIONS])
+@pytest.mark.parametrize(
+    ("point", "hit"),
+    [(point, hit) for point in EVICTING for hit in (range(1, VICTIMS + 1) if point in EACH_VICTIM else (1,))],
+)
+async def test_evictor(replicas: RunningCluster, point: str, hit: int) -> None:
+    await preempt_through(replicas, "evictor", point, hit)
 
 
 @pytest.mark.parametrize("point", PLANNING)
 async def test_planner(whole_cluster: RunningCluster, point: str) -> None:
-    await preempt_through(whole_cluster, "planner", [(point, action, 1) for action in ACTIONS])
+    await preempt_through(whole_cluster, "planner", point)
 
 
 @pytest.mark.parametrize("point", SCHEDULING)
 async def test_scheduler(whole_cluster: RunningCluster, point: str) -> None:
-    await preempt_through(whole_cluster, "scheduler", [(point, action, 1) for action in ACTIONS])
+    await preempt_through(whole_cluster, "scheduler", point)
 
 
-async def preempt_through(cluster: RunningCluster, service: str, cases: list[Case]) -> None:
+async def preempt_through(cluster: RunningCluster, service: str, point: str, hit: int = 1) -> None:
     """A preemption for each crash: each has one order, carried out once.
 
     Planners crash one preemption at a time: whoever dies of every question is asked less and less often.
     """
     crashes = Crashes(cluster, service)
     async with open_space(cluster) as space:
-        await full_nodes(space, len(cases) * REPEAT, VICTIMS)
+        await full_nodes(space, len(ACTIONS) * REPEAT, VICTIMS)
 
-        async def preempt(name: str, point: str, action: str, hit: int) -> Pod:
+        async def preempt(name: str, action: str) -> Pod:
             async with crashes.at(point, action, hit=hit):
                 pod = await taker(space, name, VICTIMS)
             await space.until_bound(name, seconds=RECOVERY_SECONDS)
             return pod
 
-        acts = [preempt(f"p{number}", *case) for number, case in enumerate(cases * REPEAT)]
+        acts = [preempt(f"p{number}", action) for number, action in enumerate(ACTIONS * REPEAT)]
         preemptors = [await act for act in acts] if service == "planner" else await side_by_side(acts)
-        assert crashes.hits == Counter(dict.fromkeys(cases, REPEAT))
+        assert crashes.hits == Counter({(point, action, hit): REPEAT for action in ACTIONS})
         await assert_whole(space, preemptors, orders=1)
         await assert_invariants(space, wait=False)
 
@@ -152,8 +151,7 @@ async def test_evictor_that_rolls_back(replicas: RunningCluster, point: str) -> 
 
         async with deletes_refused(space, "n1-v1"):
             preemptors = await side_by_side(
-                fail_then_preempt(number, action)
-                for number, action in enumerate(list(ACTIONS) * REPEAT, start=1)
+                fail_then_preempt(number, action) for number, action in enumerate(ACTIONS * REPEAT, start=1)
             )
         assert crashes.hits == Counter({(point, action, 1): REPEAT for action in ACTIONS})
         await assert_whole(space, preemptors)
@@ -182,7 +180,7 @@ async def test_evictor_that_clears_nominations(whole_cluster: RunningCluster, po
             return [lesser, pod]
 
         pairs = await side_by_side(
-            displace(number, action) for number, action in enumerate(list(ACTIONS) * REPEAT, start=1)
+            displace(number, action) for number, action in enumerate(ACTIONS * REPEAT, start=1)
         )
         assert crashes.hits == Counter({(point, action, 1): REPEAT for action in ACTIONS})
         # The victims are those of the lesser pods' orders, on which the other ones count.
@@ -247,38 +245,48 @@ WHERE_ORDERS_STAND = (
 @pytest.mark.parametrize("how", ["killed", "frozen", "wiped"])
 async def test_nats(whole_cluster: RunningCluster, how: str) -> None:
     """Whoever is held at a point goes on while NATS is away. A scheduling cycle is at one point at a time."""
-    failpoints = Failpoints(whole_cluster)
-    lost = Streams()
-    preemptors: list[Pod] = []
-    async with open_space(whole_cluster) as space:
-        at_once = len(WHERE_ORDERS_STAND)
-        await full_nodes(space, 2 * REPEAT * at_once, 2)
-        for asking in ["planner.before-reply", "scheduler.nominated"] * REPEAT:
-            for point in WHERE_ORDERS_STAND:
-                failpoints.arm(point, HOLD)
-            names = [f"p{len(preemptors) + number}" for number in range(at_once)]
-            preemptors += [await taker(space, name, 2) for name in names[:-1]]
-            for point in WHERE_ORDERS_STAND:
-                await failpoints.fired(point)
-            failpoints.arm(asking, HOLD)
-            preemptors.append(await taker(space, names[-1], 2))
-            await failpoints.fired(asking)
-            if how == "wiped":
-                lost = (await settled_streams(whole_cluster, space)).joined(lost)
+    for _ in range(REPEAT):
+        async with open_space(whole_cluster) as space:
+            await full_nodes(space, 2 * len(WHERE_ORDERS_STAND), 2)
+            lost = Streams()
+            preemptors: list[Pod] = []
+            for asking in ("planner.before-reply", "scheduler.nominated"):
+                number = len(preemptors) + 1
+                names = [f"p{number + more}" for more in range(len(WHERE_ORDERS_STAND))]
+                go_on, held = await hold_everywhere(whole_cluster, space, names, asking)
+                preemptors += held
+                if how == "wiped":
+                    lost = (await settled_streams(whole_cluster, space)).joined(lost)
+                await without_nats(whole_cluster, how, go_on)
+                for name in names:
+                    await space.until_bound(name, seconds=2 * RECOVERY_SECONDS)
 
-            async def go_on(points: tuple[str, ...] = (*WHERE_ORDERS_STAND, asking)) -> None:
-                for point in points:
-                    failpoints.let_go(point)
-                await asyncio.sleep(2)
+            if how != "wiped":
+                await assert_whole(space, preemptors)
+            await assert_nothing_left_behind(space)
+            await assert_invariants(space, wait=False, lost=lost)
 
-            await without_nats(whole_cluster, how, go_on)
-            for name in names:
-                await space.until_bound(name, seconds=2 * RECOVERY_SECONDS)
 
-        if how != "wiped":
-            await assert_whole(space, preemptors)
-        await assert_nothing_left_behind(space)
-        await assert_invariants(space, wait=False, lost=lost)
+async def hold_everywhere(
+    cluster: RunningCluster, space: Space, names: list[str], asking: str
+) -> tuple[Act, list[Pod]]:
+    """Have pods preempt until each point holds somebody; gives what lets them go, and the pods."""
+    failpoints = Failpoints(cluster)
+    for point in WHERE_ORDERS_STAND:
+        failpoints.arm(point, HOLD)
+    pods = [await taker(space, name, 2) for name in names[:-1]]
+    for point in WHERE_ORDERS_STAND:
+        await failpoints.fired(point)
+    failpoints.arm(asking, HOLD)
+    pods.append(await taker(space, names[-1], 2))
+    await failpoints.fired(asking)
+
+    async def go_on() -> None:
+        for point in (*WHERE_ORDERS_STAND, asking):
+            failpoints.let_go(point)
+        await asyncio.sleep(2)
+
+    return go_on, pods
 
 
 async def settled_streams(cluster: RunningCluster, space: Space) -> Streams:
