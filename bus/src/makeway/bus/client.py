@@ -28,7 +28,6 @@ from makeway.bus.quarantine import Parked
 from makeway.bus.repairs import Repairs
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects
 
-PLANNER_QUEUE: Final = "planner"
 _MAX_WAITING_REQUESTS: Final = 256
 
 PlanHandler = Callable[[bytes], Awaitable[bytes]]
@@ -140,7 +139,11 @@ class Bus:
     # ------------------------------------------------------------------------------------ plans
 
     async def serve_plan(self, handler: PlanHandler) -> PlanService:
-        """Answer plan requests with `handler`, one at a time, shared with the other planners.
+        """Answer every plan request with `handler`, one at a time.
+
+        The leader alone does, so nothing is shared out: a leader that hangs would keep its share, for as long
+        as NATS takes it for connected, from the one that has taken over. Where two lead for a moment, the
+        first answer counts.
 
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
@@ -163,7 +166,6 @@ class Bus:
         with translated("subscribe to requests"):
             subscription = await self.connection.client.subscribe(
                 subject,
-                queue=PLANNER_QUEUE,
                 cb=answer,
                 pending_msgs_limit=_MAX_WAITING_REQUESTS,
             )

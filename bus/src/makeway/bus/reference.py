@@ -125,7 +125,10 @@ def asyncapi() -> dict[str, Any]:
         "defaultContentType": "application/json",
         "channels": {
             "plan": _channel(
-                subjects.plan, "Questions to the leading planner; queue group `planner`.", {}, ["planRequest"]
+                subjects.plan,
+                "Questions to the leading planner; the first answer counts.",
+                {},
+                ["planRequest"],
             ),
             "planReply": {
                 "address": None,
