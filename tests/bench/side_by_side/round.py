@@ -1,0 +1,233 @@
+"""One workload once, with DefaultPreemption or with MakeWay, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.side_by_side.usage import Meter, Usage
+from bench.side_by_side.workloads import UPSTREAM_MODULE, Workload, configuration, scheduler_perf
+from makeway.dev.binaries import ETCD, GO_ENVIRONMENT, NATS_SERVER
+from makeway.dev.build import ensure
+from makeway.dev.errors import DevError
+from makeway.dev.ports import Ports
+from makeway.dev.probes import http_ok
+from makeway.dev.process_set import ProcessSet
+from makeway.dev.processes import Program
+from makeway.dev.progress import ConsoleProgress
+
+DEFAULT, MAKEWAY = "DefaultPreemption", "MakeWay"
+VARIANTS = (DEFAULT, MAKEWAY)
+BENCHMARK = "benchmark"
+_TIMED_DEFAULT = "TimedDefaultPreemption"
+_START_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """What a round runs."""
+
+    rig: Path
+    etcd: Path
+    nats: Path
+    scheduler_perf: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of one round. `finished`: scheduler_perf itself ended well, in time and without leaks.
+
+    `results`: see `measured` in tests/upstream/schedulerperf. `items`: scheduler_perf's data items.
+    """
+
+    workload: str
+    variant: str
+    finished: bool
+    seconds: float
+    results: dict[str, Any]
+    items: list[dict[str, Any]]
+    used: dict[str, Usage]
+
+
+def programs(directory: Path) -> Programs:
+    """Build what is missing. The rig is linked anew: `go` knows what has changed."""
+    progress = ConsoleProgress()
+    built = ensure([ETCD, NATS_SERVER], progress)
+    rig = directory / "schedulerperf.test"
+    environment = {**os.environ, **GO_ENVIRONMENT}
+    command = ["go", "test", "-c", "-ldflags=-s -w", "-o", str(rig), "./schedulerperf"]
+    with progress.step("building the benchmark", 400):
+        subprocess.run(command, cwd=UPSTREAM_MODULE, env=environment, check=True)
+    return Programs(rig, built["etcd"], built["nats-server"], scheduler_perf())
+
+
+def play(
+    workload: Workload, variant: str, given: Programs, directory: Path, profile: bool = False
+) -> Measured:
+    """Run one round; its logs and profiles lie in `directory` afterwards.
+
+    Raises:
+        DevError: a process did not start.
+    """
+    directory.mkdir(parents=True)
+    ports, processes = Ports(), ProcessSet(directory)
+    try:
+        nats_port, planner_port, evictor_port = ports.take(), ports.take(), ports.take()
+        scheduler = directory / "scheduler.yaml"
+        scheduler.write_text(yaml.safe_dump(_scheduler(variant, nats_port)))
+        cases = directory / "workload.yaml"
+        cases.write_text(yaml.safe_dump(configuration(workload, given.scheduler_perf, scheduler)))
+        if variant == MAKEWAY:
+            processes.start(_nats(given.nats, directory, nats_port)).wait_ready()
+        began = time.monotonic()
+        with _benchmark(workload, given, directory, profile) as child:
+            pids = {BENCHMARK: child.pid}
+            try:
+                _wait_for(directory / "kubeconfig", child)
+                if variant == MAKEWAY:
+                    for service, port in (("planner", planner_port), ("evictor", evictor_port)):
+                        process = processes.start(_service(service, directory, nats_port, port))
+                        process.wait_ready()
+                        assert process.pid is not None
+                        pids[service] = process.pid
+                    nats_pid = processes["nats"].pid
+                    assert nats_pid is not None
+                    pids["nats"] = nats_pid
+                (directory / "go-ahead").touch()
+                with Meter(pids) as meter:
+                    _wait_for_end(directory / "results.json", child)
+                # The API server does not end while somebody watches.
+                for process in reversed(list(processes)):
+                    process.stop()
+                code = child.wait()
+            except BaseException:
+                child.terminate()
+                raise
+        results = directory / "results.json"
+        return Measured(
+            workload=workload.name,
+            variant=variant,
+            finished=code == 0,
+            seconds=time.monotonic() - began,
+            results=json.loads(results.read_text()) if results.exists() else {},
+            items=_items(directory),
+            used=meter.used(),
+        )
+    finally:
+        processes.stop()
+        ports.release()
+
+
+def _benchmark(
+    workload: Workload, given: Programs, directory: Path, profile: bool
+) -> subprocess.Popen[bytes]:
+    module_cache = given.scheduler_perf.parents[5]
+    told: Mapping[str, Path | str] = {
+        "MAKEWAY_BENCH_WORKLOAD": directory / "workload.yaml",
+        "MAKEWAY_BENCH_KUBECONFIG": directory / "kubeconfig",
+        "MAKEWAY_BENCH_GO_AHEAD": directory / "go-ahead",
+        "MAKEWAY_BENCH_RESULTS": directory / "results.json",
+        "ARTIFACTS": directory,
+        # Built with -trimpath, the API server looks for its test certificates by these, as under bazel.
+        "TEST_SRCDIR": module_cache,
+        "TEST_WORKSPACE": ".",
+    }
+    path = f"{given.etcd.parent}{os.pathsep}{os.environ['PATH']}"
+    command = [
+        str(given.rig),
+        "-test.run=^$",
+        "-test.bench=BenchmarkPerfScheduling",
+        "-test.benchtime=1ns",  # once
+        f"-test.timeout={workload.minutes}m",
+        f"-data-items-dir={directory}",
+    ]
+    if profile:
+        command += [f"-test.cpuprofile={directory / 'cpu.pprof'}", f"-test.outputdir={directory}"]
+    with (directory / "benchmark.log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            cwd=given.scheduler_perf,
+            env={**os.environ, "PATH": path, **{name: str(value) for name, value in told.items()}},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _wait_for(path: Path, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not path.exists():
+        if child.poll() is not None or time.monotonic() > deadline:
+            raise DevError(f"the benchmark did not start its API server; see {path.parent / 'benchmark.log'}")
+        time.sleep(0.05)
+
+
+def _wait_for_end(results: Path, child: subprocess.Popen[bytes]) -> None:
+    """Wait until the workload has ended; the benchmark's own clean-up comes after its results."""
+    while not results.exists() and child.poll() is None:
+        time.sleep(0.05)
+
+
+def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
+    """Give kube-scheduler's configuration: its defaults, and one plugin or the other to preempt."""
+    plugin = MAKEWAY if variant == MAKEWAY else _TIMED_DEFAULT
+    arguments = {"natsURL": f"nats://127.0.0.1:{nats_port}", "lease": {"name": ""}}
+    profile: dict[str, Any] = {
+        "schedulerName": "default-scheduler",
+        "plugins": {
+            "multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": DEFAULT}]},
+        },
+    }
+    if variant == MAKEWAY:
+        profile["pluginConfig"] = [{"name": MAKEWAY, "args": arguments}]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+
+
+def _nats(program: Path, directory: Path, port: int) -> Program:
+    configuration_file = directory / "nats.conf"
+    configuration_file.write_text(
+        f"listen: 127.0.0.1:{port}\njetstream {{ store_dir: {json.dumps(str(directory / 'nats'))} }}\n"
+    )
+
+    def ready() -> str:
+        log = (directory / "logs" / "nats.log").read_text()
+        return "" if "Server is ready" in log else "nats-server is not ready yet"
+
+    return Program(name="nats", argv=(str(program), f"--config={configuration_file}"), ready=ready)
+
+
+def _service(name: str, directory: Path, nats_port: int, port: int) -> Program:
+    address = f"127.0.0.1:{port}"
+    return Program(
+        name=name,
+        argv=(
+            str(Path(sys.executable).parent / "makeway"),
+            name,
+            f"--nats-url=nats://127.0.0.1:{nats_port}",
+            f"--kubeconfig={directory / 'kubeconfig'}",
+            f"--listen={address}",
+            "--mode=enforce",
+            "--log-format=json",
+        ),
+        ready=http_ok(f"http://{address}/readyz"),
+    )
+
+
+def _items(directory: Path) -> list[dict[str, Any]]:
+    """Read scheduler_perf's figures; none where it did not get so far."""
+    items: list[dict[str, Any]] = []
+    for path in directory.glob("BenchmarkPerfScheduling*.json"):
+        items += json.loads(path.read_text())["dataItems"]
+    return items

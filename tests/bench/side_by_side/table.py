@@ -1,0 +1,167 @@
+"""From rounds to a table: medians of both, and the ratio of the two within a round."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.side_by_side.round import BENCHMARK, DEFAULT, MAKEWAY, VARIANTS, Measured
+from makeway.dev.binaries import KUBERNETES_VERSION, NATS_SERVER
+
+Value = Callable[[Measured], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: what, in which unit, and how to read it from a round."""
+
+    what: str
+    unit: str
+    value: Value
+
+
+def _item(metric: str, bucket: str, **labels: str) -> Value:
+    """Read one of scheduler_perf's own figures."""
+
+    def value(measured: Measured) -> float | None:
+        for item in measured.items:
+            wanted = {"Metric": metric, **labels}
+            if wanted.items() <= item["labels"].items():
+                found: float | None = item["data"].get(bucket)
+                return found
+        return None
+
+    return value
+
+
+def _post_filter(reduce: Callable[[list[float]], float]) -> Value:
+    """Reduce the calls that looked at nodes, in milliseconds."""
+
+    def value(measured: Measured) -> float | None:
+        calls = measured.results.get("planned") or []
+        return 1000 * reduce(sorted(calls)) if calls else None
+
+    return value
+
+
+def _quantile(share: float) -> Callable[[list[float]], float]:
+    """The smallest value that at least this share does not exceed; the values come in order."""
+    return lambda values: values[min(len(values) - 1, int(share * len(values)))]
+
+
+def _result(name: str) -> Value:
+    return lambda measured: measured.results.get(name)
+
+
+def _victims_each(measured: Measured) -> float | None:
+    bound = measured.results.get("bound")
+    return measured.results["victims"] / bound if bound else None
+
+
+def _used(process: str, what: str) -> Value:
+    return lambda measured: getattr(measured.used.get(process), what, None)
+
+
+def _all_calls(measured: Measured) -> float | None:
+    results = measured.results
+    calls = [*(results.get("planned") or []), *(results.get("unplanned") or [])]
+    return 1000 * statistics.fmean(calls) if calls else None
+
+
+_ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
+
+ROWS = (
+    Row("throughput of the measured pods", "pods/s", _item("SchedulingThroughput", "Average")),
+    Row("PostFilter calls that planned", "", lambda m: len(m.results.get("planned") or [])),
+    Row("PostFilter p50", "ms", _post_filter(_quantile(0.5))),
+    Row("PostFilter p90", "ms", _post_filter(_quantile(0.9))),
+    Row("PostFilter p99", "ms", _post_filter(_quantile(0.99))),
+    Row("PostFilter mean", "ms", _post_filter(statistics.fmean)),
+    Row("PostFilter mean, all calls", "ms", _all_calls),
+    Row("attempt, scheduled, mean", "ms", _item(_ATTEMPT, "Average", result="scheduled")),
+    Row("attempt, scheduled, p99", "ms", _item(_ATTEMPT, "Perc99", result="scheduled")),
+    Row("attempt, unschedulable, mean", "ms", _item(_ATTEMPT, "Average", result="unschedulable")),
+    Row("attempt, unschedulable, p99", "ms", _item(_ATTEMPT, "Perc99", result="unschedulable")),
+    Row("preemptors created", "", _result("preemptors")),
+    Row("preemptors bound at the end", "", _result("bound")),
+    Row("first created to last bound", "s", _result("lastBound")),
+    Row("victims for each bound preemptor", "", _victims_each),
+    Row("CPU, benchmark's process", "s", _used(BENCHMARK, "cpu_seconds")),
+    Row("CPU, planner", "s", _used("planner", "cpu_seconds")),
+    Row("CPU, evictor", "s", _used("evictor", "cpu_seconds")),
+    Row("CPU, nats-server", "s", _used("nats", "cpu_seconds")),
+    Row("peak memory, benchmark's process", "MiB", _used(BENCHMARK, "peak_mib")),
+    Row("peak memory, planner", "MiB", _used("planner", "peak_mib")),
+    Row("peak memory, evictor", "MiB", _used("evictor", "peak_mib")),
+)
+
+
+def table(workload: str, measured: Sequence[Measured]) -> str:
+    """Give the section of one workload. The rounds of both variants come in the order in which they ran."""
+    rounds = {variant: [one for one in measured if one.variant == variant] for variant in VARIANTS}
+    lines = [
+        f"### {workload}",
+        "",
+        f"{len(rounds[MAKEWAY])} rounds of each, alternating, {machine()}. {_finished(rounds)}",
+        "",
+        f"| | {DEFAULT} | {MAKEWAY} | ratio (least to greatest) |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in ROWS:
+        left, right = ([row.value(one) for one in rounds[variant]] for variant in VARIANTS)
+        if all(value is None for value in (*left, *right)):
+            continue
+        name = f"{row.what}, {row.unit}" if row.unit else row.what
+        lines.append(f"| {name} | {_median(left)} | {_median(right)} | {_ratio(left, right)} |")
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> str:
+    """Name processor, memory, system and versions."""
+    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.machine()}, {memory:.0f} GiB, "
+        f"Linux {platform.release()}, Python {platform.python_version()}, Kubernetes {KUBERNETES_VERSION}, "
+        f"nats-server {NATS_SERVER.version}"
+    )
+
+
+def put(document: Path, workload: str, section: str) -> None:
+    """Put a workload's section into the document, in the place of an older one or at the end."""
+    text = document.read_text()
+    begin, end = f"<!-- {workload} -->\n", f"<!-- end of {workload} -->\n"
+    block = f"{begin}{section}{end}"
+    if begin in text:
+        head, _, rest = text.partition(begin)
+        text = head + block + rest.partition(end)[2]
+    else:
+        text = text.rstrip("\n") + "\n\n" + block
+    document.write_text(text)
+
+
+def _finished(rounds: dict[str, list[Measured]]) -> str:
+    failed = {variant: sum(not one.finished for one in measured) for variant, measured in rounds.items()}
+    told = [f"{count} of {variant} did not end well" for variant, count in failed.items() if count]
+    return "; ".join(told) + "." if told else "All ended well."
+
+
+def _median(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _number(statistics.median(known)) if known else "-"
+
+
+def _ratio(left: Sequence[float | None], right: Sequence[float | None]) -> str:
+    ratios = [b / a for a, b in zip(left, right, strict=False) if a and b is not None]
+    if not ratios:
+        return ""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
