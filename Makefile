@@ -20,6 +20,8 @@ SCENARIO ?= main
 N ?= 10000
 FIRST ?=
 CONSTRAINTS ?=
+WORKLOADS ?=
+ROUNDS ?= 3
 ARGS ?=
 
 .PHONY: help
@@ -78,6 +80,15 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, and every case that once differed
 	$(BIN)/pytest -q tests/differential
+
+.PHONY: bench
+bench: setup ## Benchmarks of the planner's parts: plans by size of the cluster, the initial list, the watch
+	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
+
+.PHONY: bench-scheduler
+bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
+	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
 
 .PHONY: integration
 integration: setup ## Integration tests on the real control plane (built on first use)

@@ -1,0 +1,102 @@
+"""What one plan costs, by the size of the cluster: `make bench`.
+
+Up to 30 pods a node, and 150,000 in all, which is as many as Kubernetes supports. Nodes are full, pods have
+ten priorities, some are under budgets. The first plan of a class is that of a preemptor whose like was not
+asked about before; the repeated one's was, and nothing has changed since; or one node has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.warmup import warm_up
+from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
+
+SIZES = (1_000, 5_000, 15_000, 50_000)
+ROUNDS = 30
+_PODS_A_NODE = 30
+_PODS = 150_000
+_APPS = 50
+_CPU, _MEMORY = 100, 2**28
+
+_numbers = itertools.count()
+
+
+@cache
+def cluster(nodes: int) -> Snapshot:
+    """Make a cluster of full nodes."""
+    each = min(_PODS_A_NODE, _PODS // nodes)
+    warm_up()
+    return make_snapshot(
+        (make_node(f"n{node:05}", pods=110, cpu=each * _CPU, memory=each * _MEMORY) for node in range(nodes)),
+        (
+            make_pod(
+                f"p{node:05}-{slot}",
+                f"n{node:05}",
+                10 * ((node + slot) % 10),
+                start=(node * 31 + slot * 17) % 1000,
+                labels={"app": f"app-{(node * 7 + slot) % _APPS}"},
+                requests={"cpu": _CPU, "memory": _MEMORY},
+            )
+            for node in range(nodes)
+            for slot in range(each)
+        ),
+        (make_budget(f"budget-{app}", {"app": f"app-{app}"}, allowed=app % 3) for app in range(0, _APPS, 5)),
+    )
+
+
+@pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes} nodes")
+def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
+    nodes: int = request.param
+    yield cluster(nodes)
+    if request.node.name.startswith("test_one_dirty_node"):  # the last that uses this size
+        cluster.cache_clear()
+
+
+def question(memory: int = 0) -> Question:
+    """A preemptor of three pods' size; another amount of memory is another class."""
+    pod = make_pod("P", "", 95, requests={"cpu": 3 * _CPU, "memory": 3 * _MEMORY - memory})
+    return ask(pod)
+
+
+def answered(snapshot: Snapshot, asked: Question) -> Plan | Refusal:
+    result = plan(snapshot, asked, NOW)
+    assert isinstance(result, Plan), result
+    return result
+
+
+def test_first_plan(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        answered, setup=lambda: ((snapshot, question(memory=next(_numbers))), {}), rounds=ROUNDS
+    )
+
+
+def test_repeated_plan(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    asked = question()
+    benchmark.pedantic(answered, args=(snapshot, asked), rounds=ROUNDS, warmup_rounds=1)  # type: ignore[no-untyped-call]
+
+
+def test_one_dirty_node(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    asked = question()
+    answered(snapshot, asked)
+
+    def one_pod_changes() -> tuple[tuple[Snapshot, Question], dict[str, object]]:
+        number = next(_numbers)
+        node = snapshot.names[number % len(snapshot.names)]
+        row = snapshot.rows[node]
+        gone = snapshot.slots[row][-1]
+        snapshot.remove_pod(gone.uid)
+        again = make_pod(f"again-{number}", node, gone.priority, requests=gone.requests, start=number % 1000)
+        snapshot.put_pod(again)
+        return (snapshot, asked), {}
+
+    benchmark.pedantic(answered, setup=one_pod_changes, rounds=ROUNDS)  # type: ignore[no-untyped-call]

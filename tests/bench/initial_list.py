@@ -1,0 +1,141 @@
+"""What the first list of a large cluster costs the planner, and how fast its watch is: `make bench`.
+
+    PYTHONPATH=tests .venv/bin/python -m bench.initial_list --nodes 5000 --pods 150000 --events 20000
+
+The planner's own API connection, list-watches and snapshot run in this process; a local server streams real
+JSON from another. Given are wall time and CPU time from the first request until the snapshot is complete, the
+peak of resident memory, and then changed pods a second, from the first until the last of them is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from prometheus_client import CollectorRegistry
+
+from bench.api_server import KUBE_SYSTEM
+from makeway.dev.ports import Ports
+from makeway.dev.probes import http_ok
+from makeway.planner.metrics import Metrics
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.warmup import warm_up
+from makeway.planner.watch import Watch
+from makeway.runtime.kube import Api
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Wall and CPU time since some moment."""
+
+    wall: float
+    cpu: float
+
+    @staticmethod
+    def now() -> Cost:
+        """Read both clocks."""
+        return Cost(time.perf_counter(), time.process_time())
+
+    def since(self, began: Cost) -> Cost:
+        """Give the difference."""
+        return Cost(self.wall - began.wall, self.cpu - began.cpu)
+
+
+def peak_mib() -> float:
+    """The most resident memory this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def measure(server: str, kubeconfig: Path, events: int) -> None:
+    """List, then watch, and print what it took."""
+    warm_up()
+    snapshot = Snapshot()
+    api = await Api.connect(kubeconfig=str(kubeconfig), user_agent="bench")
+    watch = Watch(api, snapshot, Metrics(CollectorRegistry()), KUBE_SYSTEM)
+    print(f"before: {peak_mib():.0f} MiB resident")
+    began = Cost.now()
+    running = asyncio.gather(*watch.runs())
+    longest = await _until(lambda: watch.synced)
+    took = Cost.now().since(began)
+    print(
+        f"{snapshot.node_count} nodes, {len(snapshot.pods)} pods: "
+        f"{took.cpu:.2f} s of CPU in {took.wall:.1f} s, {peak_mib():.0f} MiB at the peak, the event loop held for {longest * 1000:.0f} ms at most"
+    )
+    if events:
+        await asyncio.to_thread(_post, f"{server}/changes?count={events}")
+        await _until(lambda: not watch.behind({"pods": 2}))
+        began = Cost.now()
+        await _until(lambda: not watch.behind({"pods": 1 + events}))
+        took = Cost.now().since(began)
+        each = took.cpu / events * 1e6
+        print(f"{events} changed pods: {events / took.wall:,.0f} a second, {each:.0f} us of CPU each")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await api.close()
+
+
+async def _until(true: Callable[[], bool]) -> float:
+    """Wait until it is; give the longest time for which the event loop did nothing else."""
+    longest = 0.0
+    while not true():
+        asked = time.perf_counter()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.perf_counter() - asked - 0.001)
+    return longest
+
+
+def _post(url: str) -> None:
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST")):  # noqa: S310
+        pass
+
+
+def main() -> None:
+    """Start the server, measure, end it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--events", type=int, default=20_000)
+    given = parser.parse_args()
+    ports = Ports()
+    port = ports.take()
+    server = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "bench.api_server", f"--port={port}"]
+    command += [f"--nodes={given.nodes}", f"--pods={given.pods}"]
+    with tempfile.TemporaryDirectory() as directory, subprocess.Popen(command) as process:
+        try:
+            ready = http_ok(f"{server}/api/v1/namespaces")
+            while ready():
+                time.sleep(0.05)
+            kubeconfig = Path(directory) / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
+            asyncio.run(measure(server, kubeconfig, given.events))
+        finally:
+            process.kill()  # it has nothing to put away
+            ports.release()
+
+
+def _kubeconfig(server: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {"server": server}}],
+        "users": [{"name": "bench", "user": {}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    }
+
+
+if __name__ == "__main__":
+    main()
