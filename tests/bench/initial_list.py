@@ -69,7 +69,8 @@ async def measure(server: str, kubeconfig: Path, events: int) -> None:
     took = Cost.now().since(began)
     print(
         f"{snapshot.node_count} nodes, {len(snapshot.pods)} pods: "
-        f"{took.cpu:.2f} s of CPU in {took.wall:.1f} s, {peak_mib():.0f} MiB at the peak, the event loop held for {longest * 1000:.0f} ms at most"
+        f"{took.cpu:.2f} s of CPU in {took.wall:.1f} s, {peak_mib():.0f} MiB at the peak, "
+        f"the event loop held for {longest * 1000:.0f} ms at most"
     )
     if events:
         await asyncio.to_thread(_post, f"{server}/changes?count={events}")
