@@ -16,6 +16,7 @@ from makeway.planner.dependencies import dependencies
 from makeway.planner.layers import NO_AFFINITY
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
+from makeway.planner.ranking import top
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
 
@@ -185,9 +186,8 @@ def _nearest(
     relative = (found.short / need).max(axis=0)
     kept = spared.barred(block, found, question.preemptor.priority) | found.budgeted
     open_nodes = np.flatnonzero((found.removable | kept).any(axis=0) & ~found.too_small.any(axis=0))
-    order = sorted(
-        open_nodes.tolist(), key=lambda place: (relative[place], snapshot.names[int(block.rows[place])])
-    )[:_NEAREST]
+    closest = top((relative, snapshot.name_rank()[block.rows]), open_nodes, _NEAREST)
+    order = sorted(closest.tolist(), key=lambda place: (relative[place], snapshot.names[block.rows[place]]))
     nearest = []
     for place in order:
         missing = {

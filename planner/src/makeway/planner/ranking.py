@@ -70,20 +70,22 @@ class Scores:
         return *self.keys(), self.new, self.name
 
 
-def top(keys: Sequence[Ints], most: int) -> Ints:
-    """Give the places of the least `most` by the first key, then the second …, in no special order.
+def top(keys: Sequence[Ints], places: Ints, most: int) -> Ints:
+    """Give those `most` of some places that have the least by the first key, then the second …, unordered.
 
     Each key narrows the places down to those that are surely among them and those that are tied for the
     rest. O(places) a key; nothing is sorted.
     """
-    tied = np.arange(keys[0].size)
+    tied = places
     chosen: list[Ints] = []
     wanted = most
     for key in keys:
         if tied.size <= wanted:
             break
         values = key[tied]
-        limit = np.partition(values, wanted - 1)[wanted - 1] if wanted else values.min()
+        limit = values.min()
+        if wanted > 1:
+            limit = np.partition(values, wanted - 1)[wanted - 1]
         chosen.append(tied[values < limit])
         wanted -= chosen[-1].size
         tied = tied[values == limit]

@@ -72,7 +72,7 @@ def first_help(block: Block, found: Evaluation, preemptor_priority: int) -> int 
     order = np.argsort(until, axis=0, kind="stable")
     until = np.take_along_axis(until, order, axis=0)
     enough = until < FOR_EVER
-    asked = columns.requests[found.asked][:, :slots, block.nodes[places]]
+    asked = columns.requests[np.ix_(found.asked, np.arange(slots), block.nodes[places])]
     uses: Ints = np.concatenate([asked, found.uses[:, :, places]])
     for use, short in zip(uses, found.short[:, places], strict=True):
         freed = np.where(until < FOR_EVER, np.take_along_axis(use, order, axis=0), 0).cumsum(axis=0)

@@ -92,8 +92,7 @@ class Standing:
 
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give the best of some rows that are helped, at most so many, in no special order. O(rows)."""
-        helped = rows[self.helps[rows]]
-        return helped[top((*self._keys[:, helped], snapshot.name_rank()[helped]), most)]
+        return top((*self._keys, snapshot.name_rank()), rows[self.helps[rows]], most)
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size

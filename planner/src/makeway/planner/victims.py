@@ -89,8 +89,9 @@ def evaluate(
     if hard:
         budgeted = removable & budgets.exhausted(columns.budgets[:slots, nodes], debits)
         removable &= ~budgeted
-    allocatable = columns.allocatable[asked][:, nodes]
-    room = allocatable - columns.requested[asked][:, nodes] - block.reserved[asked] - need
+    these = np.ix_(asked, nodes)
+    allocatable = columns.allocatable[these]
+    room = allocatable - columns.requested[these] - block.reserved[asked] - need
     room = np.concatenate([room, required.room])
     leaving = np.concatenate([np.broadcast_to(block.leaving[asked], allocatable.shape), required.leaving])
     freed = np.zeros_like(room)
@@ -113,7 +114,7 @@ def evaluate(
     if chosen.size:
         sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
         violating[:, chosen] = budgets.violating(sets, debits)
-        requests = columns.requests[asked][:, :slots, nodes[chosen]]
+        requests = columns.requests[np.ix_(asked, np.arange(slots), nodes[chosen])]
         victims[:, chosen] = _give_back(
             np.concatenate([requests, required.uses[:, :, chosen]]),
             emptied[:, chosen],
