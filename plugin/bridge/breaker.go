@@ -63,11 +63,13 @@ func (b *breaker) allow() bool {
 	return true
 }
 
-// succeeded closes the breaker.
-func (b *breaker) succeeded() {
+// succeeded closes the breaker, and says whether it was open.
+func (b *breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	wasOpen = b.state != breakerClosed
 	b.state, b.failures, b.openFor = breakerClosed, 0, breakerFirstOpen
+	return wasOpen
 }
 
 // failed counts a failure and opens the breaker where it is the third in a row, or a probe's.

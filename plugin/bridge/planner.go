@@ -44,7 +44,9 @@ func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Pl
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
 		return nil, err
 	}
-	pl.engine.breaker.succeeded()
+	if pl.engine.breaker.succeeded() {
+		pl.engine.inflight.notify() // as above
+	}
 	return reply, nil
 }
 
