@@ -8,11 +8,14 @@ import (
 )
 
 // How the breaker behaves. Three time-outs of the default 100 ms are what a dead planner costs at most;
-// a probe every 30 s at the latest is what one that comes back waits at most.
+// a probe every 30 s at the latest is what one that comes back waits at most. Beyond three time-outs,
+// failures cost the scheduling cycles at most one part in breakerShare of their time, however many
+// successes come between them.
 const (
 	breakerThreshold = 3
 	breakerFirstOpen = time.Second
 	breakerLongest   = 30 * time.Second
+	breakerShare     = 20
 )
 
 // breakerState is what the breaker lets through. The numbers are those of the metric.
@@ -26,19 +29,23 @@ const (
 
 // breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
 // a row nothing is asked for a while; then one request probes, and the while doubles where that fails.
-// Safe for concurrent use.
+// A planner that answers now and then is not asked either while its failures have cost more than their
+// share. Safe for concurrent use.
 type breaker struct {
-	clock clock.PassiveClock
+	clock     clock.PassiveClock
+	allowance time.Duration // what failures may cost at once
 
 	mu       sync.Mutex
 	state    breakerState
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe may go
+	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since
+	lostAt   time.Time     // when that was
 }
 
-func newBreaker(clock clock.PassiveClock) *breaker {
-	return &breaker{clock: clock, openFor: breakerFirstOpen}
+func newBreaker(clock clock.PassiveClock, planTimeout time.Duration) *breaker {
+	return &breaker{clock: clock, allowance: breakerThreshold * planTimeout, openFor: breakerFirstOpen}
 }
 
 // allow says whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
@@ -72,19 +79,27 @@ func (b *breaker) succeeded() (wasOpen bool) {
 	return wasOpen
 }
 
-// failed counts a failure and opens the breaker where it is the third in a row, or a probe's.
-func (b *breaker) failed() {
+// failed counts a failure and what it has cost, and opens the breaker where it is the third in a row, or
+// a probe's, or where failures have cost too much lately.
+func (b *breaker) failed(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == breakerClosed {
-		if b.failures++; b.failures < breakerThreshold {
-			return
-		}
-	} else {
+	now := b.clock.Now()
+	b.lost = max(b.lost-now.Sub(b.lostAt)/breakerShare, 0) + took
+	b.lostAt = now
+	wait := max(b.lost-b.allowance, 0) * breakerShare
+	b.failures++
+	switch {
+	case b.state != breakerClosed:
 		b.openFor = min(2*b.openFor, breakerLongest)
+		wait = max(wait, b.openFor)
+	case b.failures >= breakerThreshold:
+		wait = max(wait, b.openFor)
+	case wait == 0:
+		return
 	}
 	b.state = breakerOpen
-	b.until = b.clock.Now().Add(b.openFor)
+	b.until = now.Add(wait)
 }
 
 // current is the state, for the metric, and when a request may be sent again.

@@ -8,13 +8,13 @@ import (
 )
 
 func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
-	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)))
+	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), time.Second)
 
 	for range 2 {
 		if !b.allow() {
 			t.Fatal("closed too early")
 		}
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 	b.allow()
 	b.succeeded()
@@ -22,7 +22,7 @@ func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
 		if !b.allow() {
 			t.Fatal("a success did not start the count anew")
 		}
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 
 	if b.allow() {
@@ -32,10 +32,10 @@ func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
 
 func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock)
+	b := newBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 	now := clock.Now()
 
@@ -53,16 +53,16 @@ func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 		if b.allow() {
 			t.Fatal("two probes at once")
 		}
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 }
 
 func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock)
+	b := newBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow()
@@ -76,10 +76,10 @@ func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 
 func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock)
+	b := newBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed()
+		b.failed(100 * time.Millisecond)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow() // neither succeeded nor failed is called: its caller panicked
@@ -88,5 +88,46 @@ func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 
 	if !b.allow() {
 		t.Error("no further probe")
+	}
+}
+
+func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
+	const timeout, run = 100 * time.Millisecond, 10 * time.Minute
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := newBreaker(clock, timeout)
+	begun, lost, asked, answered := clock.Now(), time.Duration(0), 0, 0
+	for clock.Since(begun) < run {
+		if !b.allow() {
+			clock.SetTime(clock.Now().Add(10 * time.Millisecond))
+			continue
+		}
+		if asked++; asked%2 == 0 {
+			answered++
+			b.succeeded()
+			clock.SetTime(clock.Now().Add(time.Millisecond))
+			continue
+		}
+		clock.SetTime(clock.Now().Add(timeout))
+		b.failed(timeout)
+		lost += timeout
+	}
+
+	if bound := breakerThreshold*timeout + run/breakerShare; lost > bound {
+		t.Errorf("lost %s, want at most %s", lost, bound)
+	}
+	if want := int(run / breakerShare / timeout / 2); answered < want {
+		t.Errorf("%d answers, want at least %d: it is still asked", answered, want)
+	}
+}
+
+func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
+	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), 100*time.Millisecond)
+	for range 100 {
+		if !b.allow() {
+			t.Fatal("not allowed")
+		}
+		b.failed(0)
+		b.allow()
+		b.succeeded()
 	}
 }

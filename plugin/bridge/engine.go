@@ -96,7 +96,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		bus:        bus,
 		records:    records,
 		fence:      &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
-		breaker:    newBreaker(clock),
+		breaker:    newBreaker(clock, args.PlanTimeout.Duration),
 		inflight:   newInflight(),
 		placements: newPlacements(),
 		retry:      newRetries(clock),
