@@ -98,12 +98,18 @@ integration: setup ## Integration tests on the real control plane (built on firs
 .PHONY: test
 test: check contract differential-test integration ## Everything a change must pass (about 15 minutes)
 
-.PHONY: test-all
-test-all: check contract differential-test ## All of it, with the slow and repeated runs and the race detector
-	$(BIN)/makeway dev build
-	$(BIN)/pytest -v tests/integration $(ARGS)
+.PHONY: race
+race: ## Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)
+	@command -v $$(go env CC) >/dev/null || { echo "error: the race detector needs a C compiler; install gcc, or set CC" >&2; exit 1; }
 	cd plugin && CGO_ENABLED=1 go test -race $(GO_PACKAGES)
-	$(MAKE) fuzz
+
+.PHONY: slow
+slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of each (default 20; hours)
+	$(BIN)/makeway dev build
+	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
+
+.PHONY: test-all
+test-all: check contract differential-test race fuzz integration slow ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl
