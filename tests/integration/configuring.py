@@ -15,11 +15,15 @@ import yaml
 from integration.cluster import RunningCluster
 from integration.scraping import Samples, scrape
 from integration.waiting import NotYet, until
+from makeway.bus.client import Bus
+from makeway.bus.messages import ControlState
 from makeway.dev.options import EVICTOR, PLANNER
 from makeway.runtime.config import revision_of
 
 NAMESPACE = "makeway-system"
 CONFIGMAP = "makeway-policy"
+QUEUES_CONFIGMAP = "makeway-queues"
+NO_LIMITS = "partitions: [{queues: []}]\n"
 NO_POLICY = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 
 
@@ -77,3 +81,33 @@ async def policy(cluster: RunningCluster, **fields: Any) -> AsyncIterator[None]:
         yield
     finally:
         await put_policy(cluster, NO_POLICY)
+
+
+async def put_queues(cluster: RunningCluster, text: str) -> None:
+    """Write queues and wait until the planner has them in force and has told their limits."""
+    await put(cluster, {"queues.yaml": text}, QUEUES_CONFIGMAP)
+    revision = revision_of(text)
+
+    async def in_force() -> bool:
+        state = await told(cluster)
+        if state is None or state.queues_revision != revision:
+            raise NotYet("other queues are told")
+        return True
+
+    await until(f"queues {revision} are in force", in_force)
+
+
+async def told(cluster: RunningCluster) -> ControlState | None:
+    """What plugin and evictors were told last."""
+    bus = await Bus.connect(cluster.info.nats_url, name="tests/configuration")
+    try:
+        state, _ = await bus.control()
+    finally:
+        await bus.close()
+    return state
+
+
+async def events_on(cluster: RunningCluster, configmap: str) -> str:
+    """The Events of a ConfigMap, as kubectl shows them."""
+    text = await cluster.kubectl("describe", "configmap", configmap, "-n", NAMESPACE)
+    return text.partition("\nEvents:")[2]

@@ -1,0 +1,273 @@
+"""Lowered quotas on the real control plane: when somebody goes, who, and what is said of it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.arming import KILL, Crashes
+from integration.cluster import RunningCluster
+from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
+from integration.invariants import assert_invariants
+from integration.preempting import settle
+from integration.queueing import (
+    in_queue,
+    living,
+    never,
+    queue,
+    queues_yaml,
+    quota_decisions,
+    quota_orders,
+    run_in_queue,
+    state_of,
+    until_ended,
+    until_state,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.dev.options import PLANNER
+
+
+@pytest_asyncio.fixture
+async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncIterator[Space]:
+    """Give a space in a cluster where nobody preempts but makeway; no limits are left behind."""
+    yield crash_space
+    await put_queues(crash_cluster, NO_LIMITS)
+    await assert_invariants(crash_space, wait=False)
+
+
+def path(space: Space) -> str:
+    """The queue of the space's namespace."""
+    return f"root.{space.namespace}"
+
+
+async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 2, 2, 2, 2, 2, 1)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=20, delay="1s")))
+    await until_ended(crash_cluster, path(space))
+
+    before = asyncio.get_running_loop().time()
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=5, delay="2s")))
+    ended = await until_state(
+        crash_cluster, path(space), "it is enforced", lambda state: bool(state.last and state.last.evicted)
+    )
+
+    assert asyncio.get_running_loop().time() - before >= 2
+    assert sorted((await living(space)).values()) == [1, 2, 2]
+    assert ended.last is not None
+    assert (ended.last.result, ended.last.evicted) == ("success", 3)
+    (order,) = await quota_orders(space, path(space))
+    assert {victim.rule for victim in order.victims} == {"quota"}
+    record = (await quota_decisions(space, path(space)))[-1]
+    assert record.quota is not None
+    assert (record.quota.result, record.quota.need["cpu"]) == ("success", 6000)
+
+    async def told_of() -> bool:
+        if "QuotaEnforced" not in (events := await events_on(crash_cluster, QUEUES_CONFIGMAP)):
+            raise NotYet(events)
+        return True
+
+    await until("the ConfigMap has an Event", told_of)
+
+
+async def test_a_guarantee_leaves_something_over_and_is_named(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 20, 20, 20, 20, 20)
+
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=50, max=55, delay="1s")))
+    state = await until_ended(crash_cluster, path(space))
+
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("bestEffort", 2)
+    assert [blocked.reason for blocked in state.last.blocked] == ["queue-guaranteed"]
+    assert f"{path(space)}: cpu 50" in state.last.message
+    assert len(await living(space)) == 3
+
+
+async def test_nobody_goes_where_too_much_would_be_left_over(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 20, 20, 20, 20, 20)
+
+    tree = queue(space.namespace, guaranteed=50, max=55, delay="1s", miss=10)
+    await put_queues(crash_cluster, queues_yaml(tree))
+    state = await until_ended(crash_cluster, path(space))
+
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("unsuccessful", 0)
+    assert state.last.blocked[0].reason == "miss"
+    assert len(await living(space)) == 5
+    assert not await quota_orders(space, path(space))
+
+
+async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    name = space.namespace
+    await run_in_queue(space, 10, 10, 10, 10, 10, path=f"{path(space)}.a")
+    await space.run(*(in_queue(space, f"b{number}", 10, f"{path(space)}.b") for number in range(3)))
+    await settle()
+
+    leaf = queue("a", max=5, delay="1s")
+    await put_queues(crash_cluster, queues_yaml(queue(name, leaf, queue("b"), guaranteed=60)))
+    state = await until_ended(crash_cluster, f"{path(space)}.a")
+
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("bestEffort", 2)
+    assert f"guarantee of {path(space)}:" in state.last.message
+
+
+async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 10, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="30s")))
+    first = (await state_of(crash_cluster, path(space))).timer
+    await asyncio.sleep(1)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=12, delay="30s")))
+    second = (await until_state(crash_cluster, path(space), "a timer runs", lambda s: s.timer != first)).timer
+
+    assert first is not None
+    assert second is not None
+    assert (second.since - first.since).total_seconds() >= 1
+
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=18, delay="30s")))
+    await until_state(crash_cluster, path(space), "no timer runs", lambda state: state.timer is None)
+    assert len(await living(space)) == 2
+
+
+async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, space: Space) -> None:
+    await run_in_queue(space, 10, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="4s")))
+    before = (await until_state(crash_cluster, path(space), "a timer", lambda s: s.timer is not None)).timer
+    assert before is not None
+
+    await crash_cluster.kill(PLANNER)
+    await crash_cluster.start(PLANNER)
+    state = await until_state(crash_cluster, path(space), "a timer", lambda s: s.timer is not None)
+
+    assert state.timer is not None
+    assert state.timer.since > before.since
+    assert (await until_ended(crash_cluster, path(space))).last is not None
+    assert len(await living(space)) == 1
+
+
+async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    good = queues_yaml(queue(space.namespace, max=30, delay="60s"))
+    await put_queues(crash_cluster, good)
+    in_force = await told(crash_cluster)
+
+    bad = queues_yaml(queue(space.namespace, guaranteed=20, max=20, delay="1s"), queue("x", max="-1"))
+    await put(crash_cluster, {"queues.yaml": bad}, QUEUES_CONFIGMAP)
+
+    async def refused() -> str:
+        events = await events_on(crash_cluster, QUEUES_CONFIGMAP)
+        if "ConfigRefused" not in events:
+            raise NotYet(events)
+        return events
+
+    assert "partitions[0].queues[1].resources.max.vcore: '-1' is negative" in await until(
+        "it is refused", refused
+    )
+    assert await told(crash_cluster) == in_force
+    assert (await state_of(crash_cluster, path(space))).max == {"cpu": 30_000}
+
+
+async def test_nobody_goes_while_the_feature_is_off(crash_cluster: RunningCluster, space: Space) -> None:
+    await run_in_queue(space, 10, 10)
+
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="1s"), enabled=False))
+
+    async def ordered() -> bool:
+        return bool(await quota_orders(space, path(space)))
+
+    await never(3, "an order was written", ordered)
+
+
+@pytest.mark.parametrize("point", ["planner.before-quota-order", "planner.after-quota-order"])
+async def test_a_planner_killed_round_its_order_neither_doubles_it_nor_forgets_the_quota(
+    crash_cluster: RunningCluster, space: Space, point: str
+) -> None:
+    await run_in_queue(space, 10, 10, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=40, delay="1s")))
+    await until_ended(crash_cluster, path(space))
+
+    async with Crashes(crash_cluster, PLANNER).at(point, KILL):
+        await put(
+            crash_cluster,
+            {"queues.yaml": queues_yaml(queue(space.namespace, max=15, delay="1s"))},
+            QUEUES_CONFIGMAP,
+        )
+
+    await until_state(
+        crash_cluster, path(space), "within its maximum", lambda state: state.usage["cpu"] <= 15_000
+    )
+    await never(3, "more pods went", lambda: _fewer(space, 1))
+
+    orders = await quota_orders(space, path(space))
+    assert len(orders) == 1
+    assert len(await living(space)) == 1
+
+
+async def _fewer(space: Space, count: int) -> bool:
+    return len(await living(space)) < count
+
+
+async def test_nats_killed_in_the_middle_of_a_process_leaves_it_to_end_well(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 10, 10, 10, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=40, delay="1s")))
+    await until_ended(crash_cluster, path(space))
+
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=10, max=15, delay="1s")))
+    await asyncio.sleep(0.9)
+    await crash_cluster.kill("nats")
+    await asyncio.sleep(1.5)
+    await crash_cluster.start("nats")
+    await until_state(
+        crash_cluster,
+        path(space),
+        "within its maximum",
+        lambda state: state.usage["cpu"] <= 15_000,
+        seconds=40,
+    )
+
+    assert len(await living(space)) == 1
+    victims = [victim.uid for order in await quota_orders(space, path(space)) for victim in order.victims]
+    assert len(victims) == len(set(victims)) == 3
+
+
+async def test_the_command_shows_the_tree_and_one_queue(crash_cluster: RunningCluster, space: Space) -> None:
+    await run_in_queue(space, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=5, max=40, delay="60s")))
+
+    tree = await _command(crash_cluster)
+    one = await _command(crash_cluster, path(space))
+
+    assert "cpu 10 / 40" in tree
+    assert "root\n" not in one
+    assert "Guaranteed:  cpu 5" in one
+    assert "fires" in one
+
+
+async def _command(cluster: RunningCluster, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "makeway"),
+        "queues",
+        *arguments,
+        "--nats-url",
+        cluster.info.nats_url,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
