@@ -1,0 +1,29 @@
+"""Whom a pinned pod may displace at all. Planner and evictor ask this in place of `lower-priority`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from makeway.core.rules import Pair, Verdict
+
+DAEMONSET_SINGLE: Final = "daemonset-single"
+DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
+DAEMONSET_RULES: Final = (DAEMONSET_SINGLE, DAEMONSET_MULTIPLE)
+"""The rules that victims of the simple preemptor are chosen by, each with its strategy's name."""
+
+DAEMONSET_POD: Final = "daemonset-pod"
+HIGHER_PRIORITY: Final = "higher-priority"
+MAY_GO: Final = "daemonset"
+
+
+def displaceable(pair: Pair) -> Verdict:
+    """Allow pods of at most the preemptor's priority that belong to no DaemonSet.
+
+    Equal priorities may go, as in YuniKorn: a DaemonSet's pod can run nowhere else.
+    """
+    if pair.victim.daemon:
+        return Verdict(False, DAEMONSET_POD, "it belongs to a DaemonSet")
+    victim, preemptor = pair.victim.priority, pair.preemptor.priority
+    if victim > preemptor:
+        return Verdict(False, HIGHER_PRIORITY, f"{victim} > {preemptor}")
+    return Verdict(True, MAY_GO, f"{victim} <= {preemptor}")

@@ -1,0 +1,64 @@
+"""The victims for one pinned pod on its node: the configured strategies, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from makeway.core.daemonset import strategies
+from makeway.core.daemonset.occupant import Occupant
+from makeway.core.daemonset.strategies import (
+    Allowance,
+    Multiple,
+    Need,
+    NoneCovers,
+    Single,
+    TooLarge,
+    TooLittle,
+    TooMany,
+)
+from makeway.core.policy import DaemonSets
+
+Miss = NoneCovers | TooLarge | TooMany | TooLittle
+"""Why a strategy chose nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSelection:
+    """No strategy chose anybody; `misses`: why, by strategy, in the order in which they were tried."""
+
+    misses: tuple[tuple[str, Miss], ...]
+
+
+def strategy_names(settings: DaemonSets) -> tuple[str, ...]:
+    """Give the strategies in the order in which they are tried."""
+    return tuple(settings.preemption_victim_pods_selection_strategy.split(","))
+
+
+def select(
+    pods: Sequence[Occupant], need: Need, request: Need, settings: DaemonSets, allowance: Allowance
+) -> Single | Multiple | NoSelection:
+    """Choose the victims among the pods that may go. O(n log n).
+
+    `need`: what the node lacks for the pod, of the types that it lacks, above 0 each; `request`: what the
+    pod asks for, of those types at least. `allowance`: what hard budgets let go; empty where none is hard.
+    """
+    misses: list[tuple[str, Miss]] = []
+    for name in strategy_names(settings):
+        found: Single | Multiple | Miss
+        if name == "single":
+            found = strategies.single(
+                pods,
+                need,
+                request,
+                max_deviation_percent=settings.single_max_deviation_percent,
+                allowance=allowance,
+            )
+        else:
+            found = strategies.multiple(
+                pods, need, max_victims=settings.multiple_max_victims, allowance=allowance
+            )
+        if isinstance(found, (Single, Multiple)):
+            return found
+        misses.append((name, found))
+    return NoSelection(tuple(misses))
