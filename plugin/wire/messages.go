@@ -88,6 +88,7 @@ type Victim struct {
 	Rule               string `json:"rule"`
 	PDBViolating       bool   `json:"pdbViolating,omitempty"`
 	Assumed            bool   `json:"assumed,omitempty"`
+	Detail             string `json:"detail,omitempty"`
 }
 
 // Dependency is an object that a refusal depends on.
@@ -151,6 +152,7 @@ type Candidate struct {
 	Removable     []Removable `json:"removable,omitempty"`
 	Awaited       []Awaited   `json:"awaited,omitempty"`
 	PDBViolations int         `json:"pdbViolations,omitempty"`
+	MaxVictims    int         `json:"maxVictims,omitempty"`
 }
 
 // PlanReply is the planner's answer.

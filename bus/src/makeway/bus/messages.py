@@ -117,6 +117,7 @@ class Victim(Message, frozen=True):
     """A pod chosen for eviction, with the rule that made it removable.
 
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
+    `detail` says in decision records why the rule chose it, with its numbers; orders leave it out.
     """
 
     namespace: Text
@@ -128,6 +129,7 @@ class Victim(Message, frozen=True):
     rule: Text
     pdb_violating: bool = False
     assumed: bool = False
+    detail: str = ""
 
 
 class Dependency(Message, frozen=True):
@@ -224,12 +226,14 @@ class Candidate(Message, frozen=True):
 
     `removable` lists every pod that may be removed there, in the order in which they are offered
     back: PDB-violating first, then the more important first. `awaited` are already leaving.
+    `max_victims`: whatever verification finds, no more than so many may go; 0: no limit.
     """
 
     node: Text
     removable: tuple[Removable, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     pdb_violations: Int64 = 0
+    max_victims: Int64 = 0
 
 
 class PlanReply(Message, frozen=True):

@@ -96,6 +96,7 @@ _VICTIM_B: Final = Victim(
     rule="lower-priority",
     pdb_violating=True,
     assumed=True,
+    detail="regular, gives cpu 2 of 3 needed; one of 2, at most 10",
 )
 _REFUSAL: Final = Refusal(
     reason="NoVictims",
@@ -156,6 +157,7 @@ _REPLY_CANDIDATES: Final = PlanReply(
             ),
             awaited=(_AWAITED,),
             pdb_violations=1,
+            max_victims=10,
         ),
         Candidate(node="node-2"),
     ),

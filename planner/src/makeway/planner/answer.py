@@ -12,12 +12,16 @@ from makeway.planner.records import PodRecord
 
 @dataclass(frozen=True, slots=True)
 class RemovablePod:
-    """A pod that may go, the rule that allows it, and whether the plan needs it gone."""
+    """A pod that may go, the rule that allows it, and whether the plan needs it gone.
+
+    `detail`: the rule's numbers where they are more than the priorities, for the decision record.
+    """
 
     pod: PodRecord
     rule: str
     victim: bool
     pdb_violating: bool
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Proposal:
     `removable` is in the order in which pods are offered back. `start_micros`: of the longest running
     victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
     `spared`: only where it is one of the best few.
+    `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
     """
 
     node: str
@@ -62,6 +67,7 @@ class Proposal:
     start_micros: int = NOT_STARTED
     decided_by: str = ""
     spared: Spared = Spared()
+    max_victims: int = 0
 
     @property
     def victims(self) -> tuple[RemovablePod, ...]:

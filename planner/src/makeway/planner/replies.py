@@ -125,6 +125,7 @@ def _candidate(proposal: Proposal) -> messages.Candidate:
         ),
         awaited=_awaited(proposal),
         pdb_violations=proposal.pdb_violations,
+        max_victims=proposal.max_victims,
     )
 
 
@@ -147,6 +148,7 @@ def _victim(node: str, one: RemovablePod) -> messages.Victim:
         rule=one.rule,
         pdb_violating=one.pdb_violating,
         assumed=not one.pod.node,
+        detail=one.detail,
     )
 
 
