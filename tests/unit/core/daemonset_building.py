@@ -58,9 +58,8 @@ def chosen(
         enabled=True,
         preemption_victim_pods_selection_strategy=strategy,
         single_max_deviation_percent=deviation,
-        multiple_max_victims=most,
     )
-    return select(list(pods), needed, asked, settings, allowance or {})
+    return select(list(pods), needed, asked, settings, most_victims=most, allowance=allowance or {})
 
 
 def victims(found: Single | Multiple | NoSelection) -> list[str]:

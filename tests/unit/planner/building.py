@@ -44,6 +44,7 @@ def make_pod(
     requests: Mapping[str, int] | None = None,
     start_micros: int | None = None,
     terminating: bool = False,
+    ends: float | None = None,
     facts: PodFacts | None = None,
 ) -> PodRecord:
     amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
@@ -55,7 +56,8 @@ def make_pod(
         priority=priority,
         start_micros=at(start) if start_micros is None else start_micros,
         grace_period_seconds=30,
-        terminating=terminating,
+        terminating=terminating or ends is not None,
+        ends_micros=0 if ends is None else microseconds(NOW + timedelta(seconds=ends)),
         requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
         labels=dict(labels or {}),
         kind=Kind(namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating),
@@ -134,6 +136,8 @@ def ask(
     assumed: Iterable[tuple[str, str]] = (),
     in_flight: Mapping[str, str] | None = None,
     leaving: Iterable[str] = (),
+    pinned_to: str = "",
+    unfit_seconds: float = 3600,
 ) -> Question:
     return Question(
         preemptor=preemptor,
@@ -146,6 +150,8 @@ def ask(
         assumed=tuple(_placement(uid, node) for uid, node in assumed),
         in_flight=dict(in_flight or {}),
         leaving=frozenset(leaving),
+        pinned_to=pinned_to,
+        unfit_since=NOW - timedelta(seconds=unfit_seconds) if pinned_to else None,
     )
 
 

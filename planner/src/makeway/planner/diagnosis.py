@@ -34,7 +34,7 @@ OVER_BUDGET = "A hard disruption budget forbids it"
 OVER_LIMIT = "More victims than an order may have"
 UNKNOWN_NODE = "Not known to the planner"
 _NEAREST = 3
-_MARGIN = timedelta(milliseconds=1)
+MARGIN = timedelta(milliseconds=1)
 """A toleration holds up to and including its last moment."""
 _MEBI = 2**20
 
@@ -97,7 +97,7 @@ def no_room(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=moment_of(min(helps)) + _MARGIN if helps else None,
+        retry_at=moment_of(min(helps)) + MARGIN if helps else None,
         depends_on=dependencies(snapshot, question, parts, counts),
         spared=dict(sorted(counts.items())),
         nearest=tuple(one for _, _, one, _ in near),

@@ -25,7 +25,8 @@ class Metrics:
         self.refusals = Counter(
             "makeway_planner_refusals",
             "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
-            "ResourceNotOffered, NoLowerPriorityPods, NotEnoughRoom.",
+            "ResourceNotOffered, NoLowerPriorityPods, NotEnoughRoom, DaemonSetStartDelay, "
+            "DaemonSetRoomOnItsWay, DaemonSetNoVictims.",
             ["reason"],
             registry=registry,
         )

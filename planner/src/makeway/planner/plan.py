@@ -19,6 +19,7 @@ from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
 from makeway.planner.layers import layers_of
 from makeway.planner.overlay import Block, placed, plain, touched
+from makeway.planner.pinned_plan import plan_pinned
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
@@ -50,7 +51,13 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     if missing:
         return diagnosis.not_offered(scope, question, missing)
 
-    view = _View(snapshot, replace(question, needs=needs), now)
+    question = replace(question, needs=needs)
+    if question.pinned_to and snapshot.shields.policy.daemon_sets.enabled:
+        if snapshot.rows.get(question.pinned_to) not in potential:
+            return diagnosis.no_nodes(scope, question, unknown)
+        return plan_pinned(snapshot, question, scope, now)
+
+    view = _View(snapshot, question, now)
     rows, special = touched(snapshot, question, potential)
     standing = view.standing(rows)
     helped = standing.best(snapshot, rows, question.max_candidates + 1)

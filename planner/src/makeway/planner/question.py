@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
 from makeway.bus.subjects import token
+from makeway.core.daemonset.pinned import pinned_node
 from makeway.core.objects import Pod
 from makeway.core.requests import pod_requests
 from makeway.core.resources import is_extended
@@ -16,6 +18,10 @@ from makeway.planner.constraints import Constraints, constraints_of
 from makeway.planner.records import PodRecord, pod_record
 
 FIT = "NodeResourcesFit"
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of the condition PodScheduled once the scheduler has tried and failed."""
+
+_RESOLUTION = timedelta(seconds=1)
 _pod_decoder = msgspec.json.Decoder(Pod)
 
 
@@ -38,6 +44,8 @@ class Question:
     `constraints`: what it asks besides.
     `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
     victims whose order ended a moment ago, for budgets that do not show it yet.
+    `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    `unfit_since`: since when it has not fitted, as far as is known.
     """
 
     preemptor: PodRecord
@@ -51,6 +59,8 @@ class Question:
     assumed: tuple[Placement, ...] = ()
     in_flight: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
+    pinned_to: str = ""
+    unfit_since: datetime | None = None
 
 
 def question_of(
@@ -76,7 +86,18 @@ def question_of(
         assumed=request.assumed,
         in_flight=in_flight,
         leaving=leaving,
+        pinned_to=pinned_node(pod),
+        unfit_since=_unfit_since(pod),
     )
+
+
+def _unfit_since(pod: Pod) -> datetime | None:
+    """Read when the scheduler first found that the pod does not fit, rounded up: the API keeps seconds."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            moment = condition.last_transition_time
+            return moment + _RESOLUTION if moment and condition.reason == UNSCHEDULABLE else None
+    return None
 
 
 def _check_names(pod: Pod) -> None:

@@ -20,7 +20,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`),
     as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
-    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp.
+    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp,
+    and `ends_micros` is that, when its grace period ends, in microseconds.
     `facts`: what rules look at. `kind`: what other pods' constraints look at.
     """
 
@@ -36,6 +37,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str]
     facts: PodFacts
     kind: Kind
+    ends_micros: int = 0
 
     @property
     def importance(self) -> Importance:
@@ -71,6 +73,7 @@ def pod_record(pod: Pod) -> PodRecord:
         labels=metadata.labels or {},
         facts=facts_of(pod),
         kind=kind_of(pod),
+        ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
     )
 
 

@@ -18,6 +18,7 @@ from makeway.core.quantity import QuantityError
 from makeway.core.selector import SelectorError
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.decisions import Decisions
+from makeway.planner.first_seen import FirstSeen
 from makeway.planner.lateness import Lateness
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
@@ -66,6 +67,7 @@ class Planner:
         self._behind = behind
         self._lateness = Lateness()
         self._second_look = SecondLook()
+        self._first_seen = FirstSeen()
 
     async def handle(self, data: bytes) -> bytes:
         """Answer one plan request. Never raises for what a request may contain."""
@@ -83,8 +85,12 @@ class Planner:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
         asking = question.preemptor.uid
-        in_flight = self._ledger.in_flight(request.live_orders, now, asking=asking)
-        reply = self._plan(request, replace(question, in_flight=in_flight), now)
+        question = replace(
+            question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)
+        )
+        if question.pinned_to:
+            question = replace(question, unfit_since=self._first_seen.note(asking, question.unfit_since, now))
+        reply = self._plan(request, question, now)
         await failpoint("planner.before-reply")
         return reply
 

@@ -18,6 +18,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.kinds import KindTable
+from makeway.planner.kinship import Kinship
 from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
@@ -62,6 +63,7 @@ class Snapshot:
         self.budgets = BudgetTable()
         self.shields = Shields()
         self.queues = QueueBook(self.shields)
+        self.kinship = Kinship()
         self.namespaces: dict[str, Namespace] = {}
         self.kinds = KindTable()
         self.topology = Topology()
@@ -285,6 +287,7 @@ class Snapshot:
             self._budget_sets[pod.uid] = number
         self.shields.add(pod)
         self.queues.add(pod)
+        self.kinship.add(pod)
         if not pod.node:
             return
         row = self._row(pod.node)
@@ -308,6 +311,7 @@ class Snapshot:
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)
+        self.kinship.discard(pod)
         if not pod.node:
             return
         row = self.rows[pod.node]

@@ -36,12 +36,19 @@ def strategy_names(settings: DaemonSets) -> tuple[str, ...]:
 
 
 def select(
-    pods: Sequence[Occupant], need: Need, request: Need, settings: DaemonSets, allowance: Allowance
+    pods: Sequence[Occupant],
+    need: Need,
+    request: Need,
+    settings: DaemonSets,
+    *,
+    most_victims: int,
+    allowance: Allowance,
 ) -> Single | Multiple | NoSelection:
     """Choose the victims among the pods that may go. O(n log n).
 
     `need`: what the node lacks for the pod, of the types that it lacks, above 0 each; `request`: what the
-    pod asks for, of those types at least. `allowance`: what hard budgets let go; empty where none is hard.
+    pod asks for, of those types at least. `most_victims`: how many `multiple` may take, by these settings
+    and by what else there is. `allowance`: what hard budgets let go; empty where none is hard.
     """
     misses: list[tuple[str, Miss]] = []
     for name in strategy_names(settings):
@@ -55,9 +62,7 @@ def select(
                 allowance=allowance,
             )
         else:
-            found = strategies.multiple(
-                pods, need, max_victims=settings.multiple_max_victims, allowance=allowance
-            )
+            found = strategies.multiple(pods, need, max_victims=most_victims, allowance=allowance)
         if isinstance(found, (Single, Multiple)):
             return found
         misses.append((name, found))

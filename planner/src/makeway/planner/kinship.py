@@ -1,0 +1,55 @@
+"""Which pods others depend on: those that another's ownerReference names, and each application's first.
+
+Kept with every pod event, so that no plan looks at all pods. Source: the simple preemptor's class of
+driver and owner pods.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+
+from makeway.planner.records import PodRecord
+
+
+class Kinship:
+    """Owners by UID, and the pods of each application by age. Changed only by the snapshot that owns it.
+
+    An application is known by its namespace and id. Its first pod is the oldest that is still there.
+    """
+
+    def __init__(self) -> None:
+        self._owned: Counter[str] = Counter()
+        self._applications: dict[tuple[str, str], list[tuple[int, str]]] = {}
+
+    def add(self, pod: PodRecord) -> None:
+        """Note a pod. O(its owners + log pods of its application)."""
+        self._owned.update(pod.facts.owners)
+        if pod.facts.application:
+            insort(self._applications.setdefault(_application(pod), []), _age(pod))
+
+    def discard(self, pod: PodRecord) -> None:
+        """Forget a pod that was added as it is here."""
+        for uid in pod.facts.owners:
+            self._owned[uid] -= 1
+            if not self._owned[uid]:
+                del self._owned[uid]
+        if pod.facts.application:
+            pods = self._applications[_application(pod)]
+            del pods[bisect_left(pods, _age(pod))]
+            if not pods:
+                del self._applications[_application(pod)]
+
+    def leads(self, pod: PodRecord) -> bool:
+        """Say whether another pod names this one as its owner, or it is the first of its application."""
+        if pod.uid in self._owned:
+            return True
+        return bool(pod.facts.application) and self._applications[_application(pod)][0] == _age(pod)
+
+
+def _application(pod: PodRecord) -> tuple[str, str]:
+    return pod.namespace, pod.facts.application
+
+
+def _age(pod: PodRecord) -> tuple[int, str]:
+    return pod.facts.created_micros, pod.uid

@@ -1,0 +1,174 @@
+"""What the simple preemptor says: refusals with their numbers, and why each victim was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+
+from makeway.core.barrier import PREEMPTION_TOLERATION
+from makeway.core.daemonset.occupant import Occupant
+from makeway.core.daemonset.rule import HIGHER_PRIORITY
+from makeway.core.daemonset.selection import Miss, NoSelection
+from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooMany
+from makeway.core.policy import DaemonSets
+from makeway.core.resources import PODS
+from makeway.planner.answer import Refusal, Scope
+from makeway.planner.dependencies import MOST
+from makeway.planner.diagnosis import MARGIN, amount_of
+from makeway.planner.pinned_node import PinnedNode
+from makeway.planner.question import Question
+from makeway.planner.spared import HARD_BUDGET
+
+TOO_EARLY = "DaemonSetStartDelay"
+ON_ITS_WAY = "DaemonSetRoomOnItsWay"
+NOBODY = "DaemonSetNoVictims"
+
+ENDING = "it is being deleted already, and its room counts"
+
+
+def too_early(scope: Scope, question: Question, due: datetime, now: datetime) -> Refusal:
+    """Refuse until the start delay is over."""
+    seconds = math.ceil((due - now).total_seconds())
+    message = (
+        f"{_who(question)}, which its DaemonSet has bound to node {question.pinned_to}, has not fitted on it "
+        f"since {_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {_time(due)}"
+    )
+    return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due)
+
+
+def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> Refusal:
+    """Refuse because pods that nobody has to evict any more are about to make the room."""
+    overdue = node.overdue_at(leaving)
+    message = (
+        f"{_where(node)} waits for {_pods(len(leaving))} on it that {_are(len(leaving))} being deleted "
+        f"already; if {_are(len(leaving))} still there at {_time(overdue)}, others are looked for"
+    )
+    return Refusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
+
+
+def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSelection) -> Refusal:
+    """Refuse because no strategy found victims, and say of each why."""
+    misses = "; ".join(f"{name}: {_miss(miss, node)}" for name, miss in found.misses)
+    message = f"{_where(node)} does not fit on it ({_missing(need, node)}); {misses}; {_who_may_go(node)}"
+    return _refusal(scope, node, message, {_reason(name, node): 1 for name in need})
+
+
+def _reason(name: str, node: PinnedNode) -> str:
+    if name in node.constraints:
+        return name
+    return "Too many pods" if name == PODS else f"Insufficient {name}"
+
+
+def nothing_to_remove(scope: Scope, node: PinnedNode) -> Refusal:
+    """Refuse where the resources suffice and no pod may go that could stand in another way."""
+    message = f"{_where(node)} has enough of every resource there; {_who_may_go(node)}"
+    return _refusal(scope, node, message, {"No pod may go": 1})
+
+
+def of_single(found: Single, settings: DaemonSets) -> str:
+    """Say why the one victim was chosen."""
+    return (
+        f"{_class(found.victim)}, alone makes the room; larger than needed by {_percent(found.deviation)} "
+        f"of the request, at most {settings.single_max_deviation_percent}%"
+    )
+
+
+def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: PinnedNode) -> str:
+    """Say why one of several victims was chosen."""
+    gives = ", ".join(
+        f"{name} {amount_of(name, pod.amounts[name])} of {amount_of(name, amount)}"
+        for name, amount in sorted(need.items())
+        if pod.amounts[name]
+    )
+    return f"{_class(pod)}, gives {gives} needed; one of {len(found.victims)}, at most {node.most_victims}"
+
+
+def _miss(miss: Miss, node: PinnedNode) -> str:
+    if isinstance(miss, NoneCovers):
+        return "no pod that may go makes the room alone"
+    if isinstance(miss, TooLarge):
+        return (
+            f"the nearest pod is larger than needed by {_percent(miss.deviation)} of the request, "
+            f"at most {node.settings.single_max_deviation_percent}%"
+        )
+    if isinstance(miss, TooMany):
+        return f"it would take {miss.needed} victims, at most {node.most_victims}"
+    return f"too little even without all that may go ({_missing(miss.short, node)})"
+
+
+def _who_may_go(node: PinnedNode) -> str:
+    """Count the pods of the node: how many may go, and what keeps the others."""
+    total = len(node.pods) + len(node.awaited)
+    kept = _by_rule(node)
+    told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
+    if node.overdue:
+        told.append(f"{node.overdue} should have left")
+    others = f" (kept: {', '.join(told)})" if told else ""
+    return f"{len(node.may_go)} of {_pods(total)} may go{others}"
+
+
+def _by_rule(node: PinnedNode) -> Counter[str]:
+    return Counter(one.verdict.rule for one in node.stay)
+
+
+def _refusal(scope: Scope, node: PinnedNode, message: str, reasons: dict[str, int]) -> Refusal:
+    """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes."""
+    ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
+    shields, kept = node.snapshot.shields, _by_rule(node)
+    depends_on = [] if shields.source is None else [shields.source]
+    if HARD_BUDGET in kept:
+        depends_on += [
+            ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0
+        ]
+    if PREEMPTION_TOLERATION in kept:
+        depends_on += [
+            ("PriorityClass", "", name) for name in shields.exempting(node.question.preemptor.priority)
+        ]
+    return Refusal(
+        scope,
+        NOBODY,
+        message,
+        reasons,
+        retry_at=min(ends) + MARGIN if ends else None,
+        depends_on=tuple(depends_on[:MOST]),
+        spared={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
+    )
+
+
+def _where(node: PinnedNode) -> str:
+    return f"{_who(node.question)}, which its DaemonSet has bound to node {node.name},"
+
+
+def _who(question: Question) -> str:
+    return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+
+
+def _class(pod: Occupant) -> str:
+    return pod.pod_class.name.lower().replace("_", " ")
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod" if count == 1 else f"{count} pods"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _missing(amounts: Mapping[str, int], node: PinnedNode) -> str:
+    """Say what stands in the way: amounts of resources, and constraints by their names."""
+    return ", ".join(
+        name.lower() if name in node.constraints else f"{name} {amount_of(name, amount)} missing"
+        for name, amount in sorted(amounts.items())
+    )
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(share * 100):.4g}%"
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,55 @@
+"""Who leads others, and since when a pod has been seen not to fit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from makeway.core.facts import PodFacts
+from makeway.planner.first_seen import FirstSeen
+from makeway.planner.kinship import Kinship
+from makeway.planner.records import PodRecord
+from unit.planner.building import NOW, make_pod
+
+
+def of_application(uid: str, created: int, namespace: str = "default") -> PodRecord:
+    facts = PodFacts(application="spark-1", created_micros=created)
+    return make_pod(uid, namespace=namespace, facts=facts)
+
+
+def test_a_pod_leads_for_as_long_as_one_names_it_as_owner() -> None:
+    kinship, driver = Kinship(), make_pod("driver")
+    workers = [make_pod(uid, facts=PodFacts(owners=("driver",))) for uid in ("w1", "w2")]
+    for worker in workers:
+        kinship.add(worker)
+
+    kinship.discard(workers[0])
+    assert kinship.leads(driver)
+    kinship.discard(workers[1])
+    assert not kinship.leads(driver)
+
+
+def test_the_oldest_pod_that_is_left_leads_its_application() -> None:
+    kinship, first, second = Kinship(), of_application("b", 1), of_application("a", 2)
+    kinship.add(second)
+    kinship.add(first)
+
+    assert [kinship.leads(pod) for pod in (first, second)] == [True, False]
+    kinship.discard(first)
+    assert kinship.leads(second)
+
+
+def test_an_application_of_that_name_in_another_namespace_is_another() -> None:
+    kinship, here, there = Kinship(), of_application("a", 1), of_application("b", 2, "other")
+    kinship.add(here)
+    kinship.add(there)
+
+    assert kinship.leads(here)
+    assert kinship.leads(there)
+
+
+def test_the_earlier_of_the_condition_and_the_first_question_counts() -> None:
+    seen = FirstSeen()
+
+    assert seen.note("p", None, NOW) == NOW
+    assert seen.note("p", NOW + timedelta(seconds=1), NOW + timedelta(seconds=5)) == NOW
+    assert FirstSeen().note("p", NOW - timedelta(seconds=9), NOW) == NOW - timedelta(seconds=9)

@@ -1,0 +1,371 @@
+"""Plans for pods that their DaemonSet has bound to one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.facts import ALLOW_PREEMPTION, PodFacts
+from makeway.core.importance import microseconds
+from makeway.core.objects import Metadata, PriorityClass
+from makeway.core.policy import DaemonSets, Limits, Policy, Protection, Strategy
+from makeway.planner.answer import Plan, Proposal, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.records import NodeRecord, PodRecord, pod_record
+from makeway.planner.snapshot import Snapshot
+from unit.planner import manifests
+from unit.planner.building import (
+    NOW,
+    ask,
+    make_budget,
+    make_class,
+    make_node,
+    make_pod,
+    make_snapshot,
+    planned,
+    victims,
+)
+from unit.planner.building import refused as refusal_of
+
+ON = Policy(daemon_sets=DaemonSets(enabled=True))
+NODE = "n1"
+OPTED_OUT = PodFacts(opted_out=True)
+DAEMON = PodFacts(daemon=True)
+
+
+def of(strategy: Strategy = "single,multiple", *, most: int = 10, hard: bool = False) -> Policy:
+    settings = DaemonSets(
+        enabled=True, preemption_victim_pods_selection_strategy=strategy, multiple_max_victims=most
+    )
+    return Policy(daemon_sets=settings, disruption_budgets="hard" if hard else "soft")
+
+
+def running(
+    uid: str | int, size: int, priority: int = 10, facts: PodFacts | None = None, **more: float
+) -> PodRecord:
+    ends = more.get("ends")
+    return make_pod(str(uid), NODE, priority, requests={"cpu": size}, facts=facts, ends=ends)
+
+
+def mixed_pods() -> list[PodRecord]:
+    """Ten pods of all classes that take 76; `job` and `old job` are named as owners by two small pods."""
+    owned = PodFacts(owners=("9", "10"))
+    return [
+        running(1, 10),
+        running(2, 8),
+        running(3, 10, 15),
+        running(4, 5),
+        running(5, 5, 5),
+        running(6, 10, facts=OPTED_OUT),
+        running(7, 8, facts=OPTED_OUT),
+        running(8, 10, 15, OPTED_OUT),
+        running(9, 5),
+        running(10, 5, 5),
+        make_pod("helper", "elsewhere", facts=owned),
+    ]
+
+
+def pinned(size: int | Mapping[str, int], priority: int = 20) -> PodRecord:
+    requests = {"cpu": size} if isinstance(size, int) else size
+    return make_pod("logs", priority=priority, requests=requests, facts=DAEMON)
+
+
+def on_node(size: int, pods: Iterable[PodRecord], policy: Policy = ON, **more: Iterable[object]) -> Snapshot:
+    nodes = [make_node(NODE, size), make_node("elsewhere", 1000)]
+    return make_snapshot(nodes, pods, policy=policy, **more)  # type: ignore[arg-type]
+
+
+def the(snapshot: Snapshot, preemptor: PodRecord) -> Proposal:
+    [proposal] = planned(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE)).candidates
+    return proposal
+
+
+def why(snapshot: Snapshot, preemptor: PodRecord) -> Refusal:
+    return refusal_of(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE))
+
+
+def test_free_room_counts_so_that_one_small_pod_goes() -> None:
+    proposal = the(on_node(100, mixed_pods()), pinned(25))
+
+    assert victims(proposal) == {"5"}
+    assert [(pod.rule, pod.detail) for pod in proposal.victims] == [
+        ("daemonset-multiple", "regular, gives cpu 5m of 1m needed; one of 1, at most 10")
+    ]
+
+
+def test_several_go_from_a_full_node() -> None:
+    assert victims(the(on_node(76, mixed_pods()), pinned(25))) == {"5", "1", "2", "4"}
+
+
+def test_the_single_nearest_pod_goes_and_the_record_says_how_near() -> None:
+    proposal = the(on_node(76, mixed_pods()), pinned(5))
+
+    assert [(pod.pod.uid, pod.rule, pod.detail) for pod in proposal.victims] == [
+        (
+            "5",
+            "daemonset-single",
+            "regular, alone makes the room; larger than needed by 0% of the request, at most 10%",
+        )
+    ]
+
+
+def test_too_many_victims_are_refused_with_the_numbers() -> None:
+    refusal = why(on_node(76, mixed_pods(), of(most=3)), pinned(25))
+
+    assert refusal.reason == "DaemonSetNoVictims"
+    assert "does not fit on it (cpu 25m missing)" in refusal.message
+    assert "multiple: it would take 4 victims, at most 3" in refusal.message
+
+
+def test_an_order_never_has_more_victims_than_any_may_have() -> None:
+    policy = msgspec.structs.replace(ON, limits=Limits(victims_per_order=3))
+
+    assert "it would take 4 victims, at most 3" in why(on_node(76, mixed_pods(), policy), pinned(25)).message
+    assert the(on_node(76, mixed_pods(), policy), pinned(5)).max_victims == 3
+
+
+def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
+    snapshot = on_node(76, mixed_pods())
+    snapshot.put_node(NodeRecord(name="elsewhere", allocatable={"example.com/disk": 3}))
+
+    refusal = why(snapshot, pinned({"cpu": 5, "example.com/disk": 1}))
+
+    assert "too little even without all that may go (example.com/disk 1 missing)" in refusal.message
+    assert refusal.node_reasons == {"Insufficient cpu": 1, "Insufficient example.com/disk": 1}
+
+
+def test_pods_of_higher_priority_stay() -> None:
+    refusal = why(on_node(76, mixed_pods()), pinned(5, priority=1))
+
+    assert "0 of 10 pods may go (kept: 10 by higher-priority)" in refusal.message
+
+
+def test_room_that_is_on_its_way_is_waited_for() -> None:
+    pods = [running(5, 5, 5, ends=20) if pod.uid == "5" else pod for pod in mixed_pods()]
+
+    refusal = why(on_node(76, pods), pinned(5))
+
+    assert refusal.reason == "DaemonSetRoomOnItsWay"
+    assert refusal.retry_at == NOW + timedelta(seconds=20 + 60)
+
+
+def test_a_pod_that_should_have_left_long_ago_makes_no_room_and_does_not_go_again() -> None:
+    pods = [running(5, 5, 5, ends=-60) if pod.uid == "5" else pod for pod in mixed_pods()]
+
+    assert victims(the(on_node(76, pods), pinned(5))) == {"4"}
+
+
+def test_who_is_leaving_anyway_is_named_beside_the_victims_it_spares_others_for() -> None:
+    snapshot = on_node(20, [running("leaving", 10, ends=20), running("stays", 10)])
+
+    proposal = the(snapshot, pinned(15))
+
+    assert {pod.pod.uid: pod.detail for pod in proposal.victims} == {
+        "stays": "regular, gives cpu 10m of 5m needed; one of 1, at most 10",
+        "leaving": "it is being deleted already, and its room counts",
+    }
+    assert proposal.max_victims == 11
+
+
+def test_a_leaving_pod_that_may_not_be_named_is_waited_for() -> None:
+    snapshot = on_node(20, [running("leaving", 10, 30, ends=20), running("stays", 10)])
+
+    assert why(snapshot, pinned(15)).reason == "DaemonSetRoomOnItsWay"
+
+
+def test_a_pod_of_equal_priority_goes_and_one_of_another_daemonset_does_not() -> None:
+    assert victims(the(on_node(20, [running("a", 15, 0)]), pinned(15, 0))) == {"a"}
+
+    refusal = why(on_node(20, [running("a", 15, 0, DAEMON)]), pinned(15, 0))
+    assert "kept: 1 by daemonset-pod" in refusal.message
+
+
+def test_single_prefers_one_that_opted_out_to_one_far_too_large() -> None:
+    pods = [running("large", 30), running("opted-out", 10, facts=OPTED_OUT)]
+
+    for strategy in ("single", "single,multiple"):
+        assert victims(the(on_node(40, pods, of(strategy)), pinned(10))) == {"opted-out"}
+
+
+def test_a_class_opts_its_pods_out_as_a_pod_does() -> None:
+    opted_out = PriorityClass(
+        metadata=Metadata(name="batch", uid="batch", annotations={ALLOW_PREEMPTION: "false"})
+    )
+    pods = [running("a", 10, 1, PodFacts(priority_class="batch")), running("b", 10, 2)]
+    snapshot = on_node(20, pods, classes=[opted_out])
+
+    assert victims(the(snapshot, pinned(10))) == {"b"}
+
+
+def test_the_first_pod_of_an_application_goes_after_the_others() -> None:
+    def of_application(uid: str, created: int) -> PodRecord:
+        facts = PodFacts(application="spark-1", created_micros=created)
+        return running(uid, 10, facts=facts)
+
+    snapshot = on_node(20, [of_application("driver", 1), of_application("worker", 2)])
+    assert victims(the(snapshot, pinned(10))) == {"worker"}
+
+    snapshot.remove_pod("driver")
+    snapshot.put_pod(of_application("late worker", 3))
+    assert victims(the(snapshot, pinned(10))) == {"late worker"}
+
+
+def test_nobody_goes_before_the_start_delay_is_over() -> None:
+    snapshot = on_node(76, mixed_pods())
+    early = ask(pinned(5), nodes=[NODE], pinned_to=NODE, unfit_seconds=9.5)
+
+    refusal = refusal_of(snapshot, early)
+
+    assert refusal.reason == "DaemonSetStartDelay"
+    assert refusal.retry_at == NOW + timedelta(seconds=0.5)
+    assert isinstance(plan(snapshot, early, NOW + timedelta(seconds=0.5)), Plan)
+
+
+def test_a_policy_that_is_off_leaves_the_pod_to_the_ordinary_plan() -> None:
+    snapshot = on_node(76, mixed_pods(), Policy())
+
+    [proposal] = planned(snapshot, ask(pinned(25), nodes=[NODE], pinned_to=NODE, unfit_seconds=0)).candidates
+
+    assert proposal == planned(snapshot, ask(pinned(25), nodes=[NODE])).candidates[0]
+    assert {pod.rule for pod in proposal.removable} == {"lower-priority"}
+
+
+def test_pods_that_other_orders_remove_are_awaited_and_nobody_else_goes() -> None:
+    snapshot = on_node(20, [running("going", 10), running("stays", 10)])
+    question = ask(pinned(10), nodes=[NODE], pinned_to=NODE, in_flight={"going": "ord-1"})
+
+    [proposal] = planned(snapshot, question).candidates
+
+    assert not proposal.victims
+    assert [(one.pod.uid, one.order_id) for one in proposal.awaited] == [("going", "ord-1")]
+
+
+def test_room_that_another_pod_is_nominated_to_is_not_free() -> None:
+    snapshot = on_node(40, [running("a", 10), running("b", 10), make_pod("next", priority=30, size=20)])
+    question = ask(pinned(10), nodes=[NODE], pinned_to=NODE, nominations=[("next", NODE)])
+
+    assert victims(planned(snapshot, question).candidates[0]) == {"a"}
+
+
+def test_the_pod_that_holds_its_host_port_goes_whatever_else_is_cheaper() -> None:
+    port = [{"hostPort": 24224}]
+    snapshot = manifests.cluster(
+        manifests.node("n1"),
+        manifests.pod("holder", NODE, priority=3, ports=port),
+        manifests.pod("cheap", NODE, priority=1),
+    )
+    snapshot.enforce(ON, "rev-1")
+    logs = manifests.pod("logs", priority=3, ports=port)
+    asked = manifests.question(logs, pinned_to=NODE, unfit_since=NOW - timedelta(minutes=1))
+
+    [proposal] = planned(snapshot, asked).candidates
+    assert victims(proposal) == {"holder"}
+    snapshot.remove_pod("holder")
+    snapshot.put_pod(pod_record(manifests.pod("holder", NODE, priority=4, ports=port)))
+    refusal = refusal_of(snapshot, asked)
+    assert "does not fit on it (host port taken)" in refusal.message
+    assert refusal.node_reasons == {"Host port taken": 1}
+
+
+def test_what_no_resource_explains_is_left_to_the_schedulers_filters() -> None:
+    daemon = make_pod("other-agent", NODE, 0, requests={"cpu": 1}, facts=DAEMON)
+    pods = [running("opted-out", 1, 1, OPTED_OUT), running("high", 1, 9), running("low", 1, 1), daemon]
+
+    result = planned(on_node(76, pods), ask(pinned(5), nodes=[NODE], pinned_to=NODE))
+
+    assert not result.candidates
+    [proposal] = result.unmodelled
+    assert [pod.pod.uid for pod in proposal.removable] == ["opted-out", "high", "low"]
+    assert proposal.max_victims == 10
+
+
+def test_with_single_alone_the_filters_may_choose_among_near_pods_only() -> None:
+    pods = [running("near", 10), running("far", 20), running("small", 5)]
+
+    proposal = the(on_node(35, pods, of("single")), pinned(10))
+
+    assert {pod.pod.uid for pod in proposal.removable} == {"near"}
+    assert proposal.max_victims == 1
+
+
+def test_a_soft_budget_is_counted_and_a_hard_one_keeps_its_pods() -> None:
+    pods = [make_pod("a", NODE, 1, requests={"cpu": 10}, labels={"app": "db"}), running("b", 10, 2)]
+    budget = make_budget("db", {"app": "db"}, allowed=0)
+
+    soft = the(on_node(20, pods, budgets=[budget]), pinned(10))
+    hard = the(on_node(20, pods, of(hard=True), budgets=[budget]), pinned(10))
+
+    assert (victims(soft), soft.pdb_violations) == ({"a"}, 1)
+    assert (victims(hard), hard.pdb_violations) == ({"b"}, 0)
+    assert [pod.pod.uid for pod in hard.removable] == ["b"]
+    assert [(one.pod.uid, one.verdict.rule) for one in hard.spared.pods] == [("a", "hard-budget")]
+
+
+def test_a_budget_that_allows_the_victims_is_not_violated_by_them() -> None:
+    pods = [make_pod(uid, NODE, 1, requests={"cpu": 10}, labels={"app": "db"}) for uid in ("a", "b")]
+
+    proposal = the(on_node(20, pods, budgets=[make_budget("db", {"app": "db"}, allowed=1)]), pinned(10))
+
+    assert proposal.pdb_violations == 0
+    assert [(pod.pod.uid, pod.pdb_violating) for pod in proposal.removable] == [("b", True), ("a", False)]
+
+
+def test_protection_and_toleration_hold_here_too_and_say_until_when() -> None:
+    started = PodFacts(priority_class="calm", scheduled_micros=microseconds(NOW - timedelta(seconds=10)))
+    policy = msgspec.structs.replace(ON, protection=Protection(namespaces=("vip",)))
+    pods = [running("calm", 10, 1, started), make_pod("vip", NODE, 1, requests={"cpu": 10}, namespace="vip")]
+
+    refusal = why(on_node(20, pods, policy, classes=[make_class("calm", 100, 60)]), pinned(10))
+
+    assert "kept: 1 by preemption-toleration, 1 by protected-namespace" in refusal.message
+    assert refusal.retry_at == NOW + timedelta(seconds=50, milliseconds=1)
+    assert refusal.depends_on == (("PriorityClass", "", "calm"),)
+    assert refusal.spared == {"preemption-toleration": 1, "protected-namespace": 1}
+
+
+def test_a_system_critical_pod_of_equal_priority_stays() -> None:
+    critical = 2_000_000_000
+
+    refusal = why(on_node(20, [running("a", 20, critical)]), pinned(10, critical))
+
+    assert "kept: 1 by system-critical" in refusal.message
+
+
+# ---------------------------------------------------------------------------------------- what always holds
+
+pods_of_a_node = st.lists(
+    st.builds(
+        lambda size, priority, facts: (size, priority, facts),
+        st.integers(0, 10),
+        st.integers(0, 3),
+        st.sampled_from(
+            [PodFacts(), OPTED_OUT, DAEMON, PodFacts(mirror=True), PodFacts(owners=("p0",), application="a")]
+        ),
+    ),
+    max_size=10,
+)
+
+
+@given(given_pods=pods_of_a_node, size=st.integers(1, 20), data=st.data())
+def test_no_daemonset_protected_or_more_important_pod_ever_goes_and_the_order_of_events_is_of_no_matter(
+    given_pods: list[tuple[int, int, PodFacts]], size: int, data: st.DataObject
+) -> None:
+    pods = [running(f"p{i}", size, priority, facts) for i, (size, priority, facts) in enumerate(given_pods)]
+    room = sum(pod.requests.get("cpu", 0) for pod in pods)
+    question = ask(pinned(size, 2), nodes=[NODE], pinned_to=NODE)
+
+    result = plan(on_node(room, pods), question, NOW)
+
+    again = plan(on_node(room, data.draw(st.permutations(pods))), question, NOW)
+    assert isinstance(result, Refusal) == isinstance(again, Refusal)
+    if isinstance(result, Plan) and isinstance(again, Plan):
+        assert result.candidates == again.candidates
+        [proposal] = result.candidates
+        for one in proposal.removable:
+            assert not one.pod.facts.daemon
+            assert not one.pod.facts.mirror
+            assert one.pod.priority <= 2
