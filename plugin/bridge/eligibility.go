@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -51,7 +50,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	var until time.Time
 	for _, info := range node.GetPods() {
 		other := info.GetPod()
-		if corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) || !terminatingByPreemption(other) {
+		if !mayDisplace(pod, other, nominated) || !terminatingByPreemption(other) {
 			continue
 		}
 		if deadline := other.DeletionTimestamp.Add(leavingSlack); !overdue(other, now) && deadline.After(until) {

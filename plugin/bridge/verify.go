@@ -15,8 +15,13 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// ruleLowerPriority is the planner's rule that a pod of lower priority may be removed.
-const ruleLowerPriority = "lower-priority"
+// The planner's rules by which a pod may be removed: a lower priority, and the strategies that make room
+// for a pod that its DaemonSet has bound to one node.
+const (
+	ruleLowerPriority     = "lower-priority"
+	ruleDaemonSetSingle   = "daemonset-single"
+	ruleDaemonSetMultiple = "daemonset-multiple"
+)
 
 // Bounds of the second pass: like upstream, a tenth of the nodes, and at least a hundred.
 const (
@@ -110,7 +115,8 @@ func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential 
 
 // check verifies one candidate: remove the awaited and the planned pods (all: every removable one), run
 // the filters, and offer the removed ones back, those that violate a budget first and the more important
-// first. It gives nil where the pod does not fit, where nothing would have to go, or where the context ended.
+// first. It gives nil where the pod does not fit, where nothing or more than the candidate allows would have
+// to go, or where the context ended.
 func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) *verified {
 	defer recovered(ctx, "post_filter", nil)
 	original, err := v.handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
@@ -146,7 +152,7 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 			plannedCount++
 		}
 		info, ok := present[types.UID(removable.UID)]
-		if !ok || !v.mayRemove(info.GetPod(), removable.Rule) {
+		if !ok || !v.mayRemove(info.GetPod(), removable.Rule, candidate.Node) {
 			continue
 		}
 		uid := info.GetPod().UID
@@ -175,14 +181,26 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	if len(result.victims)+len(result.awaited) == 0 {
 		return nil
 	}
+	if candidate.MaxVictims > 0 && len(result.victims) > candidate.MaxVictims {
+		return nil
+	}
 	result.asPlanned = !all && len(result.victims) == plannedCount
 	return result
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
 // nothing. A pod that should have left long ago makes no room by being asked again.
-func (v *verifier) mayRemove(pod *v1.Pod, rule string) bool {
-	return rule == ruleLowerPriority && corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod) && !overdue(pod, v.now)
+func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
+	if overdue(pod, v.now) {
+		return false
+	}
+	switch rule {
+	case ruleLowerPriority:
+		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
+	case ruleDaemonSetSingle, ruleDaemonSetMultiple:
+		return pinnedTo(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
+	}
+	return false
 }
 
 // byViolation puts those that violate a budget first and keeps the planner's order otherwise.
