@@ -18,8 +18,8 @@ KILL, STOP, HOLD = "kill", "stop", "hold"
 FROZEN_SECONDS = 3.0
 """How long a frozen process stays so; long enough for time-outs of requests, too short for a new leader."""
 
-REACHED_SECONDS = 30.0
-"""Within this time somebody reaches an armed point: a service that is ready, or a scheduler about to lead."""
+REACHED_SECONDS = 60.0
+"""Within this time somebody reaches an armed point. A planner started again repairs nothing for 15 s."""
 
 Act = Callable[[], Awaitable[object]]
 

@@ -317,7 +317,7 @@ async def settled_streams(cluster: RunningCluster, space: Space) -> Streams:
 
 async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
     """Marks appear all the while; planners and evictors are crashed side by side."""
-    crashes = {service: Crashes(replicas, service) for service in ("planner", "evictor")}
+    crashes = {service: Crashes(replicas, service, at_once=1) for service in ("planner", "evictor")}
     async with open_space(replicas) as space:
         await full_nodes(space, 1, 50)
         before = {name: pod.metadata.uid for name, pod in (await space.pods()).items()}
@@ -333,7 +333,8 @@ async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
 
         marking = asyncio.create_task(mark_for_ever())
         await side_by_side(
-            crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS
+            [crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS],
+            at_once=REPEAT * len(REPAIRING) * len(ACTIONS),
         )
         marking.cancel()
 
