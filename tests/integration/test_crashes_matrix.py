@@ -332,11 +332,13 @@ async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
                 pass
 
         marking = asyncio.create_task(mark_for_ever())
-        await side_by_side(
-            [crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS],
-            at_once=REPEAT * len(REPAIRING) * len(ACTIONS),
-        )
-        marking.cancel()
+        try:
+            await side_by_side(
+                [crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS],
+                at_once=REPEAT * len(REPAIRING) * len(ACTIONS),
+            )
+        finally:
+            marking.cancel()
 
         hits = crashes["planner"].hits + crashes["evictor"].hits
         assert hits == Counter({(point, action, 1): REPEAT for point in REPAIRING for action in ACTIONS})
