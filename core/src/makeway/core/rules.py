@@ -41,10 +41,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PreemptorFacts:
-    """What rules know of the pod that needs room."""
+    """What rules know of the pod that needs room.
+
+    `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    """
 
     priority: int
     namespace: str = ""
+    pinned_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
+from makeway.core.daemonset.pinned import pinned_node
 from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.facts import facts_of
 from makeway.core.objects import Node, Pod, PodCondition
@@ -144,7 +145,8 @@ def still_wanted(
         return Cancelled("node-gone", f"node {order.node} ({order.node_uid}) does not exist any more")
     if node.metadata.deletion_timestamp is not None:
         return Cancelled("node-gone", f"node {order.node} is being deleted")
-    return Proceed(PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace))
+    facts = PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace, pinned_node(preemptor))
+    return Proceed(facts)
 
 
 def judge(

@@ -17,8 +17,9 @@ from typing import NoReturn, TypeVar
 import structlog
 
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
+from makeway.core.daemonset.rule import rules_for
 from makeway.core.objects import Node, Pod, PriorityClass
-from makeway.core.rules import PreemptorFacts, rules_in_force
+from makeway.core.rules import PreemptorFacts
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
@@ -210,7 +211,7 @@ class Execution:
             victim,
             pod,
             preemptor=self.preemptor,
-            rules=rules_in_force(self._restraint.policy, self._classes),
+            rules=rules_for(self.preemptor, self.order.node, self._restraint.policy, self._classes),
             now=self._clock.now(),
         )
 

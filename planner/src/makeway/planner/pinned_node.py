@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from makeway.core.daemonset.occupant import Occupant, PodClass
-from makeway.core.daemonset.rule import displaceable
+from makeway.core.daemonset.rule import rules_for
 from makeway.core.daemonset.selection import strategy_names
 from makeway.core.facts import opts_out
 from makeway.core.importance import microseconds, moment_of
 from makeway.core.policy import DaemonSets
-from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge, victim_rules
+from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
 from makeway.planner.answer import SparedPod
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
@@ -190,8 +190,9 @@ def _kept(
     now: datetime,
 ) -> dict[int, SparedPod]:
     """Ask every rule about every pod: who stays, by slot, and what keeps it."""
-    rules = (displaceable, *victim_rules(snapshot.shields.policy, snapshot.priority_classes))
-    preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace)
+    node = question.pinned_to
+    preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
+    rules = rules_for(preemptor, node, snapshot.shields.policy, snapshot.priority_classes)
     kept = {}
     for slot, pod in enumerate(pods):
         verdict = judge(rules, Pair(preemptor, pod.facts, now))

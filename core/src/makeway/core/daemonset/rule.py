@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from makeway.core.rules import Pair, Verdict
+from makeway.core.objects import PriorityClass
+from makeway.core.policy import Policy
+from makeway.core.rules import Pair, PreemptorFacts, Rule, Verdict, rules_in_force, victim_rules
 
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
@@ -27,3 +30,16 @@ def displaceable(pair: Pair) -> Verdict:
     if victim > preemptor:
         return Verdict(False, HIGHER_PRIORITY, f"{victim} > {preemptor}")
     return Verdict(True, MAY_GO, f"{victim} <= {preemptor}")
+
+
+def rules_for(
+    preemptor: PreemptorFacts, node: str, policy: Policy, classes: Mapping[str, PriorityClass]
+) -> tuple[Rule, ...]:
+    """Give the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
+
+    Those of the simple preemptor where the policy turns it on and the pod is pinned to this very node,
+    else those of ordinary preemption.
+    """
+    if policy.daemon_sets.enabled and preemptor.pinned_to == node:
+        return (displaceable, *victim_rules(policy, classes))
+    return rules_in_force(policy, classes)

@@ -1,0 +1,84 @@
+"""Who goes for a pod that its DaemonSet has bound to a node: by pod and policy as they are now."""
+
+from __future__ import annotations
+
+import pytest
+
+from makeway.bus.messages import Outcome
+from makeway.core.objects import (
+    Affinity,
+    LabelSelectorRequirement,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    OwnerReference,
+    Pod,
+)
+from makeway.core.policy import DaemonSets, Policy, Protection
+from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim, preemptor_pod
+from unit.evictor.test_service import World
+
+ON = Policy(daemon_sets=DaemonSets(enabled=True))
+CRITICAL = 2_000_000_000
+
+
+def owned(pod: Pod) -> Pod:
+    owner = OwnerReference(kind="DaemonSet", name="logs", uid="logs-uid", controller=True)
+    return changed(pod, "metadata", owner_references=(owner,))
+
+
+def pinned(priority: int = 1000, node: str = NODE) -> Pod:
+    field = LabelSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    terms = (NodeSelectorTerm(match_fields=(field,)),)
+    affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=terms)))
+    return owned(changed(preemptor_pod().priority(priority).build(), "spec", affinity=affinity))
+
+
+async def evicted_for(preemptor: Pod, victim: Pod, policy: Policy = ON) -> Outcome:
+    world = World(victim)
+    world.cluster.pods["urgent"] = preemptor
+    world.policy = policy
+    outcome = await world.carry_out(make_order(make_victim("a", rule="daemonset-single")))
+    assert (world.cluster.deletes() == ["a"]) == (outcome.result == "succeeded")
+    return outcome
+
+
+async def test_a_pod_of_equal_priority_is_evicted_for_a_pinned_pod() -> None:
+    assert (await evicted_for(pinned(), a_pod("a").priority(1000).build())).result == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("preemptor", "policy", "rule"),
+    [
+        (pinned(), Policy(), "lower-priority"),
+        (owned(preemptor_pod().build()), ON, "lower-priority"),
+        (pinned(node="node-b"), ON, "lower-priority"),
+        (pinned(999), ON, "higher-priority"),
+        (
+            pinned(),
+            Policy(daemon_sets=ON.daemon_sets, protection=Protection(minimum_priority=1000)),
+            "protected-priority",
+        ),
+    ],
+    ids=["the policy is off", "not pinned", "pinned elsewhere", "of lower priority", "protected"],
+)
+async def test_a_pod_of_equal_priority_stays_unless_preemptor_and_policy_both_allow_it(
+    preemptor: Pod, policy: Policy, rule: str
+) -> None:
+    outcome = await evicted_for(preemptor, a_pod("a").priority(1000).build(), policy)
+
+    assert (outcome.result, outcome.victims[0].reason) == ("refused", rule)
+
+
+async def test_a_pod_of_any_daemonset_stays_though_its_priority_is_lower() -> None:
+    outcome = await evicted_for(pinned(), owned(a_pod("a").priority(0).build()))
+
+    assert (outcome.result, outcome.victims[0].reason) == ("refused", "daemonset-pod")
+
+
+async def test_a_system_critical_pod_goes_only_for_one_of_higher_priority() -> None:
+    equal = await evicted_for(pinned(CRITICAL), a_pod("a").priority(CRITICAL).build())
+    higher = await evicted_for(pinned(CRITICAL + 1000), a_pod("a").priority(CRITICAL).build())
+
+    assert (equal.result, equal.victims[0].reason) == ("refused", "system-critical")
+    assert higher.result == "succeeded"
