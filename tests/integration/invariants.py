@@ -32,7 +32,9 @@ async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | 
     Raises:
         AssertionError: a promise was broken; the text has the evidence.
     """
-    scope = _Scope(space.cluster, space.audit, space.namespace, space.opened_at)
+    scope = _Scope(
+        space.cluster, space.audit, space.namespace, space.opened_at, simple_preemptor=space.simple_preemptor
+    )
     return await _assert(scope, wait, lost or Streams())
 
 
@@ -53,6 +55,7 @@ class _Scope:
     audit: AuditLog
     namespace: str = ""
     since: datetime | None = None
+    simple_preemptor: bool = False
 
     async def history(self, now: datetime, lost: Streams) -> History:
         streams = await streams_of(self.cluster, since=self.since)
@@ -60,6 +63,7 @@ class _Scope:
             await asyncio.to_thread(read_requests, self.audit, self.namespace),
             streams.joined(lost).within(self.namespace),
             fallback=self.cluster.owned.options.fallback,
+            simple_preemptor=self.simple_preemptor,
             outages=self.cluster.outages(now),
         )
 

@@ -54,6 +54,8 @@ class Space:
         self.namespace = f"t-{secrets.token_hex(4)}"
         self.judged = True
         """Whether the checker judges this space at its end; a test that writes as the evictor says no."""
+        self.simple_preemptor = False
+        """Whether a policy turns the simple preemptor on while the test runs."""
         self.opened_at = datetime.now(UTC)
         self.audit: AuditLog = cluster.audit()
         """The audit log from the test's begin."""

@@ -35,13 +35,20 @@ def at(seconds: float) -> datetime:
 
 
 def order_of(
-    number: int = 1, *, preemptor: str = "urgent", victims: tuple[str, ...] = ("victim",), until: float = 62
+    number: int = 1,
+    *,
+    preemptor: str = "urgent",
+    victims: tuple[str, ...] = ("victim",),
+    until: float = 62,
+    rule: str = "lower-priority",
 ) -> EvictionOrder:
     """An order made at second 2 that may be carried out until second 62, or another."""
     return make_order(
         order_id=f"ord-{number}",
         preemptor=make_preemptor(f"uid-{preemptor}", namespace="shop", name=preemptor),
-        victims=tuple(make_victim(name, namespace="shop", grace_period_seconds=1) for name in victims),
+        victims=tuple(
+            make_victim(name, namespace="shop", grace_period_seconds=1, rule=rule) for name in victims
+        ),
         created_at=at(2),
         not_after=at(until),
         node=NODE,
@@ -57,19 +64,37 @@ class Recording:
     outcomes: list[Stored[Outcome]] = field(default_factory=list)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     silent: tuple[float, float] | None = None
+    simple_preemptor: bool = False
     _objects: dict[str, Body] = field(default_factory=dict)
     _revision: int = 100
 
     # ------------------------------------------------------------------------------------- requests
 
-    def pod(self, name: str, seconds: float, *, priority: int, node: str = "", uid: str = "") -> Self:
-        """Somebody creates a pod."""
+    def pod(
+        self,
+        name: str,
+        seconds: float,
+        *,
+        priority: int,
+        node: str = "",
+        uid: str = "",
+        daemon: bool = False,
+        only_on: str = "",
+    ) -> Self:
+        """Somebody creates a pod; `daemon`: a DaemonSet does, and `only_on` is the node it is for."""
         body: Body = {
             "kind": "Pod",
             "metadata": {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}"},
             "spec": {"priority": priority, **({"nodeName": node} if node else {})},
             "status": {},
         }
+        if daemon:
+            body["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+        if only_on:
+            field = {"key": "metadata.name", "operator": "In", "values": [only_on]}
+            terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            affinity = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            body["spec"]["affinity"] = {"nodeAffinity": affinity}
         self._objects[name] = body
         return self._add(seconds, ADMIN, ("create", "", name), {}, body)
 
@@ -169,7 +194,13 @@ class Recording:
             tuple(sorted(self.orders, key=lambda stored: stored.at)),
             tuple(sorted(self.outcomes, key=lambda stored: stored.at)),
         )
-        history = History(tuple(requests), streams, fallback=fallback, outages=tuple(self.outages))
+        history = History(
+            tuple(requests),
+            streams,
+            fallback=fallback,
+            simple_preemptor=self.simple_preemptor,
+            outages=tuple(self.outages),
+        )
         return check(history, at(seconds))
 
     def found(self, seconds: float = 200.0, *, fallback: bool = False) -> list[str]:
@@ -223,6 +254,32 @@ def made_room() -> Recording:
         .marked("victim", 2.1)
         .deleted("victim", 2.2)
         .ended(order_of(), 2.3)
+        .removed("victim", 3.3)
+        .bound("urgent", 3.4)
+    )
+
+
+def made_room_for_pinned(
+    *,
+    policy: bool = True,
+    priority: int = 0,
+    victim_priority: int | None = None,
+    daemon: bool = True,
+    only_on: str = NODE,
+    victim_daemon: bool = False,
+) -> Recording:
+    """A preemption for a pod that its DaemonSet has bound to the node, of a victim of the same priority."""
+    order = order_of(rule="daemonset-single")
+    equal = priority if victim_priority is None else victim_priority
+    return (
+        Recording(simple_preemptor=policy)
+        .pod("victim", 0, priority=equal, node=NODE, daemon=victim_daemon)
+        .pod("urgent", 1, priority=priority, daemon=daemon, only_on=only_on)
+        .nominated("urgent", 1.5)
+        .ordered(order)
+        .marked("victim", 2.1)
+        .deleted("victim", 2.2)
+        .ended(order, 2.3)
         .removed("victim", 3.3)
         .bound("urgent", 3.4)
     )

@@ -20,6 +20,7 @@ from unit.dev.recorded_history import (
     listing,
     made_no_room,
     made_room,
+    made_room_for_pinned,
     order_of,
     pending,
 )
@@ -71,6 +72,7 @@ def rival(seconds: float, *, outcome_of_first: float) -> Recording:
 
 CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
+    "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
     "an order fails and is rolled back": made_no_room,
     "a second order after the first has failed": lambda: second_attempt(5),
     "a listed nomination is cleared": lambda: (
@@ -195,6 +197,34 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .removed("victim", 3)
             .bound("urgent", 3.1)
         ),
+    ),
+    "an equal priority where no policy turns the simple preemptor on": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(policy=False),
+    ),
+    "an equal priority for a pod of no DaemonSet": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(daemon=False),
+    ),
+    "an equal priority for a pod bound to another node": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(only_on="node-2"),
+    ),
+    "an equal priority for a DaemonSet's pod bound to no node": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(only_on=""),
+    ),
+    "a higher priority for a pod bound to the node": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(victim_priority=1),
+    ),
+    "an equal priority that is system-critical": (
+        "victim-not-lower",
+        lambda: made_room_for_pinned(priority=2_000_000_000),
+    ),
+    "a DaemonSet's pod for another DaemonSet's": (
+        "victim-of-daemonset",
+        lambda: made_room_for_pinned(priority=10, victim_priority=0, victim_daemon=True),
     ),
     "a victim for a preemptor that never was": (
         "victim-unknown",

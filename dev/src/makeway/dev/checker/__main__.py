@@ -15,7 +15,12 @@ from makeway.dev.info import read_info
 
 
 async def check_directory(
-    directory: Path, *, prefix: str = "makeway", namespace: str = "", fallback: bool = True
+    directory: Path,
+    *,
+    prefix: str = "makeway",
+    namespace: str = "",
+    fallback: bool = True,
+    simple_preemptor: bool = False,
 ) -> Report:
     """Judge everything a running cluster has recorded until now, or what happened in one namespace.
 
@@ -32,7 +37,10 @@ async def check_directory(
         await connection.close()
     now = datetime.now(UTC)
     requests = read_requests(AuditLog(info.audit_log, whole=True), namespace)
-    return check(History(requests, streams.within(namespace), fallback=fallback), now)
+    history = History(
+        requests, streams.within(namespace), fallback=fallback, simple_preemptor=simple_preemptor
+    )
+    return check(history, now)
 
 
 def main() -> int:
@@ -42,6 +50,7 @@ def main() -> int:
     parser.add_argument("--subject-prefix", default="makeway")
     parser.add_argument("--namespace", default="", help="only what concerns pods of this namespace")
     parser.add_argument("--no-fallback", action="store_true", help="the scheduler may not delete pods either")
+    parser.add_argument("--simple-preemptor", action="store_true", help="a policy turned it on")
     options = parser.parse_args()
     report = asyncio.run(
         check_directory(
@@ -49,6 +58,7 @@ def main() -> int:
             prefix=options.subject_prefix,
             namespace=options.namespace,
             fallback=not options.no_fallback,
+            simple_preemptor=options.simple_preemptor,
         )
     )
     print(report)

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 from makeway.dev.checker.case import Case, Finding, described, uid_of
 from makeway.dev.checker.findings import Rule, Violation
+from makeway.dev.checker.orders import OrderHistory
+from makeway.dev.checker.pods import PodHistory
+
+_SYSTEM_CRITICAL = 2_000_000_000
 
 
 def rules(case: Case) -> Iterator[Finding]:
@@ -66,11 +70,12 @@ def _of_the_evictor(case: Case) -> Iterator[Finding]:
                 f"no order before names it; later or other: {later}",
             )
             continue
-        yield from _priorities(case, uid, orders[-1].preemptor_uid, pod, event.at.isoformat())
+        yield from _importance(case, uid, orders[-1], pod, event.at.isoformat())
 
 
-def _priorities(case: Case, uid: str, preemptor_uid: str, pod: str, when: str) -> Iterator[Finding]:
-    """The victim's priority against the preemptor's, both as the API server showed them."""
+def _importance(case: Case, uid: str, order: OrderHistory, pod: str, when: str) -> Iterator[Finding]:
+    """The victim against the preemptor, both as the API server showed them."""
+    preemptor_uid = order.preemptor_uid
     if not preemptor_uid:
         return
     victim, preemptor = case.pods[uid], case.pods.get(preemptor_uid)
@@ -78,10 +83,17 @@ def _priorities(case: Case, uid: str, preemptor_uid: str, pod: str, when: str) -
         yield Violation(
             Rule.VICTIM_UNKNOWN, (pod,), case.now, f"the API never showed its preemptor {preemptor_uid}"
         )
-    elif victim.priority >= preemptor.priority:
-        yield Violation(
-            Rule.VICTIM_NOT_LOWER,
-            (pod, preemptor.described),
-            victim.leaving_at or case.now,
-            f"deleted at {when} with priority {victim.priority} for {preemptor.priority}",
-        )
+        return
+    objects, at = (pod, preemptor.described), victim.leaving_at or case.now
+    equal = case.history.simple_preemptor and _may_take_equals(victim, preemptor, order.order.node)
+    if victim.priority > preemptor.priority or (victim.priority == preemptor.priority and not equal):
+        evidence = f"deleted at {when} with priority {victim.priority} for {preemptor.priority}"
+        yield Violation(Rule.VICTIM_NOT_LOWER, objects, at, evidence)
+    rule = next(named.rule for named in order.order.victims if named.uid == uid)
+    if victim.daemon and rule.startswith("daemonset-"):
+        yield Violation(Rule.VICTIM_OF_DAEMONSET, objects, at, f"deleted at {when} by rule {rule}")
+
+
+def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bool:
+    """Whether the simple preemptor may take a pod of the preemptor's own priority on an order's node."""
+    return preemptor.pinned_to == node and not victim.daemon and victim.priority < _SYSTEM_CRITICAL

@@ -19,7 +19,11 @@ class Rule(StrEnum):
     DELETED_TWICE = "deleted-twice"
     """We delete an incarnation of a pod once."""
     VICTIM_NOT_LOWER = "victim-not-lower"
-    """A victim's priority is below the preemptor's, in the API's objects."""
+    """A victim's priority is below the preemptor's, in the API's objects; it may be equal where the policy
+    turns on the simple preemptor, the preemptor is bound to the order's node by its DaemonSet, and the
+    victim is not system-critical."""
+    VICTIM_OF_DAEMONSET = "victim-of-daemonset"
+    """No pod of a DaemonSet goes for one that its DaemonSet has bound to a node, by the simple preemptor."""
     VICTIM_UNKNOWN = "victim-unknown"
     """The priorities of victim and preemptor can be read from the API's objects."""
     PATCH_WITHOUT_UID = "patch-without-uid"

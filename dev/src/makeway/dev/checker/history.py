@@ -104,11 +104,13 @@ class History:
 
     requests: from before the first pod of interest was made, in the log's order.
     fallback: whether the scheduler may preempt by itself, where makeway cannot.
+    simple_preemptor: whether a policy turned it on, at any time.
     outages: when something that a bounded promise needs was stopped on purpose; that time does not count.
     """
 
     requests: tuple[AuditEvent, ...]
     streams: Streams
     fallback: bool = True
+    simple_preemptor: bool = False
     outages: tuple[tuple[datetime, datetime], ...] = ()
     accounts: Accounts = field(default_factory=Accounts)

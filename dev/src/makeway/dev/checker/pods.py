@@ -30,12 +30,14 @@ class Version:
 
 @dataclass
 class PodHistory:
-    """One incarnation of a pod."""
+    """One incarnation of a pod. `daemon`: a DaemonSet controls it; `pinned_to`: the node that it is for."""
 
     namespace: str
     name: str
     uid: str
     priority: int
+    daemon: bool = False
+    pinned_to: str = ""
     versions: list[Version] = field(default_factory=list)
     bindings: list[tuple[datetime, str]] = field(default_factory=list)
     """Accepted bindings: when, and the node."""
@@ -115,6 +117,8 @@ class Pods:
                 name=metadata.get("name", ""),
                 uid=uid,
                 priority=spec.get("priority") or 0,
+                daemon=_is_daemon(metadata),
+                pinned_to=_pinned_to(spec) if _is_daemon(metadata) else "",
             )
             self._latest[(pod.namespace, pod.name)] = uid
             if node := spec.get("nodeName"):
@@ -149,3 +153,18 @@ def is_marked(status: Mapping[str, Any]) -> bool:
 
 def _uid(shown: Mapping[str, Any] | None) -> str:
     return str(((shown or {}).get("metadata") or {}).get("uid", ""))
+
+
+def _is_daemon(metadata: Mapping[str, Any]) -> bool:
+    owners = metadata.get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
+
+
+def _pinned_to(spec: Mapping[str, Any]) -> str:
+    """The one node of a required node affinity of the form that the DaemonSet controller writes."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    match required.get("nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]:
+            return str(node)
+    return ""
