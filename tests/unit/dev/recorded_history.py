@@ -13,6 +13,7 @@ import msgspec
 
 from builders_bus import make_order, make_outcome, make_preemptor, make_victim
 from makeway.bus.messages import EvictionOrder, Outcome, PodRef
+from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.check import check
 from makeway.dev.checker.findings import Report
@@ -55,6 +56,12 @@ def order_of(
     )
 
 
+def quota_order_of(number: int = 1, *victims: str, queue: str = "root.shop") -> EvictionOrder:
+    """A quota order made at second 2."""
+    order = order_of(number, victims=victims or ("victim",))
+    return msgspec.structs.replace(order, kind="quota", preemptor=None, node="", node_uid="", queue=queue)
+
+
 @dataclass
 class Recording:
     """What was recorded so far. Methods append; `report` judges."""
@@ -80,11 +87,12 @@ class Recording:
         uid: str = "",
         daemon: bool = False,
         only_on: str = "",
+        **metadata: Any,
     ) -> Self:
         """Somebody creates a pod; `daemon`: a DaemonSet does, and `only_on` is the node it is for."""
         body: Body = {
             "kind": "Pod",
-            "metadata": {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}"},
+            "metadata": {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}", **metadata},
             "spec": {"priority": priority, **({"nodeName": node} if node else {})},
             "status": {},
         }
@@ -169,7 +177,7 @@ class Recording:
 
     def ordered(self, order: EvictionOrder, seconds: float = 2.0) -> Self:
         """An order is committed."""
-        subject = f"makeway.v1.orders.pod.{order.preemptor.uid}" if order.preemptor else ""
+        subject = Subjects().order(order)
         self.orders.append(Stored(len(self.orders) + 1, at(seconds), subject, order))
         return self
 

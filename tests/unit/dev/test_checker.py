@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from unit.dev.recorded_history import (
     made_room_for_pinned,
     order_of,
     pending,
+    quota_order_of,
 )
 
 
@@ -70,6 +72,18 @@ def rival(seconds: float, *, outcome_of_first: float) -> Recording:
     )
 
 
+def quota(**victim: Any) -> Recording:
+    """A queue brought down to its maximum by one victim of any priority; without its outcome."""
+    return (
+        Recording()
+        .pod("victim", 0, **{"priority": 5000, "node": "node-1", **victim})
+        .ordered(quota_order_of())
+        .marked("victim", 2.1)
+        .deleted("victim", 2.2)
+        .removed("victim", 3)
+    )
+
+
 CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
     "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
@@ -112,6 +126,19 @@ CORRECT: dict[str, Callable[[], Recording]] = {
         .removed("victim", 6)
         .bound("urgent", 6.1)
     ),
+    "a quota is enforced on a pod of whatever priority": lambda: quota().ended(quota_order_of(), 2.3),
+    "one victim of a quota goes, the other keeps no mark": lambda: (
+        quota()
+        .pod("other", 0, priority=0, node="node-2")
+        .ordered(quota_order_of(2, "other", queue="root.other"), 2.05)
+        .marked("other", 2.1)
+        .unmarked("other", 2.2)
+        .ended(quota_order_of(2, "other", queue="root.other"), 2.3, result="failed")
+        .ended(quota_order_of(), 2.4)
+    ),
+    "a second order of a queue when the first has ended": lambda: (
+        quota().ended(quota_order_of(), 2.3).ordered(quota_order_of(2), 4).ended(quota_order_of(2), 5)
+    ),
     "a mark on a victim that leaves in the end": lambda: (
         pending()
         .marked("victim", 2.1)
@@ -122,7 +149,32 @@ CORRECT: dict[str, Callable[[], Recording]] = {
     ),
 }
 
+_DAEMON = [{"kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
+
 VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
+    "a quota that takes the pod of a DaemonSet": (
+        "victim-of-quota",
+        lambda: quota(ownerReferences=_DAEMON).ended(quota_order_of(), 2.3),
+    ),
+    "a quota that takes a mirror pod": (
+        "victim-of-quota",
+        lambda: quota(annotations={"kubernetes.io/config.mirror": "x"}).ended(quota_order_of(), 2.3),
+    ),
+    "a quota that takes a system-critical pod": (
+        "victim-of-quota",
+        lambda: quota(priority=2_000_000_000).ended(quota_order_of(), 2.3),
+    ),
+    "a second order of a queue while the first is live": (
+        "two-live-orders",
+        lambda: (
+            quota().ordered(quota_order_of(2), 2.25).ended(quota_order_of(), 2.3).ended(quota_order_of(2), 5)
+        ),
+    ),
+    "a victim of a queue's and of a preemptor's live order": (
+        "victim-in-two-orders",
+        lambda: made_room().ordered(quota_order_of(2), 2.25).ended(quota_order_of(2), 5),
+    ),
+    "a quota order without an outcome": ("no-outcome", quota),
     "a delete without a precondition": (
         "delete-without-precondition",
         lambda: (

@@ -9,6 +9,7 @@ import numpy as np
 from makeway.core.barrier import MIRROR_POD, PREEMPTION_TOLERATION
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
 from makeway.planner.victims import Evaluation
@@ -24,17 +25,23 @@ def dependencies(
     question: Question,
     parts: list[tuple[Block, Evaluation]],
     spared: Mapping[str, int],
+    queues: QueueTerms,
 ) -> tuple[tuple[str, str, str], ...]:
     """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
 
-    The policy where it keeps pods or forbids victims; the budgets that do, where they are hard; the
+    The policy where it keeps pods or forbids victims; the configuration of queues where they do, and the
+    queues that are at their maximum; the budgets that forbid victims, where they are hard; the
     PriorityClasses by which pods are exempt from this preemptor. O(classes in use + slots · nodes).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.shields.source
     limited = any((one.over_limit | one.over_budget).any() for _, one in parts)
-    if source is not None and (limited or spared.keys() - {PREEMPTION_TOLERATION, MIRROR_POD}):
+    others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED}
+    if source is not None and (limited or spared.keys() - others):
         found.append(source)
+    if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
+        found.append(snapshot.queues.source)
+    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
     if HARD_BUDGET in spared:
         keys = sorted({key for part in parts for key in _budgets(snapshot, *part)})
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys[:_BUDGETS]]

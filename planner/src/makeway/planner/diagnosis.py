@@ -16,6 +16,7 @@ from makeway.planner.dependencies import dependencies
 from makeway.planner.layers import NO_AFFINITY
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import NO_TERMS, QueueTerms
 from makeway.planner.ranking import top
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
@@ -67,6 +68,7 @@ def no_room(
     *,
     unknown: int,
     now: datetime,
+    queues: QueueTerms = NO_TERMS,
 ) -> Refusal:
     """Refuse where removing every removable pod makes room on no node, and name the nearest nodes."""
     priority = question.preemptor.priority
@@ -85,6 +87,8 @@ def no_room(
     )
     reason, why = _why(scope, reasons)
     message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    if queues.limits:
+        message += "; " + "; ".join(limit.reason for limit in queues.limits)
     if counts:
         ends = [end for block, found in parts if (end := spared.first_end(block, found, priority))]
         message += f"; {spared.text(counts, _clock(min(ends)) if ends else '')}"
@@ -98,7 +102,7 @@ def no_room(
         message,
         dict(sorted(reasons.items())),
         retry_at=moment_of(min(helps)) + MARGIN if helps else None,
-        depends_on=dependencies(snapshot, question, parts, counts),
+        depends_on=dependencies(snapshot, question, parts, counts, queues),
         spared=dict(sorted(counts.items())),
         nearest=tuple(one for _, _, one, _ in near),
     )
@@ -147,7 +151,8 @@ def _count(block: Block, found: Evaluation, priority: int) -> Counter[str]:
     """Count nodes by what stood in the way; one node may count for several resources."""
     reasons: Counter[str] = Counter()
     empty = ~found.removable.any(axis=0)
-    kept = empty & (spared.barred(block, found, priority) | found.budgeted).any(axis=0) & ~found.over_budget
+    stay = spared.barred(block, found, priority) | found.budgeted | found.guarded
+    kept = empty & stay.any(axis=0) & ~found.over_budget
     bare = empty & ~kept & ~found.over_budget
     for text, flags in (
         (NO_LOWER, bare),

@@ -13,7 +13,7 @@ InterPodAffinity, PodTopologySpread and VolumeRestrictions plugins.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -150,7 +150,8 @@ class Requirements:
     """Layers over the nodes of a block; E layers, M nodes.
 
     `uses`: int64[E, slots, M]. `room`: int64[E, M], with the awaited gone and the nominated there.
-    `leaving`: int64[E, M], what the awaited use as long as they are there.
+    `leaving`: int64[E, M], what the awaited use as long as they are there. `more`: the names of layers that
+    follow `layers` in the arrays.
     """
 
     layers: tuple[Layer, ...]
@@ -158,15 +159,28 @@ class Requirements:
     room: Ints
     leaving: Ints
     company: Present | None
+    more: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """What stands in the way where a layer has no room."""
-        return tuple(layer.reason for layer in self.layers)
+        return (*(layer.reason for layer in self.layers), *self.more)
 
     def used_by(self, kind: int) -> Ints:
-        """Give int64[E], what a pod of a kind uses."""
+        """Give int64[layers], what a pod of a kind uses; of further layers its kind says nothing."""
         return np.array([layer.use[kind] for layer in self.layers], np.int64)
+
+    def with_more(self, names: tuple[str, ...], uses: Ints, room: Ints, leaving: Ints) -> Requirements:
+        """Add layers that look at more of a pod than its kind."""
+        if not names:
+            return self
+        return replace(
+            self,
+            uses=np.concatenate([self.uses, uses]),
+            room=np.concatenate([self.room, room]),
+            leaving=np.concatenate([self.leaving, leaving]),
+            more=names,
+        )
 
 
 def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed]) -> Layers:

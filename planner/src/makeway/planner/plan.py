@@ -22,6 +22,7 @@ from makeway.planner.overlay import Block, placed, plain, touched
 from makeway.planner.pinned_plan import plan_pinned
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import terms_of
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.standing import AT_ONCE, Circumstances, Standing
 from makeway.planner.victims import Bounds, evaluate
@@ -59,13 +60,16 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
 
     view = _View(snapshot, question, now)
     rows, special = touched(snapshot, question, potential)
-    standing = view.standing(rows)
-    helped = standing.best(snapshot, rows, question.max_candidates + 1)
-    few = np.union1d(helped, rows[standing.open[rows]])
+    few, beyond = rows, 0
+    if not view.queues.matter:
+        # What queues allow changes with every pod of theirs: then all nodes are looked at.
+        standing = view.standing(rows)
+        helped = standing.best(snapshot, rows, question.max_candidates + 1)
+        few = np.union1d(helped, rows[standing.open[rows]])
+        beyond = int(standing.helps[rows].sum()) - int(helped.size)
     parts = [view.part(plain(snapshot, few))] if few.size else []
     parts += [view.part(special)] if special is not None else []
 
-    beyond = int(standing.helps[rows].sum()) - int(helped.size)
     candidates, candidates_total = best(
         [part.helped() for part in parts], question.max_candidates, MOST_PODS, beyond
     )
@@ -73,9 +77,12 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, MOST_PODS)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
-    parts += [view.part(plain(snapshot, rows))] if rows.size else []
+    if few is not rows:
+        parts += [view.part(plain(snapshot, rows))] if rows.size else []
     looked_at = [(part.block, part.found) for part in parts]
-    return diagnosis.no_room(scope, snapshot, view.question, looked_at, unknown=unknown, now=now)
+    return diagnosis.no_room(
+        scope, snapshot, view.question, looked_at, unknown=unknown, now=now, queues=view.queues
+    )
 
 
 class _View:
@@ -87,12 +94,16 @@ class _View:
         self._snapshot = snapshot
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
-        self._layers = layers_of(snapshot, question.constraints, placed(snapshot, question))
+        assumed = placed(snapshot, question)
+        self._layers = layers_of(snapshot, question.constraints, assumed)
+        self.queues = terms_of(snapshot, question, assumed)
         self._bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
         required = self._layers.on(self._snapshot, block, block.depth)
+        reasons = tuple(limit.reason for limit in self.queues.limits)
+        required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
         found = evaluate(
             block,
             self.question.preemptor.priority,
@@ -102,8 +113,11 @@ class _View:
             budgets=self._snapshot.budgets,
             debits=self._debits,
             bounds=self._bounds,
+            queues=self.queues,
         )
-        return Part(block, found, self._snapshot, self.question, self._debits, self._now, required)
+        return Part(
+            block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
+        )
 
     def standing(self, rows: Ints) -> Standing:
         """Give how these rows stand for the preemptor's class, looking only where something changed."""

@@ -15,6 +15,7 @@ from makeway.planner.columns import Flags, Ints
 from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import QueueTerms
 from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -47,6 +48,7 @@ class Part:
     debits: Mapping[tuple[str, str], int]
     now: datetime
     required: Requirements
+    queues: QueueTerms
 
     def helped(self) -> Choice:
         """Give the nodes where removing pods, or awaiting others' removal, makes room."""
@@ -136,7 +138,9 @@ class Part:
         needed = []
         for pod in self.block.awaited[place]:
             uses = self.required.used_by(self.snapshot.kind(pod.uid))
-            back = np.concatenate([columns.amounts(pod.requests)[asked], uses])
+            number = self.snapshot.queues.number_of(pod)
+            limited = [limit.used_by(pod, number) for limit in self.queues.limits]
+            back = np.concatenate([columns.amounts(pod.requests)[asked], uses, np.array(limited, np.int64)])
             if (back <= left).all():
                 left = left - back
             else:

@@ -26,10 +26,12 @@ class QueueBook:
 
     `revision`: of what the tree was read from. `held`: what bound pods hold, by queue; `staying`: the same
     without those that are being deleted. `misplaced`: why a pod is not in the queue that it names, by UID,
-    pending pods too. Pods that are being deleted are counted in `held` alone.
+    pending pods too. Pods that are being deleted are counted in `held` alone. `source`: the object that it
+    was read from, as kind, namespace and name, where it is one.
     """
 
     def __init__(self, shields: Shields) -> None:
+        self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
         self.held: Usage | None = None

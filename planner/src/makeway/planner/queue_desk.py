@@ -26,7 +26,9 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
     def adopt() -> None:
         if config.revision == snapshot.queues.revision:
             return
-        found = config.current
+        found, verdict = config.current, config.verdict
+        about = verdict.about if verdict is not None else None
+        snapshot.queues.source = (about.kind, about.namespace, about.name) if about is not None else None
         snapshot.adopt(found.tree if found is not None else None, config.revision)
         _log.info(
             "queues_in_force",

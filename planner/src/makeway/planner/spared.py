@@ -17,6 +17,7 @@ from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
 
@@ -31,7 +32,7 @@ def barred(block: Block, found: Evaluation, preemptor_priority: int) -> Flags:
     """Give bool[slots, M]: the pods of lower priority that a barrier keeps."""
     slots = found.removable.shape[0]
     lower = block.columns.priority[:slots, block.nodes] < preemptor_priority
-    return np.asarray(lower & ~found.removable & ~found.budgeted)
+    return np.asarray(lower & ~found.removable & ~found.budgeted & ~found.guarded)
 
 
 def count(block: Block, found: Evaluation, preemptor_priority: int) -> Counter[str]:
@@ -42,8 +43,9 @@ def count(block: Block, found: Evaluation, preemptor_priority: int) -> Counter[s
         below = block.columns.immune_below[: kept.shape[0], block.nodes][kept]
         numbers = np.bincount(np.maximum(below - EVERYBODY, 0), minlength=len(RULES))
         counts.update({rule: int(n) for rule, n in zip(RULES, numbers, strict=True) if n})
-    if found.budgeted.any():
-        counts[HARD_BUDGET] = int(found.budgeted.sum())
+    for rule, flags in ((HARD_BUDGET, found.budgeted), (QUEUE_GUARANTEED, found.guarded)):
+        if flags.any():
+            counts[rule] = int(flags.sum())
     return counts
 
 
@@ -97,6 +99,8 @@ def of_node(
             names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
             budgets = ", ".join(f"{namespace}/{name}" for namespace, name in names)
             verdict = Verdict(False, HARD_BUDGET, f"PodDisruptionBudget {budgets} allows no more")
+        elif found.guarded[slot, place]:
+            verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         else:
             verdict = judge(snapshot.shields.rules, Pair(preemptor, pod.facts, now))
         pods.append(SparedPod(pod, verdict))

@@ -17,6 +17,7 @@ from makeway.planner.columns import Flags, Ints
 from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
 from makeway.planner.policy import removable as removable_pods
+from makeway.planner.queue_terms import NO_TERMS, QueueTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Evaluation:
     """What was found on the nodes of a block; M nodes, R asked resources and then layers of constraints.
 
     * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
-    * `budgeted`: bool[slots, M], pods that may not go because of a hard budget.
+    * `budgeted`: bool[slots, M], pods that may not go because of a hard budget; `guarded`: because of the
+      guarantee of a queue.
     * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
     * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
     * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
@@ -41,6 +43,7 @@ class Evaluation:
     violating: Flags
     victims: Flags
     budgeted: Flags
+    guarded: Flags
     fits: Flags
     waits: Flags
     helps: Flags
@@ -73,6 +76,7 @@ def evaluate(
     budgets: BudgetTable,
     debits: Mapping[Key, int],
     bounds: Bounds,
+    queues: QueueTerms = NO_TERMS,
 ) -> Evaluation:
     """Find the victims on every node of a block. O(nodes · slots · asked resources and layers)."""
     columns, nodes = block.columns, block.nodes
@@ -84,6 +88,8 @@ def evaluate(
     removable = removable_pods(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
+    guarded = queues.kept(block, removable)
+    removable &= ~guarded
     hard = bounds.hard_budgets and len(budgets) > 0
     budgeted = np.zeros_like(removable)
     if hard:
@@ -138,6 +144,7 @@ def evaluate(
         violating=violating,
         victims=victims,
         budgeted=budgeted,
+        guarded=guarded,
         fits=fits,
         waits=waits,
         helps=helps,

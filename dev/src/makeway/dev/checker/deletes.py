@@ -70,6 +70,8 @@ def _of_the_evictor(case: Case) -> Iterator[Finding]:
                 f"no order before names it; later or other: {later}",
             )
             continue
+        if orders[-1].order.kind == "quota":
+            yield from _of_quota(case, uid, pod)
         yield from _importance(case, uid, orders[-1], pod, event.at.isoformat())
 
 
@@ -97,3 +99,16 @@ def _importance(case: Case, uid: str, order: OrderHistory, pod: str, when: str) 
 def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bool:
     """Whether the simple preemptor may take a pod of the preemptor's own priority on an order's node."""
     return preemptor.pinned_to == node and not victim.daemon and victim.priority < _SYSTEM_CRITICAL
+
+
+def _of_quota(case: Case, uid: str, pod: str) -> Iterator[Finding]:
+    """What a quota's victim may never be, as the API server showed it."""
+    victim = case.pods[uid]
+    kinds = {
+        "of a DaemonSet": victim.daemon,
+        "a mirror pod": victim.mirror,
+        "system-critical": victim.priority >= _SYSTEM_CRITICAL,
+    }
+    for kind, is_one in kinds.items():
+        if is_one:
+            yield Violation(Rule.VICTIM_OF_QUOTA, (pod,), victim.leaving_at or case.now, f"it is {kind}")

@@ -15,20 +15,24 @@ REDELIVERED = timedelta(seconds=15)
 
 
 def rules(case: Case) -> Iterator[Finding]:
-    """One live order a preemptor and a victim, one outcome an order, one binding a preemptor."""
-    for uid, orders in case.orders.by_preemptor():
+    """One live order a preemptor, a queue and a victim, one outcome an order, one binding a preemptor."""
+    for who, orders in case.orders.by_behalf():
         for earlier, later in pairwise(orders):
             if later.committed_at < earlier.live_until:
                 yield Violation(
                     Rule.TWO_LIVE_ORDERS,
-                    (f"preemptor {uid}", earlier.described, later.described),
+                    (
+                        who if earlier.order.kind == "quota" else f"preemptor {who}",
+                        earlier.described,
+                        later.described,
+                    ),
                     later.committed_at,
                     f"the earlier lived until {earlier.live_until.isoformat()}",
                 )
     for uid, orders in case.orders.by_victim():
         ordered = sorted(orders, key=lambda order: order.committed_at)
         for earlier, later in pairwise(ordered):
-            if later.committed_at < earlier.live_until and earlier.preemptor_uid != later.preemptor_uid:
+            if later.committed_at < earlier.live_until and earlier.on_behalf_of != later.on_behalf_of:
                 yield Violation(
                     Rule.VICTIM_IN_TWO_ORDERS,
                     (f"victim {uid}", earlier.described, later.described),
@@ -63,7 +67,11 @@ def _outcomes(case: Case) -> Iterator[Finding]:
                 case.outages.due(order.order.not_after, MARGIN),
                 case.outages.due(order.committed_at, REDELIVERED),
             )
-            objects = (order.described, f"preemptor {order.preemptor_uid}")
+            quota = order.order.kind == "quota"
+            objects = (
+                order.described,
+                order.on_behalf_of if quota else f"preemptor {order.preemptor_uid}",
+            )
             yield case.overdue(
                 Rule.NO_OUTCOME, objects, due, f"committed at {order.committed_at.isoformat()}"
             )

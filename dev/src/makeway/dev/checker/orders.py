@@ -40,6 +40,11 @@ class OrderHistory:
         return self.order.preemptor.uid if self.order.preemptor else ""
 
     @property
+    def on_behalf_of(self) -> str:
+        """Who may have one live order at a time: a preemptor's UID, or `queue` and its path."""
+        return f"queue {self.order.queue}" if self.order.kind == "quota" else self.preemptor_uid
+
+    @property
     def victim_uids(self) -> frozenset[str]:
         """The pods it removes."""
         return frozenset(victim.uid for victim in self.order.victims)
@@ -65,8 +70,10 @@ class Orders:
         self._all = [self._with_outcome(stored) for stored in streams.orders]
         self._by_victim: dict[str, list[OrderHistory]] = defaultdict(list)
         self._by_preemptor: dict[str, list[OrderHistory]] = defaultdict(list)
+        self._by_behalf: dict[str, list[OrderHistory]] = defaultdict(list)
         for order in self._all:
             self._by_preemptor[order.preemptor_uid].append(order)
+            self._by_behalf[order.on_behalf_of].append(order)
             for uid in order.victim_uids:
                 self._by_victim[uid].append(order)
 
@@ -88,6 +95,10 @@ class Orders:
     def by_preemptor(self) -> Iterator[tuple[str, list[OrderHistory]]]:
         """Every preemptor's UID with its orders."""
         return ((uid, orders) for uid, orders in self._by_preemptor.items() if uid)
+
+    def by_behalf(self) -> Iterator[tuple[str, list[OrderHistory]]]:
+        """Every preemptor's UID, and every queue, with its orders."""
+        return ((who, orders) for who, orders in self._by_behalf.items() if who)
 
     def _with_outcome(self, stored: Stored[EvictionOrder]) -> OrderHistory:
         outcomes = self.outcomes.get(stored.message.order_id)

@@ -11,6 +11,7 @@ from typing import Any
 from makeway.dev.audit_log import AuditEvent
 
 MARK_TYPE = "DisruptionTarget"
+MIRROR = "kubernetes.io/config.mirror"
 MARK_REASON = "PreemptionByScheduler"
 
 
@@ -30,7 +31,11 @@ class Version:
 
 @dataclass
 class PodHistory:
-    """One incarnation of a pod. `daemon`: a DaemonSet controls it; `pinned_to`: the node that it is for."""
+    """One incarnation of a pod.
+
+    `daemon`: a DaemonSet controls it; `pinned_to`: the node that it is for. `mirror`: the image of a static
+    pod.
+    """
 
     namespace: str
     name: str
@@ -38,6 +43,7 @@ class PodHistory:
     priority: int
     daemon: bool = False
     pinned_to: str = ""
+    mirror: bool = False
     versions: list[Version] = field(default_factory=list)
     bindings: list[tuple[datetime, str]] = field(default_factory=list)
     """Accepted bindings: when, and the node."""
@@ -119,6 +125,7 @@ class Pods:
                 priority=spec.get("priority") or 0,
                 daemon=_is_daemon(metadata),
                 pinned_to=_pinned_to(spec) if _is_daemon(metadata) else "",
+                mirror=MIRROR in (metadata.get("annotations") or {}),
             )
             self._latest[(pod.namespace, pod.name)] = uid
             if node := spec.get("nodeName"):

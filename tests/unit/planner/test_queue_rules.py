@@ -1,0 +1,193 @@
+"""Ordinary preemption between queues: maxima are not passed, guarantees are kept."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.facts import PodFacts
+from makeway.core.queues.amounts import over
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.records import PodRecord
+from makeway.planner.snapshot import Snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_node, make_pod, make_snapshot
+
+
+def pod(uid: str, path: str, node: str = "", priority: int = LOW, size: int = 100) -> PodRecord:
+    return make_pod(uid, node, priority, size, labels={"queue": path}, facts=PodFacts(queue=path))
+
+
+def snapshot_of(built: QueueTree, *pods: PodRecord, nodes: int = 1) -> Snapshot:
+    snapshot = make_snapshot([make_node(f"n{number}") for number in range(1, nodes + 1)], pods)
+    snapshot.adopt(built, "queues-1")
+    snapshot.queues.source = ("ConfigMap", "makeway-system", "makeway-queues")
+    return snapshot
+
+
+def victims(result: Plan | Refusal) -> dict[str, list[str]]:
+    assert isinstance(result, Plan), result
+    return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in result.candidates}
+
+
+def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 300}), queue("b"), queue("p"))
+    low = [pod(f"a{number}", "root.a", "n1", LOW) for number in range(3)]
+    mid = [pod(f"b{number}", "root.b", "n1", MID) for number in range(2)]
+    snapshot = snapshot_of(built, *low, *mid)
+
+    result = plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW)
+
+    assert victims(result)["n1"] in (["b0"], ["b1"])
+    assert isinstance(result, Plan)
+    assert {one.pod.uid for one in result.candidates[0].removable} == {"b0", "b1"}
+
+
+def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 250}), queue("p"))
+    snapshot = snapshot_of(built, *(pod(f"a{number}", "root.a", "n1") for number in range(5)))
+
+    one = plan(snapshot, ask(pod("small", "root.p", priority=HIGH, size=200)), NOW)
+    refused = plan(snapshot, ask(pod("large", "root.p", priority=HIGH, size=300)), NOW)
+
+    assert len(victims(one)["n1"]) == 2
+    assert isinstance(refused, Refusal)
+    assert "queue-guaranteed" in refused.message
+    assert refused.spared == {"queue-guaranteed": 3}
+    assert ("ConfigMap", "makeway-system", "makeway-queues") in refused.depends_on
+
+
+def test_what_live_orders_remove_no_longer_counts_towards_the_guarantee() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 300}), queue("p"))
+    pods = [pod(f"a{number}", "root.a", "n1") for number in range(4)] + [pod("far", "root.a", "n2")]
+    snapshot = snapshot_of(built, *pods, pod("b", "root.p", "n1", HIGH), nodes=2)
+    preemptor = pod("new", "root.p", priority=MID, size=200)
+
+    free = plan(snapshot, ask(preemptor, nodes=["n1"]), NOW)
+    busy = plan(snapshot, ask(preemptor, nodes=["n1"], in_flight={"far": "ord-1"}), NOW)
+
+    assert len(victims(free)["n1"]) == 2
+    assert isinstance(busy, Refusal)
+
+
+def test_an_ancestor_that_both_share_may_lend_its_guarantee() -> None:
+    built = tree(queue("team", queue("a"), queue("p"), guaranteed={"cpu": 500}))
+    snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))
+
+    result = plan(snapshot, ask(pod("new", "root.team.p", priority=HIGH)), NOW)
+
+    assert len(victims(result)["n1"]) == 1
+
+
+def test_an_ancestor_of_the_victim_alone_keeps_it() -> None:
+    built = tree(queue("team", queue("a"), guaranteed={"cpu": 500}), queue("p"))
+    snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))
+
+    assert isinstance(plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW), Refusal)
+
+
+def test_a_preemptor_whose_queue_is_at_max_evicts_from_its_own_queue_only() -> None:
+    built = tree(queue("p", maximum={"cpu": 200}), queue("b"))
+    snapshot = snapshot_of(
+        built,
+        *(pod(f"p{number}", "root.p", "n1", MID) for number in range(2)),
+        *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(3)),
+    )
+
+    result = plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW)
+
+    assert victims(result)["n1"] in (["p0"], ["p1"])
+
+
+def test_a_preemptor_is_refused_where_its_queue_is_full_of_more_important_pods() -> None:
+    built = tree(queue("p", maximum={"cpu": 200}), queue("b"))
+    snapshot = snapshot_of(
+        built,
+        *(pod(f"p{number}", "root.p", "n1", HIGH) for number in range(2)),
+        *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(3)),
+    )
+
+    result = plan(snapshot, ask(pod("new", "root.p", priority=MID)), NOW)
+
+    assert isinstance(result, Refusal)
+    assert "Queue root.p at max: cpu 200m of 200m" in result.message
+    assert ("Queue", "", "root.p") in result.depends_on
+
+
+def test_an_ancestors_maximum_may_be_kept_by_evicting_from_a_sibling() -> None:
+    built = tree(queue("team", queue("p"), queue("a"), maximum={"cpu": 300}), queue("b"))
+    snapshot = snapshot_of(
+        built,
+        *(pod(f"a{number}", "root.team.a", "n1", MID) for number in range(3)),
+        *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(2)),
+    )
+
+    result = plan(snapshot, ask(pod("new", "root.team.p", priority=HIGH)), NOW)
+
+    (gone,) = victims(result)["n1"]
+    assert gone.startswith("a")
+
+
+def test_where_no_queue_is_near_a_limit_the_plan_is_that_without_queues() -> None:
+    built = tree(queue("p", maximum=10**6), queue("b", guaranteed={"cpu": 1}))
+    pods = [pod(f"b{number}", "root.b", f"n{number % 3 + 1}") for number in range(12)]
+    with_queues, without = snapshot_of(built, *pods, nodes=3), snapshot_of(built, *pods, nodes=3)
+    without.adopt(None, "")
+    question = ask(pod("new", "root.p", priority=HIGH, size=300))
+
+    assert victims(plan(with_queues, question, NOW)) == victims(plan(without, question, NOW))
+
+
+PATHS = ("root.t.a", "root.t.b", "root.c", "root.p")
+AMOUNT = st.integers(0, 12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(PATHS), st.integers(1, 3), st.integers(1, 4), st.sampled_from([LOW, MID, HIGH])
+        ),
+        max_size=14,
+    ),
+    st.tuples(AMOUNT, AMOUNT, AMOUNT, AMOUNT),
+    st.integers(0, 12),
+    st.integers(1, 5),
+)
+def test_no_subset_of_the_removable_breaks_a_guarantee_and_the_victims_keep_the_maximum(
+    running: list[tuple[str, int, int, int]], guaranteed: tuple[int, ...], maximum: int, size: int
+) -> None:
+    a, b, t, c = ({"cpu": amount} for amount in guaranteed)
+    built = tree(
+        queue("t", queue("a", guaranteed=a), queue("b", guaranteed=b), guaranteed=t),
+        queue("c", guaranteed=c),
+        queue("p", maximum={"cpu": maximum}),
+    )
+    pods = [
+        pod(f"{number}", path, f"n{node}", priority, cpu)
+        for number, (path, node, cpu, priority) in enumerate(running)
+    ]
+    snapshot = make_snapshot([make_node(f"n{number}", 12) for number in (1, 2, 3)], pods)
+    snapshot.adopt(built, "queues-1")
+    preemptor = pod("new", "root.p", priority=MID, size=size)
+
+    result = plan(snapshot, ask(preemptor), NOW)
+
+    if isinstance(result, Refusal):
+        return
+    for one in (*result.candidates, *result.unmodelled):
+        usage, _ = snapshot.queues.without([each.pod.uid for each in one.removable])
+        for each in one.removable:
+            leaf = snapshot.queues.number_of(each.pod)
+            for guard in built.line(leaf):
+                if guard.path in ("root", "root.p"):
+                    continue
+                for name, least in guard.guaranteed.items():
+                    assert usage.of(guard.number).get(name, 0) >= least
+    for one in result.candidates:
+        usage, _ = snapshot.queues.without([each.pod.uid for each in one.victims])
+        own = built.at("root.p")
+        usage.add(own.number, preemptor.requests)
+        assert not over(usage.of(own.number), own.maximum)
