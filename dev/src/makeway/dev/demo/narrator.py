@@ -74,6 +74,16 @@ class Narrator:
             )
         self.event(at, "\n".join(lines))
 
+    def refusal(self, at: float | None, decision: DecisionRecord) -> None:
+        """Put a decision that nothing helps into the timetable: why, who is spared, when to ask again."""
+        diagnosis = decision.diagnosis
+        lines = [f"planner: no: {diagnosis.message if diagnosis else ''}"]
+        for near in decision.nearest:
+            lines += [f"  {near.node}: {one.name} stays ({one.rule}: {one.detail})" for one in near.spared]
+        if diagnosis and diagnosis.retry_at:
+            lines.append(f"  to be asked again at {diagnosis.retry_at:%H:%M:%S} UTC")
+        self.event(at, "\n".join(lines))
+
     def order(self, at: float | None, order: EvictionOrder) -> None:
         """Put an order into the timetable."""
         victims = ", ".join(victim.name for victim in order.victims)

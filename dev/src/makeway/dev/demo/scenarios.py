@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from makeway.dev.demo import main_job
+from makeway.dev.demo import main_job, toleration
 from makeway.dev.demo.stage import Stage
 from makeway.dev.options import ClusterOptions
 
@@ -25,5 +25,8 @@ class Scenario:
 
 SCENARIOS = {
     "main": Scenario("an urgent pod makes room, and an eviction is refused", main_job.play),
+    "toleration": Scenario(
+        "pods stay for as long as their PriorityClass says, and no longer", toleration.play
+    ),
 }
 """By name, in the order of being shown."""

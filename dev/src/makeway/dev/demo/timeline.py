@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from makeway.bus.client import Bus
@@ -64,6 +65,13 @@ class PodSeen:
     def running(self) -> bool:
         """Whether it runs and is not leaving."""
         return self.pod["status"].get("phase") == "Running" and not self.leaving
+
+    def since(self, condition: str) -> float:
+        """Since when a condition is as it is, in seconds since 1970; 0 where there is none."""
+        for one in self.pod["status"].get("conditions", []):
+            if one["type"] == condition:
+                return datetime.fromisoformat(one["lastTransitionTime"]).timestamp()
+        return 0.0
 
     @property
     def disruption_target(self) -> bool:

@@ -1,0 +1,142 @@
+"""What a policy costs a plan: 5,000 nodes with 30 pods each.
+
+    make bench
+
+Each group is one kind of plan, without a policy first; the number in brackets after a time is its ratio to
+the fastest of the group. `first`: nothing is known of the preemptor's class, so every node is looked at.
+`next`: another plan of the same class after one pod has come, which is what a scheduler asks most.
+`refused`: the first plan where nothing helps, with who is spared, counted and named.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from makeway.bus.messages import NodeSelection
+from makeway.core.facts import PodFacts
+from makeway.core.importance import microseconds
+from makeway.core.objects import Metadata, PriorityClass
+from makeway.core.policy import Limits, Policy, Protection
+from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.standing import Standings
+from unit.planner.building import make_budget, make_node, make_pod
+
+NODES, PODS = 5000, 30
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CLASSES = ("steady-10m", "steady-30m", "steady", "plain")
+NAMESPACES = tuple(f"team-{number}" for number in range(20))
+
+POLICIES = {
+    "none": Policy(),
+    "protection": Policy(
+        protection=Protection(
+            namespaces=NAMESPACES[:2], minimum_priority=900, never_evict_namespaces=("team-7",)
+        )
+    ),
+    "toleration": Policy(),
+    "all, budgets hard": Policy(
+        disruption_budgets="hard",
+        protection=Protection(namespaces=NAMESPACES[:2], minimum_priority=900),
+        limits=Limits(victims_per_order=10),
+    ),
+}
+TOLERATING = {"toleration", "all, budgets hard"}
+
+
+def priority_class(name: str, minimum: int | None, seconds: int) -> PriorityClass:
+    asked = {MINIMUM_PREEMPTABLE_PRIORITY: str(minimum), TOLERATION_SECONDS: str(seconds)}
+    return PriorityClass(metadata=Metadata(name=name, annotations=asked if minimum is not None else None))
+
+
+def cluster(name: str, minimum: int) -> Snapshot:
+    """The same cluster whatever the policy: full nodes, a quarter of the pods without PriorityClass."""
+    chance = random.Random(1)
+    snapshot = Snapshot()
+    snapshot.enforce(POLICIES[name], "rev-1")
+    for index, one in enumerate(CLASSES):
+        asked = minimum if name in TOLERATING and one != "plain" else None
+        snapshot.put_priority_class(priority_class(one, asked, (600, 1800, -1, 0)[index]))
+    for namespace in NAMESPACES:
+        snapshot.put_budget(make_budget("web", {"app": "web"}, 3, namespace=namespace))
+    for number in range(NODES):
+        node = f"node-{number:04d}"
+        snapshot.put_node(make_node(node, PODS * 100))
+        for slot in range(PODS):
+            since = NOW - timedelta(minutes=chance.randrange(1, 120))
+            snapshot.put_pod(
+                make_pod(
+                    f"{node}-{slot}",
+                    node,
+                    chance.choice((0, 100, 500)),
+                    namespace=chance.choice(NAMESPACES),
+                    labels={"app": chance.choice(("web", "crunch", "mail"))},
+                    start_micros=microseconds(since),
+                    facts=PodFacts(
+                        priority_class=chance.choice(("", *CLASSES)), scheduled_micros=microseconds(since)
+                    ),
+                )
+            )
+    return snapshot
+
+
+def question(priority: int, pods: int) -> Question:
+    """A preemptor that needs the room of so many pods, on any node."""
+    preemptor = make_pod("preemptor", priority=priority, size=pods * 100)
+    return Question(
+        preemptor=preemptor,
+        needs=preemptor.requests,
+        may_preempt=True,
+        scheduler_name="default-scheduler",
+        nodes=NodeSelection(all_but=True),
+        max_candidates=16,
+    )
+
+
+@pytest.fixture(scope="module", params=POLICIES)
+def policy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def snapshot(policy: str) -> Snapshot:
+    return cluster(policy, 800)
+
+
+@pytest.mark.benchmark(group="first")
+def test_first(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    def forget() -> None:
+        snapshot.standings = Standings()
+
+    result = benchmark.pedantic(lambda: plan(snapshot, question(700, 3), NOW), setup=forget, rounds=30)  # type: ignore[no-untyped-call]
+    assert isinstance(result, Plan)
+
+
+@pytest.mark.benchmark(group="next")
+def test_next(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    asked = question(700, 3)
+    plan(snapshot, asked, NOW)
+    sizes = iter(range(10**9))
+
+    def one_pod_comes() -> None:
+        snapshot.put_pod(make_pod("newcomer", "node-2500", 0, next(sizes) % 7 + 1))
+
+    result = benchmark.pedantic(lambda: plan(snapshot, asked, NOW), setup=one_pod_comes, rounds=200)  # type: ignore[no-untyped-call]
+    assert isinstance(result, Plan)
+    snapshot.remove_pod("newcomer")
+
+
+@pytest.mark.benchmark(group="refused")
+def test_refused(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    def forget() -> None:
+        snapshot.standings = Standings()
+
+    result = benchmark.pedantic(lambda: plan(snapshot, question(1, PODS), NOW), setup=forget, rounds=10)  # type: ignore[no-untyped-call]
+    assert isinstance(result, Refusal)

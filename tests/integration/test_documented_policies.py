@@ -1,0 +1,72 @@
+"""The worked examples of docs/policies, applied as they stand."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from integration.builders import make_node, make_pod
+from integration.configuring import NO_POLICY, put_policy, until_in_force
+from integration.preempting import assert_stays_pending, deletes_of, first_decision, settle
+from integration.space import Space
+from makeway.core.objects import PriorityClass
+from makeway.core.toleration import Toleration, toleration_of
+from makeway.runtime.config import revision_of
+
+PAGES = Path(__file__).parents[2] / "docs" / "policies"
+
+
+def example(page: str) -> str:
+    """The manifests on a page, as a person would copy them."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks, f"{page} has no example"
+    return "---\n".join(blocks)
+
+
+async def test_the_classes_of_the_page_on_toleration_say_what_it_says(space: Space) -> None:
+    manifests = example("toleration.md")
+    try:
+        await space.cluster.kubectl("apply", "-f", "-", stdin=manifests)
+        found = {}
+        for manifest in yaml.safe_load_all(manifests):
+            name = manifest["metadata"]["name"]
+            stored = await space.api.request("GET", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+            found[name] = toleration_of(msgspec.json.decode(stored, type=PriorityClass))
+    finally:
+        await space.cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=manifests)
+
+    assert found == {
+        "batch": None,
+        "batch-10m": Toleration(10_000, 600),
+        "batch-uninterrupted": Toleration(10_000, -1),
+        "service": None,
+        "platform": None,
+    }
+
+
+@pytest.mark.parametrize("protected_by", ["never-evict", "hard-budget"])
+async def test_the_policy_of_the_page_on_protection_protects(space: Space, protected_by: str) -> None:
+    manifests = example("protection.md")
+    (manifest,) = yaml.safe_load_all(manifests)
+    await space.add_nodes(make_node("n1").cpu(2))
+    victim = make_pod("victim").priority("low").cpu(2).label("app", "ledger")
+    if protected_by == "never-evict":
+        manifests = manifests.replace("[databases]", f"[{space.namespace}]")
+        manifest = yaml.safe_load(manifests)
+        victim.annotation("makeway.dev/never-evict", "true")
+    else:
+        await space.disruption_budget("ledger", {"app": "ledger"}, minAvailable=1)
+    await space.run(victim)
+    await settle()
+
+    try:
+        await space.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+        await until_in_force(space.cluster, revision_of(manifest["data"]["policy.yaml"]))
+        (urgent,) = await space.create(make_pod("urgent").priority("high").cpu(2))
+        await assert_stays_pending(space, "urgent", seconds=1)
+        assert (await first_decision(space, urgent)).spared_by_rule == {protected_by: 1}
+        assert deletes_of(space, "victim") == []
+    finally:
+        await put_policy(space.cluster, NO_POLICY)

@@ -1,0 +1,201 @@
+"""PreemptionToleration on the real control plane: planner, plugin and evictor keep to the class as it is."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import PodBuilder, make_node, make_pod
+from integration.preempting import (
+    assert_stays_pending,
+    deletes_of,
+    first_decision,
+    outcome_of_order,
+    settle,
+    until_ordered,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.core.objects import Pod
+from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+VICTIM_PRIORITY = 1000
+
+
+class Classes:
+    """PriorityClasses of one test: they belong to no namespace, so they have its space's name in front."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.names: list[str] = []
+
+    async def add(self, name: str, value: int, minimum: int | str | None = None, seconds: int = 0) -> str:
+        """Make a class, with a toleration where a minimum is given; gives its name in the cluster."""
+        full = f"{self.space.namespace}-{name}"
+        annotations = {} if minimum is None else asking(minimum, seconds)
+        await self.space.post(
+            CLASSES, {"metadata": {"name": full, "annotations": annotations}, "value": value}
+        )
+        self.names.append(full)
+        return full
+
+    async def ask(self, full: str, minimum: int, seconds: int) -> None:
+        """Change what a class tolerates."""
+        body = json.dumps({"metadata": {"annotations": asking(minimum, seconds)}}).encode()
+        await self.space.api.request(
+            "PATCH", f"{CLASSES}/{full}", body=body, content_type="application/merge-patch+json"
+        )
+
+
+def asking(minimum: int | str, seconds: int) -> dict[str, str]:
+    return {MINIMUM_PREEMPTABLE_PRIORITY: str(minimum), TOLERATION_SECONDS: str(seconds)}
+
+
+@pytest_asyncio.fixture
+async def classes(space: Space) -> AsyncIterator[Classes]:
+    """Give the means to make PriorityClasses, and remove them after the test."""
+    made = Classes(space)
+    yield made
+    for name in made.names:
+        await space.api.request("DELETE", f"{CLASSES}/{name}")
+
+
+def asks_for(name: str, class_name: str, cpu: int) -> PodBuilder:
+    return make_pod(name).spec(priorityClassName=class_name).cpu(cpu)
+
+
+async def one_victim(space: Space, classes: Classes, minimum: int, seconds: int) -> Pod:
+    """A node of 3 CPUs with a pod of 2, of priority 1000 and a class that tolerates."""
+    tolerant = await classes.add("tolerant", VICTIM_PRIORITY, minimum, seconds)
+    await space.add_nodes(make_node("n1").cpu(3))
+    (victim,) = await space.run(asks_for("victim", tolerant, 2))
+    await settle()
+    return victim
+
+
+async def ask(space: Space, classes: Classes, priority: int) -> Pod:
+    """A pod of 2 CPUs and such a priority, for which the victim would have to go."""
+    (pod,) = await space.create(asks_for("urgent", await classes.add("urgent", priority), 2))
+    return pod
+
+
+def scheduled_at(pod: Pod) -> float:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.last_transition_time is not None:
+            return condition.last_transition_time.timestamp()
+    raise AssertionError("the pod does not say when it was scheduled")
+
+
+async def test_from_the_minimum_on_a_preemptor_takes_a_pod_that_tolerates_for_ever(
+    space: Space, classes: Classes
+) -> None:
+    await one_victim(space, classes, 1010, -1)
+
+    await ask(space, classes, 1010)
+
+    assert await space.until_bound("urgent") == "n1"
+    assert len(deletes_of(space, "victim")) == 1
+
+
+async def test_below_the_minimum_it_waits_and_is_told_why(space: Space, classes: Classes) -> None:
+    await one_victim(space, classes, 1010, -1)
+
+    urgent = await ask(space, classes, 1009)
+
+    await assert_stays_pending(space, "urgent")
+    assert deletes_of(space, "victim") == []
+    decision = await first_decision(space, urgent)
+    assert decision.diagnosis is not None
+    assert decision.diagnosis.reason == "PodsSpared"
+    assert decision.spared_by_rule == {"preemption-toleration": 1}
+    (spared,) = decision.nearest[0].spared
+    assert (spared.name, spared.until) == ("victim", None)
+    assert "1009 < minimum-preemptable-priority 1010" in spared.detail
+    pod = await space.pod("urgent")
+    assert pod is not None
+    messages = " ".join(condition.message or "" for condition in pod.status.conditions or ())
+    assert "1 pod spared by preemption-toleration" in messages
+
+
+async def test_a_waiting_pod_is_tried_again_when_the_toleration_ends_and_not_before(
+    space: Space, classes: Classes
+) -> None:
+    seconds = 3
+    victim = await one_victim(space, classes, 1010, seconds)
+    ends = scheduled_at(victim) + seconds
+
+    urgent = await ask(space, classes, 1005)
+
+    await space.until_bound("urgent", seconds=seconds + 10)
+    first, *_, last = await space.bus.decisions(urgent.metadata.uid)
+    assert first.diagnosis is not None
+    assert first.diagnosis.retry_at is not None
+    assert first.diagnosis.retry_at.timestamp() == pytest.approx(ends, abs=0.1)
+    assert last.victims
+    order, _ = await outcome_of_order(space, urgent)
+    assert order.created_at.timestamp() > ends
+    assert order.created_at - first.diagnosis.retry_at < timedelta(seconds=5)
+
+
+async def test_a_toleration_that_has_ended_protects_no_more(space: Space, classes: Classes) -> None:
+    seconds = 2
+    victim = await one_victim(space, classes, 1010, seconds)
+
+    await asyncio.sleep(scheduled_at(victim) + seconds - time.time() + 0.2)
+
+    urgent = await ask(space, classes, 1005)
+
+    assert await space.until_bound("urgent") == "n1"
+    assert (await first_decision(space, urgent)).victims
+
+
+async def test_a_changed_class_counts_for_a_pod_that_runs_and_wakes_whoever_waits_for_it(
+    space: Space, classes: Classes
+) -> None:
+    victim = await one_victim(space, classes, 1010, -1)
+    urgent = await ask(space, classes, 1005)
+    decision = await first_decision(space, urgent)
+    assert decision.diagnosis is not None
+    tolerant = classes.names[0]
+    assert [one.name for one in decision.diagnosis.depends_on] == [tolerant]
+
+    await classes.ask(tolerant, 1005, -1)
+
+    assert await space.until_bound("urgent") == "n1"
+    order, _ = await outcome_of_order(space, urgent)
+    assert [one.uid for one in order.victims] == [victim.metadata.uid]
+
+
+async def test_a_toleration_that_comes_after_the_order_saves_the_pod(space: Space, classes: Classes) -> None:
+    await one_victim(space, classes, 1, 0)
+    async with space.cluster.without("evictor"):
+        urgent = await ask(space, classes, 1005)
+        await until_ordered(space, urgent)
+        await classes.ask(classes.names[0], 1010, -1)
+
+    _, outcome = await outcome_of_order(space, urgent)
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    (kept,) = outcome.victims
+    assert (kept.result, kept.reason) == ("spared", "preemption-toleration")
+    assert deletes_of(space, "victim") == []
+    pod = await space.pod("victim")
+    assert pod is not None
+    assert not any(condition.type == "DisruptionTarget" for condition in pod.status.conditions or ())
+    await assert_stays_pending(space, "urgent", seconds=1)
+
+
+async def test_a_class_that_cannot_be_read_is_told_so(space: Space, classes: Classes) -> None:
+    name = await classes.add("mistyped", VICTIM_PRIORITY, "a lot", 30)
+
+    async def described() -> bool:
+        text = await space.cluster.kubectl("describe", "priorityclass", name)
+        if "TolerationUnreadable" not in text or "'a lot' is not a whole number" not in text:
+            raise NotYet(text.partition("\nEvents:")[2])
+        return True
+
+    await until("kubectl describe shows the warning", described)
