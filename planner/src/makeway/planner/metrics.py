@@ -25,8 +25,9 @@ class Metrics:
         self.refusals = Counter(
             "makeway_planner_refusals",
             "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
-            "ResourceNotOffered, NoLowerPriorityPods, NotEnoughRoom, DaemonSetStartDelay, "
-            "DaemonSetRoomOnItsWay, DaemonSetNoVictims.",
+            "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules that look at the pod), "
+            "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
+            "DaemonSetStartDelay, DaemonSetRoomOnItsWay, DaemonSetNoVictims.",
             ["reason"],
             registry=registry,
         )
