@@ -113,6 +113,11 @@ class Timeline:
                 return record
         return None
 
+    def refusals(self, pod_uid: str) -> list[DecisionRecord]:
+        """The decisions about a pod that nothing helps, oldest first."""
+        decisions = [seen.record for seen in self.records if isinstance(seen.record, DecisionRecord)]
+        return [one for one in decisions if one.preemptor and one.preemptor.uid == pod_uid and one.diagnosis]
+
     def orders(self, pod_uid: str) -> list[EvictionOrder]:
         """A preemptor's orders, oldest first."""
         orders = [s.record for s in self.records if isinstance(s.record, EvictionOrder)]

@@ -59,10 +59,11 @@ async def wait_for_the_end(stage: Stage) -> None:
     narrator.chapter("A pod of higher priority waits until the first toleration ends")
     uid, sent = await stage.create_one(_pod("report", "high"))
     narrator.begin(sent, f"pod report created: 2 CPUs, priority {_HIGH}")
-    refused = await stage.decision(uid, "report")
-    narrator.refusal(timeline.when(refused), refused)
     bound = await stage.bound(uid, "report")
     order, outcome = await stage.last_outcome(uid)
+    refusals = timeline.refusals(uid)
+    for refused in refusals[-1:]:
+        narrator.refusal(timeline.when(refused), refused)
     narrator.order(timeline.when(order), order)
     narrator.outcome(timeline.when(outcome), outcome)
     narrator.event(bound.at, f"report bound to {bound.node}")
@@ -70,7 +71,8 @@ async def wait_for_the_end(stage: Stage) -> None:
 
     train = timeline.first(lambda p: p.name == "train" and p.node != "")
     ends = train.since("PodScheduled") + TOLERATES_SECONDS if train else 0.0
-    said = refused.diagnosis.retry_at if refused.diagnosis else None
+    last = refusals[-1].diagnosis if refusals else None
+    said = last.retry_at if last else None
     narrator.claim(
         "nobody was evicted while train tolerated it: the order came "
         f"{order.created_at.timestamp() - ends:.1f} s after the end",
