@@ -20,10 +20,11 @@ def beyond(sets: Ints, victims: Flags, budgets: BudgetTable, debits: Mapping[Key
     """Say which pods would violate a budget if, on each node, first the victims went and then the rest.
 
     `sets`: int64[slots, nodes], the set of budgets of each removable pod and 0 elsewhere; `victims`:
-    bool[slots, nodes], some of them. O(slots · nodes · log slots) where a budget covers any pod.
+    bool[slots, nodes], some of them. O(covered pods · log), and O(slots · log slots) for each node on
+    which not all may go together.
     """
     flags = np.zeros(sets.shape, np.bool_)
-    places = np.flatnonzero(sets.any(axis=0))
+    places = np.flatnonzero(budgets.violating(sets, debits).any(axis=0))
     if not places.size:
         return flags
     order = np.argsort(~victims[:, places], axis=0, kind="stable")
