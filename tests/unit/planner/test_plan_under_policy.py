@@ -117,6 +117,7 @@ def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
     result = planned(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
 
     assert [node for node, _ in choices(result)] == nodes
+    assert {proposal.max_victims for proposal in result.candidates} == {most or 0}
 
 
 def test_a_refusal_for_too_many_victims_depends_on_the_policy() -> None:

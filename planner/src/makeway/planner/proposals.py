@@ -110,6 +110,7 @@ class Part:
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
             spared=self._spared(place) if explained else Spared(),
+            max_victims=self.snapshot.shields.policy.limits.victims_per_order or 0,
         )
 
     def _spared(self, place: int) -> Spared:
