@@ -98,8 +98,6 @@ async def run(
         repairing = Repairing(
             cluster_uid, restraint, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
-        repairs = await bus.repairs.serve(repairing.handle)
-        closing.push_async_callback(repairs.unsubscribe)
         server = await http.serve(
             listen.listen,
             ready=lambda: {
@@ -118,6 +116,8 @@ async def run(
             # What restrains an order has to be known before the first is touched.
             await known.wait()
             await control.read.wait()
+            repairs = await bus.repairs.serve(repairing.handle)
+            closing.push_async_callback(repairs.unsubscribe)
             await take_for_ever(orders, evictor.handle, concurrency)
 
         return await run_until_signalled(
