@@ -437,7 +437,10 @@ class TestWholeOrders:
             ready = await (await http.get("/readyz?verbose")).text()
             metrics = await (await http.get("/metrics")).text()
 
-        assert ready.splitlines() == ["[+]nats ok", "[+]orders ok", "[+]kubernetes ok", "readyz check passed"]
+        assert ready.splitlines() == [
+            *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
+            "readyz check passed",
+        ]
         succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
         assert any(line.startswith(succeeded) for line in metrics.splitlines())
         assert "makeway_bus_connected 1.0" in metrics
