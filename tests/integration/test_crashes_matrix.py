@@ -120,7 +120,7 @@ async def preempt_through(cluster: RunningCluster, service: str, point: str, hit
 
     Planners crash one preemption at a time: whoever dies of every question is asked less and less often.
     """
-    crashes = Crashes(cluster, service, at_once=max(1, len(cluster.replicas(service)) // 2))
+    crashes = Crashes(cluster, service, at_once=max(1, len(cluster.replicas(service)) - 1))
     async with open_space(cluster) as space:
         await full_nodes(space, len(ACTIONS) * REPEAT, VICTIMS)
 
