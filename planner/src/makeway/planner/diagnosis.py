@@ -115,6 +115,8 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
     if lower == potential:
         return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
+    if kept == potential:
+        return ALL_SPARED, f"on each of {potential} potential nodes all pods of lower priority are spared"
     parts = [f"of {potential} potential nodes {lower} have no pod of lower priority"]
     if kept:
         parts.append(f"on {kept} all of them are spared")

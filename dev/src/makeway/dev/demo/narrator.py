@@ -70,7 +70,7 @@ class Narrator:
             lines.append(
                 f"  {rank}. {candidate.node}: {len(candidate.victims)} victim, highest priority"
                 f" {candidate.highest_priority}, {candidate.pdb_violations} PDB violations"
-                + (f"; before the next by {candidate.decided_by}" if candidate.decided_by else "")
+                + (f"; before the next by {candidate.decided_by}" if rank < len(decision.candidates) else "")
             )
         self.event(at, "\n".join(lines))
 
