@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 NAMESPACE = "demo"
@@ -74,16 +75,26 @@ def pod_spec(priority_class_name: str, cpu: str) -> Manifest:
     }
 
 
-def deployment(name: str, replicas: int, priority_class_name: str) -> Manifest:
+def queues(tree: Manifest) -> Manifest:
+    """The ConfigMap of the queues."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "makeway-queues", "namespace": "makeway-system"},
+        "data": {"queues.yaml": json.dumps(tree, indent=2)},
+    }
+
+
+def deployment(name: str, replicas: int, priority_class_name: str, *, queue: str = "") -> Manifest:
     """A Deployment of pods with 2 CPUs each: two of them fill a node."""
-    labels = {"app": name}
+    labels = {"app": name, **({"queue": queue} if queue else {})}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
+            "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": labels}, "spec": pod_spec(priority_class_name, "2")},
         },
     }
