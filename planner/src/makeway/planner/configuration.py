@@ -23,7 +23,12 @@ from makeway.runtime.settings import ConfigSettings
 
 POLICY: Final[Kind[Policy]] = Kind("policy", policy.KEY, parse_policy, Policy())
 QUEUES: Final[Kind[Queues | None]] = Kind(
-    "queues", queues.parsing.KEY, parse_queues, None, lambda found: found.warnings if found else ()
+    "queues",
+    queues.parsing.KEY,
+    parse_queues,
+    None,
+    lambda found: found.warnings if found else (),
+    "nothing but `partitions: [{queues: []}]`",
 )
 
 

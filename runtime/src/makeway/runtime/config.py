@@ -38,7 +38,7 @@ class Kind(Generic[T]):
     """One kind of configuration: its name in metrics and logs, its key in a ConfigMap, and how it is read.
 
     parse: of text and source; raises ConfigError. absent: what holds without any. warnings: of what was
-    accepted, for a person.
+    accepted, for a person. nothing: what a text holds that is as good as none.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Kind(Generic[T]):
     parse: Callable[[str, str], T]
     absent: T
     warnings: Callable[[T], Sequence[str]] = lambda _: ()
+    nothing: str = "nothing but apiVersion and kind"
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,14 @@ class Config(Generic[T]):
         if self.verdict is not None and self.verdict.result == "gone":
             return
         if self.revision:
-            remedy = f"a {self.kind.key} with nothing but apiVersion and kind is how to be without"
+            remedy = f"a {self.kind.key} with {self.kind.nothing} is how to be without"
             self._conclude(
                 "gone", f"{where} is gone; {self.kind.name} {self.revision} stays in force; {remedy}"
             )
         elif self._remembered:
             self._trouble = (
                 f"{self.kind.name} {self._remembered} was in force and {where} is gone; create it again, or "
-                f"one with nothing but apiVersion and kind to be without"
+                f"one with {self.kind.nothing} to be without"
             )
             self._conclude("gone", self._trouble)
         elif not self._known:
