@@ -52,6 +52,9 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 Order: TypeAlias = tuple[bool, int, bool, int, str]
 
+Ordered: TypeAlias = tuple[Order, int, Member]
+"""A pod with its key, which no two share, and the number of its leaf."""
+
 Members: TypeAlias = Callable[[int], Iterable[Member]]
 """The pods of a leaf, by its number; without those that are leaving."""
 
@@ -125,29 +128,25 @@ class _Taking:
         self._members = members
         self._veto = veto
         self._spare: dict[int, dict[str, int]] = {}
-        self._taken: list[tuple[Member, int]] = []
+        self._taken: list[Ordered] = []
         self._uids: set[str] = set()
         self.freed: dict[str, int] = {}
 
-    def candidates(self, leaf: int) -> list[tuple[Member, int]]:
+    def candidates(self, leaf: int) -> list[Ordered]:
         """Give the pods of a leaf that may go at all, in the order of being taken."""
-        allowed = [member for member in self._members(leaf) if not member.barred]
-        allowed.sort(key=_order)
-        return [(member, leaf) for member in allowed]
+        return sorted((one.order, leaf, one) for one in self._members(leaf) if not one.barred)
 
     def take(
-        self,
-        candidates: Iterable[tuple[Member, int]],
-        unmet: dict[str, int],
+        self, candidates: Iterable[Ordered], unmet: dict[str, int]
     ) -> list[tuple[Member, Guarantee | str]]:
         """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what."""
         kept: list[tuple[Member, Guarantee | str]] = []
         leaf, guards = -1, []
-        for member, number in candidates:
+        for order, number, member in candidates:
             if not unmet:
                 break
             requests = member.requests
-            if not any(name in requests for name in unmet):
+            if unmet.keys().isdisjoint(requests):
                 continue
             if number != leaf:
                 leaf, guards = number, self._guards(number)
@@ -159,7 +158,9 @@ class _Taking:
             if rule:
                 kept.append((member, rule))
                 continue
-            self._enter(member, number, guards)
+            self._taken.append((order, number, member))
+            self._uids.add(member.uid)
+            self._count(requests, guards)
             for name in tuple(unmet):
                 unmet[name] -= requests.get(name, 0)
                 if unmet[name] <= 0:
@@ -170,7 +171,7 @@ class _Taking:
         """Take what is still short from all leaves together; give who was kept, and by what."""
         kept: list[tuple[Member, Guarantee | str]] = []
         busy: list[tuple[Member, str]] = []
-        useful: list[tuple[Member, int]] = []
+        useful: list[Ordered] = []
         for leaf in leaves:
             owner = next((self._tree.queues[one].path for one in leaf.line if one in running), "")
             for member in self._members(leaf.number):
@@ -181,8 +182,8 @@ class _Taking:
                 elif member.barred:
                     kept.append((member, member.barred))
                 else:
-                    useful.append((member, leaf.number))
-        useful.sort(key=lambda one: one[0].order)
+                    useful.append((member.order, leaf.number, member))
+        useful.sort()
         kept += self.take(useful, short)
 
         def helps(member: Member) -> bool:
@@ -198,20 +199,23 @@ class _Taking:
 
     def give_back(self, need: Amounts) -> tuple[Member, ...]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""
-        self._taken.sort(key=lambda one: one[0].order)
+        self._taken.sort()
         spare = {
             name: self.freed[name] - min(need[name], self.freed[name]) for name in need if name in self.freed
         }
         stay: set[str] = set()
-        for member, _ in reversed(self._taken):
+        for _, _, member in reversed(self._taken):
             requests = member.requests
-            if all(requests.get(name, 0) <= amount for name, amount in spare.items()):
+            for name, amount in spare.items():
+                if requests.get(name, 0) > amount:
+                    break
+            else:
                 stay.add(member.uid)
                 for name in spare:
                     spare[name] -= requests.get(name, 0)
                 for name, amount in requests.items():
                     self.freed[name] -= amount
-        return tuple(member for member, _ in self._taken if member.uid not in stay)
+        return tuple(member for _, _, member in self._taken if member.uid not in stay)
 
     def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
         """Give what is above the guarantees of a leaf and its ancestors, by queue; live."""
@@ -226,10 +230,8 @@ class _Taking:
                 guards.append((queue.number, spare))
         return guards
 
-    def _enter(self, member: Member, leaf: int, guards: list[tuple[int, dict[str, int]]]) -> None:
-        self._taken.append((member, leaf))
-        self._uids.add(member.uid)
-        for name, amount in member.requests.items():
+    def _count(self, requests: Amounts, guards: list[tuple[int, dict[str, int]]]) -> None:
+        for name, amount in requests.items():
             self.freed[name] = self.freed.get(name, 0) + amount
             for _, spare in guards:
                 if name in spare:
@@ -243,7 +245,3 @@ def _kept_by(guards: list[tuple[int, dict[str, int]]], requests: Amounts) -> tup
             if requests.get(name, 0) > max(most, 0):
                 return number, name
     return None
-
-
-def _order(member: Member) -> Order:
-    return member.order
