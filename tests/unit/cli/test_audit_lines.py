@@ -9,7 +9,7 @@ import pytest
 from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor, make_victim
 from makeway.bus import codec, samples
 from makeway.bus.follow import StreamMessage
-from makeway.bus.messages import EvictionOrder, Refusal, Rollback, VictimOutcome
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Refusal, Rollback, VictimOutcome
 from makeway.cli.audit_lines import Auditor, Entry
 
 STORED = datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)
@@ -179,3 +179,13 @@ def test_an_order_id_selects_the_order_and_its_outcome() -> None:
     assert auditor.wanted(read(make_outcome(order), auditor))
     assert not auditor.wanted(read(other, auditor))
     assert not auditor.wanted(read(make_decision(), auditor))
+
+
+def test_a_quota_says_how_far_it_comes_and_what_stood_in_the_way() -> None:
+    record = samples.MESSAGES["decision.quota"]
+    assert isinstance(record, DecisionRecord)
+
+    text = line(record)
+
+    assert "queue root.shop comes nearer to its quota: memory 45 above max memory 55" in text
+    assert "; memory 5 short; 1 pod kept by the guarantee of root.shop" in text

@@ -24,13 +24,22 @@ from makeway.bus.messages import (
     EvictionOrder,
     Outcome,
     Preemptor,
+    QuotaDecision,
     Refusal,
     Victim,
     VictimOutcome,
 )
+from makeway.core.queues.amounts import texts_of
 
 _REMEMBERED_ORDERS: Final = 10_000
 _SHOWN_NODE_REASONS: Final = 5
+
+_QUOTA_RESULTS: Final[Mapping[str, str]] = {
+    "notNeeded": "is within its quota",
+    "success": "comes down to its quota",
+    "bestEffort": "comes nearer to its quota",
+    "unsuccessful": "keeps all its pods",
+}
 
 _RESULT_STYLES: Final[Mapping[str, str]] = {
     "succeeded": "green",
@@ -134,7 +143,9 @@ class Auditor:
 def _decision(line: Text, record: DecisionRecord) -> None:
     line.append("decision  ", style="bold blue")
     line.append(_preemptor(record.preemptor, record.queue), style="bold")
-    if record.status == "candidates" and record.nominated_node:
+    if record.quota is not None:
+        _quota(line, record.quota, record.victims)
+    elif record.status == "candidates" and record.nominated_node:
         line.append(f" may have {_safe(record.nominated_node)}")
         best = next((c for c in record.candidates if c.node == record.nominated_node), None)
         line.append(f": {_victims(record.victims)}")
@@ -160,6 +171,19 @@ def _decision(line: Text, record: DecisionRecord) -> None:
     took = timedelta(microseconds=record.plan_duration_microseconds)
     mode = "" if record.mode == "enforce" else f", mode {record.mode}"
     line.append(f"  [{_duration(took)}{mode}] {_safe(record.decision_id)}", style="dim")
+
+
+def _quota(line: Text, quota: QuotaDecision, victims: Iterable[Victim]) -> None:
+    style = "default" if quota.result in ("success", "notNeeded") else "yellow"
+    line.append(f" {_QUOTA_RESULTS[quota.result]}", style=style)
+    if quota.need:
+        line.append(f": {_safe(texts_of(quota.need))} above max {_safe(texts_of(quota.max))}")
+    if victims := tuple(victims):
+        line.append(f"; {_victims(victims)}")
+    if quota.short:
+        line.append(f"; {_safe(texts_of(quota.short))} short", style="yellow")
+    for obstacle in quota.blocked:
+        line.append(f"; {_safe(obstacle.message)}", style="yellow")
 
 
 def _order(line: Text, order: EvictionOrder) -> None:
