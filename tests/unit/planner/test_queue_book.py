@@ -11,8 +11,10 @@ from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import Policy, Protection
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.queue_warnings import AT_ONCE, QueueWarnings
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
+from makeway.runtime.events import EventType, Regarding
 from unit.core.queue_building import queue, tree
 from unit.planner.building import make_pod, make_snapshot
 
@@ -134,3 +136,39 @@ def test_what_leaves_is_neither_counted_nor_chosen() -> None:
 
     assert usage.of(FLAT.at("root.a").number)["pods"] == 1
     assert member_uids(snapshot, "root.a", ("ordered",)) == {"stays"}
+
+
+class Recorded:
+    """Keeps the Events."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str]] = []
+
+    def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
+        assert (event_type, reason) == ("Warning", "QueueNotUsed")
+        self.notes.append((about.uid, note))
+
+
+def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_another() -> None:
+    snapshot, recorded = snapshot_with(FLAT, pod_in("root.lost", "p")), Recorded()
+    warnings = QueueWarnings(snapshot, recorded)
+
+    warnings.tell()
+    warnings.tell()
+    assert [uid for uid, _ in recorded.notes] == ["p"]
+
+    snapshot.adopt(tree(queue("lost", namespaces=("team",))), "rev-2")
+    warnings.tell()
+    assert "may not use root.lost" in recorded.notes[-1][1]
+
+
+def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:
+    snapshot, recorded = snapshot_with(FLAT), Recorded()
+    for number in range(AT_ONCE + 5):
+        snapshot.put_pod(pod_in("root.lost", f"p{number}", node=""))
+    warnings = QueueWarnings(snapshot, recorded)
+
+    warnings.tell()
+    assert len(recorded.notes) == AT_ONCE
+    warnings.tell()
+    assert len(recorded.notes) == AT_ONCE + 5

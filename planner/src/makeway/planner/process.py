@@ -22,6 +22,7 @@ from makeway.planner.ledger import Ledger
 from makeway.planner.marks import Marks
 from makeway.planner.metrics import Metrics
 from makeway.planner.queue_desk import QueueDesk, follow_queues
+from makeway.planner.queue_warnings import QueueWarnings
 from makeway.planner.quota_fence import PlannerFence
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota_plan import mode_of
@@ -80,6 +81,7 @@ async def run(
         source = config.policy_object()
         policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision, source))
         follow_queues(configuration.queues, snapshot)
+        queue_warnings = QueueWarnings(snapshot, events)
         control = Control(bus, cluster_uid, lambda: configuration.control_state(mode, cluster_uid), metrics)
         configuration.subscribe(control.changed)
 
@@ -168,9 +170,10 @@ async def run(
             configuration.begin_telling()
             warnings.begin()
             try:
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(control.say_for_ever())
-                    both.create_task(quotas.lead(fence.get))
+                async with asyncio.TaskGroup() as parts:
+                    parts.create_task(control.say_for_ever())
+                    parts.create_task(quotas.lead(fence.get))
+                    parts.create_task(queue_warnings.tell_for_ever())
             finally:
                 warnings.end()
                 configuration.end_telling()
