@@ -112,7 +112,7 @@ async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_les
     bus: Bus, nats_server: NatsServer
 ) -> None:
     world = World(bus)
-    sent = rubbish(healthy(), 200)
+    sent = rubbish(healthy(), 100)
     for subject, data, _ in sent:
         await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=5)
     for where, payload, headers in HOSTILE.values():

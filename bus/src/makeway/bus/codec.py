@@ -269,5 +269,5 @@ def _check_bounds(data: bytes) -> None:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     brackets = _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS)
-    if max(itertools.accumulate(_STEP[b] for b in brackets), default=0) > MAX_DEPTH:
+    if any(depth > MAX_DEPTH for depth in itertools.accumulate(_STEP[b] for b in brackets)):
         raise Malformed("too-deep", f"nested more than {MAX_DEPTH} deep")
