@@ -95,7 +95,7 @@ def play(
                 _wait_for(directory / "kubeconfig", child)
                 if variant == MAKEWAY:
                     for service, port in (("planner", planner_port), ("evictor", evictor_port)):
-                        process = processes.start(_service(service, directory, nats_port, port))
+                        process = processes.start(_service(service, directory, nats_port, port, profile))
                         process.wait_ready()
                         assert process.pid is not None
                         pids[service] = process.pid
@@ -208,11 +208,13 @@ def _nats(program: Path, directory: Path, port: int) -> Program:
     return Program(name="nats", argv=(str(program), f"--config={configuration_file}"), ready=ready)
 
 
-def _service(name: str, directory: Path, nats_port: int, port: int) -> Program:
+def _service(name: str, directory: Path, nats_port: int, port: int, profile: bool) -> Program:
     address = f"127.0.0.1:{port}"
+    profiled = (sys.executable, "-m", "cProfile", "-o", str(directory / f"{name}.pstats")) if profile else ()
     return Program(
         name=name,
         argv=(
+            *profiled,
             str(Path(sys.executable).parent / "makeway"),
             name,
             f"--nats-url=nats://127.0.0.1:{nats_port}",
