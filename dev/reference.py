@@ -141,7 +141,11 @@ def arguments_page() -> str:
     """The fields of MakeWayArgs, from the comments of the Go struct."""
     source = (_ROOT / "plugin/bridge/args.go").read_text()
     rows = []
-    for struct, prefix in (("MakeWayArgs", ""), ("LeaseReference", "lease.")):
+    for struct, prefix in (
+        ("MakeWayArgs", ""),
+        ("LeaseReference", "lease."),
+        ("ConfigMapReference", "queuesConfigMap."),
+    ):
         body = source.split(f"type {struct} struct {{\n")[1].split("\n}\n")[0]
         for comment, go_name, name in _GO_FIELD.findall(body):
             text = " ".join(line.strip().removeprefix("// ") for line in comment.strip().splitlines())

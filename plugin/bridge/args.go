@@ -62,6 +62,20 @@ type MakeWayArgs struct {
 	// An empty name says that there is no election: a counter in a NATS key-value bucket takes its
 	// place. Default kube-system/makeway-scheduler.
 	Lease LeaseReference `json:"lease,omitempty"`
+
+	// QueuesConfigMap is where the queues are configured. A scheduler that starts and cannot learn the
+	// limits of queues from NATS binds nothing while this ConfigMap exists, and schedules without a
+	// queue gate where it does not; its content is never read. An empty name says that there is none.
+	// Default makeway-system/makeway-queues.
+	QueuesConfigMap ConfigMapReference `json:"queuesConfigMap,omitempty"`
+}
+
+// ConfigMapReference names a ConfigMap.
+type ConfigMapReference struct {
+	// Namespace of the ConfigMap. Default makeway-system.
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the ConfigMap. Empty: there is none. Default makeway-queues.
+	Name string `json:"name"`
 }
 
 // LeaseReference names a Lease.
@@ -82,6 +96,8 @@ func defaultArgs() MakeWayArgs {
 		Mode:          wire.ModeEnforce,
 		NotAfter:      metav1.Duration{Duration: time.Minute},
 		Lease:         LeaseReference{Namespace: metav1.NamespaceSystem, Name: "makeway-scheduler"},
+
+		QueuesConfigMap: ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
 	}
 }
 
@@ -167,6 +183,9 @@ func (a *MakeWayArgs) check() error {
 	if a.Lease.Name != "" && a.Lease.Namespace == "" {
 		say("lease.namespace", a.Lease.Namespace, "the namespace of lease "+a.Lease.Name)
 	}
+	if a.QueuesConfigMap.Name != "" && a.QueuesConfigMap.Namespace == "" {
+		say("queuesConfigMap.namespace", a.QueuesConfigMap.Namespace, "the namespace of ConfigMap "+a.QueuesConfigMap.Name)
+	}
 	return errors.Join(wrong...)
 }
 
@@ -183,6 +202,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "notAfter"
 	case a.Lease != other.Lease:
 		return "lease"
+	case a.QueuesConfigMap != other.QueuesConfigMap:
+		return "queuesConfigMap"
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ import (
 )
 
 // engine is what the profiles of one scheduler share: the connection to NATS, the breaker, the orders
-// in flight, the placements, the pods to be tried again. Its goroutines end with the context of New.
+// in flight, the placements, the queue gate, the pods to be tried again. Its goroutines end with the context of New.
 type engine struct {
 	args     *MakeWayArgs
 	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
@@ -40,6 +41,9 @@ type engine struct {
 	retry      *retries
 	avoid      *avoidance
 	seen       *seen
+	control    *control
+	gate       *queueGate
+	backlog    *backlog
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -87,7 +91,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus Bus, records Records, identity string) *engine {
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
-	return &engine{
+	e := &engine{
 		args:       args,
 		handle:     handle,
 		clock:      clock,
@@ -102,10 +106,15 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
 		seen:       newSeen(),
+		control:    &control{},
+		backlog:    newBacklog(clock),
 		pods:       core.Pods().Lister(),
 		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),
 	}
+	e.gate = newQueueGate(clock, e.pods, e.control.mode)
+	e.inflight.holds = e.gate
+	return e
 }
 
 // start registers informer handlers and starts the goroutines.
@@ -131,12 +140,16 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.watchDependencies(ctx); err != nil {
 		return err
 	}
+	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
 	spawn(ctx, "follow", func(ctx context.Context) {
 		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
-		// gone. The scheduler has also given its queue to the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced) {
+		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
+		// given its queue to the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
 			return
 		}
+		spawn(ctx, "control", e.runControl)
+		spawn(ctx, "gate", e.runGate)
 		spawn(ctx, "waker", e.runWaker)
 		spawn(ctx, "retry", e.runRetries)
 		spawn(ctx, "reconcile", e.runReconcile)
@@ -155,10 +168,9 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	}
 	e.seen.take(resourcePods, pod)
 	e.placements.observe(pod)
+	e.gate.observe(pod)
 	if pod.Spec.NodeName != "" {
-		e.inflight.forget(pod.UID)
-		e.retry.forget(pod.UID)
-		e.avoid.forget(pod.UID)
+		e.forget(pod.UID)
 		return
 	}
 	e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
@@ -185,10 +197,19 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	}
 	e.seen.take(resourcePods, pod)
 	e.placements.removed(pod.UID)
+	e.gate.removed(pod.UID)
 	e.inflight.deleted(pod.UID, e.clock.Now())
-	e.inflight.forget(pod.UID)
-	e.retry.forget(pod.UID)
-	e.avoid.forget(pod.UID)
+	e.forget(pod.UID)
+}
+
+// forget drops what is known of a pod as a preemptor: it is bound or gone.
+func (e *engine) forget(uid types.UID) {
+	e.inflight.forget(uid)
+	e.retry.forget(uid)
+	e.avoid.forget(uid)
+	if e.backlog.leave(uid) {
+		e.inflight.notify()
+	}
 }
 
 // nodeDeleted takes in that a node was deleted.
@@ -213,7 +234,11 @@ func (e *engine) runWaker(ctx context.Context) {
 		for _, w := range wakes {
 			e.wake(ctx, w)
 		}
-		inFlightGauge.Set(float64(e.inflight.count()))
+		inFlight := e.inflight.count()
+		if at := e.wakeBacklog(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
+			next = at
+		}
+		inFlightGauge.Set(float64(inFlight))
 		state, _ := e.breaker.current()
 		breakerGauge.Set(float64(state))
 
@@ -228,6 +253,21 @@ func (e *engine) runWaker(ctx context.Context) {
 		case <-timer:
 		}
 	}
+}
+
+// wakeBacklog activates pods that an order that has ended makes room for, and says when to look again (zero:
+// when something changes).
+func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
+	defer recovered(ctx, "waker", nil)
+	room := int64(math.MaxInt64)
+	if limit, limited := e.control.ordersInFlight(); limited {
+		room = limit - int64(inFlight)
+	}
+	pods, next := e.backlog.due(room)
+	for _, ref := range pods {
+		e.activate(ctx, e.podOf(ref))
+	}
+	return next
 }
 
 // wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It

@@ -107,6 +107,7 @@ type wake struct {
 // is sent to, without blocking, when due may have something new.
 type inflight struct {
 	changed chan struct{}
+	holds   places // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
 	byPod    map[types.UID]*entry
@@ -115,8 +116,21 @@ type inflight struct {
 	order    []string                 // the keys of outcomes, oldest first
 }
 
+// places are held for preemptors: see queueGate. It must not call back.
+type places interface {
+	hold(pod wire.PodRef)
+	release(uid types.UID)
+}
+
+// noPlaces holds nothing.
+type noPlaces struct{}
+
+func (noPlaces) hold(wire.PodRef)  {}
+func (noPlaces) release(types.UID) {}
+
 func newInflight() *inflight {
 	return &inflight{
+		holds:    noPlaces{},
 		changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*entry{},
 		byOrder:  map[string]types.UID{},
@@ -613,9 +627,13 @@ func (f *inflight) put(e *entry) {
 	}
 	f.byPod[uid] = e
 	f.byOrder[e.orderID] = uid
+	f.holds.hold(e.preemptor)
 }
 
 func (f *inflight) drop(e *entry) {
+	uid := types.UID(e.preemptor.UID)
 	delete(f.byOrder, e.orderID)
-	delete(f.byPod, types.UID(e.preemptor.UID))
+	delete(f.byPod, uid)
+	f.holds.release(uid)
+	f.notify()
 }

@@ -26,7 +26,7 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, refused, unverifiable, hopeless, in_flight, victims_leaving, never_preempts, pod_group, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, off, observed, planner_unreachable, planner_not_synced, error, panic.",
 	}, []string{"result"})
 
 	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
@@ -76,14 +76,49 @@ var (
 		Help: "Orders that their stream had lost and that were published again.",
 	})
 
+	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
+		Help: "Revision of the control state in force; 0 where none has been read.",
+	})
+
+	controlPublished = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_published_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "Unix time at which the control state in force was published; its age is the time since. 0 where none has been read.",
+	})
+
+	controlMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_mode", StabilityLevel: metrics.ALPHA,
+		Help: "1 for the mode of the control state in force, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
+	}, []string{"mode"})
+
+	gateRejections = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "queue_gate_rejections_total", StabilityLevel: metrics.ALPHA,
+		Help: "Scheduling cycles that the queue gate ended, by reason: queue_full, victims_may_help (full, and pods of lower priority within it hold enough), limits_unknown.",
+	}, []string{"reason"})
+
+	gateWaiting = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "queue_gate_waiting_pods", StabilityLevel: metrics.ALPHA,
+		Help: "Pods that wait for room in their queue.",
+	})
+
+	gateWoken = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "queue_gate_woken_pods_total", StabilityLevel: metrics.ALPHA,
+		Help: "Pods that were tried again since their queue had room.",
+	})
+
+	gateShut = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "queue_gate_shut", StabilityLevel: metrics.ALPHA,
+		Help: "1 while no pod passes the queue gate because the limits of queues are not known, else 0.",
+	})
+
 	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
-		Help: "Messages of the streams of orders and outcomes that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, other.",
+		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, unusable-queues, other.",
 	}, []string{"reason"})
 
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: post_filter, pre_enqueue, queueing_hint, reserve, unreserve, informer, commit, waker, retry, reconcile, follow.",
+		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -101,6 +136,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, verificationDuration, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
+		controlRevision, controlPublished, controlMode, gateRejections, gateWaiting, gateWoken, gateShut,
 	)
 })
 

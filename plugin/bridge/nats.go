@@ -23,6 +23,8 @@ var (
 	errConflict = errors.New("another message came first")
 	// errNoResponders: nobody answers requests on the subject.
 	errNoResponders = errors.New("no responders")
+	// errNoStream: there is no stream of this name.
+	errNoStream = errors.New("no such stream")
 )
 
 // Bus is what preempting needs of NATS: one question, and one durable write. Everything that a unit
@@ -46,9 +48,10 @@ type Records interface {
 	NextEpoch(ctx context.Context, bucket, key string) (int64, error)
 }
 
-// record is one stored message.
+// record is one stored message. stream is when the stream that holds it was made, where it is told by Follow.
 type record struct {
 	subject  string
+	stream   time.Time
 	sequence uint64
 	data     []byte
 }
@@ -173,6 +176,9 @@ func (b *natsBus) Last(ctx context.Context, stream, subject string) (record, boo
 		return record{}, false, fmt.Errorf("%w: not connected to NATS", errNotSent)
 	}
 	handle, err := c.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return record{}, false, fmt.Errorf("%w: %s", errNoStream, stream)
+	}
 	if err != nil {
 		return record{}, false, fmt.Errorf("stream %s: %w", stream, err)
 	}
@@ -272,6 +278,7 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 	if err != nil {
 		return err
 	}
+	madeAt := *created
 	broken := make(chan error, 1)
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
 		defer recovered(ctx, "follow", nil)
@@ -280,7 +287,7 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 			return
 		}
 		last.Store(meta.Sequence.Stream)
-		take(record{subject: message.Subject(), sequence: meta.Sequence.Stream, data: message.Data()})
+		take(record{subject: message.Subject(), stream: madeAt, sequence: meta.Sequence.Stream, data: message.Data()})
 	}, jetstream.PullHeartbeat(natsHeartbeat), jetstream.PullExpiry(4*natsHeartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		select {
 		case broken <- err:

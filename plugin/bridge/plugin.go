@@ -35,6 +35,9 @@ type MakeWay struct {
 var (
 	_ fwk.PostFilterPlugin  = &MakeWay{}
 	_ fwk.PreEnqueuePlugin  = &MakeWay{}
+	_ fwk.PreFilterPlugin   = &MakeWay{}
+	_ fwk.FilterPlugin      = &MakeWay{}
+	_ fwk.SignPlugin        = &MakeWay{}
 	_ fwk.ReservePlugin     = &MakeWay{}
 	_ fwk.EnqueueExtensions = &MakeWay{}
 )
@@ -76,6 +79,8 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
 	defer recovered(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
 	if victim, ok := oldObj.(*v1.Pod); ok {
+		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
+		pl.engine.gate.removed(victim.UID)
 		pl.engine.inflight.leftCache(pod.UID, victim.UID)
 	}
 	return fwk.QueueSkip, nil
@@ -92,9 +97,14 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 		fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
 }
 
-// Reserve notes that a pod is assumed, which no API object shows.
+// Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It
+// rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
 func (pl *MakeWay) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer recovered(ctx, "reserve", func() { status = nil })
+	if rejected := pl.engine.gate.reserve(pod, pl.args.Mode); rejected != nil {
+		gateRejections.WithLabelValues(rejected.reason).Inc()
+		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
+	}
 	pl.engine.placements.assume(pod, nodeName)
 	return nil
 }
@@ -104,6 +114,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, n
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	defer recovered(ctx, "unreserve", nil)
 	pl.engine.placements.unassume(pod.UID)
+	pl.engine.gate.unreserve(pod.UID)
 	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
 }
 
@@ -111,14 +122,20 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	start := time.Now()
 	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	room := roomOf(state)
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
 		result, status = end.pair()
+		if room != nil && status.Code() == fwk.Unschedulable {
+			// Nobody listed after this plugin may make room for a pod that its queue has none for.
+			status = end.status(fwk.UnschedulableAndUnresolvable)
+		}
 	}()
 	defer recovered(ctx, "post_filter", func() {
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	end = pl.preempt(ctx, state, pod, statuses)
+	pl.engine.attempted(pod, room != nil, end.kind)
 	return nil, nil // end says it
 }

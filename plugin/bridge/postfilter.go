@@ -38,6 +38,9 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if end := pl.ineligible(pod, statuses, nodes); end != nil {
 		return *end
 	}
+	if room := roomOf(state); room != nil && !room.mayHelp {
+		return ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"}
+	}
 
 	all, err := nodes.List()
 	if err != nil {
@@ -61,8 +64,30 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
 	}
 
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, all: all, potential: potential, retryAt: avoidedUntil}
+	mode := pl.mode(pod)
+	if limit, limited := pl.engine.control.ordersInFlight(); limited && int64(pl.engine.inflight.count()) >= limit && mode == wire.ModeEnforce {
+		pl.engine.backlog.enter(pod)
+		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as the policy allows (limits.ordersInFlight); the pod is tried again as they end", limit)}
+	}
+
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, all: all, potential: potential, retryAt: avoidedUntil}
 	return attempt.run(ctx)
+}
+
+// mode is the one in force for a preemptor.
+func (pl *MakeWay) mode(pod *v1.Pod) string {
+	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
+}
+
+// attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
+// the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out.
+func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
+	if !keptOut && kind != endNominated {
+		e.gate.failed(pod.UID)
+	}
+	if kind != endLimited && e.backlog.leave(pod.UID) {
+		e.inflight.notify()
+	}
 }
 
 // attempt is one pod's preemption in one cycle.
@@ -70,6 +95,7 @@ type attempt struct {
 	*MakeWay
 	state     fwk.CycleState
 	pod       *v1.Pod
+	mode      string // in force for the pod
 	all       []fwk.NodeInfo
 	potential []fwk.NodeInfo
 	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
@@ -81,7 +107,7 @@ func (a *attempt) run(ctx context.Context) ending {
 	defer cancel()
 	var failed []string
 	for range 2 {
-		request, err := a.planRequest(a.pod, selectNodes(a.all, without(a.potential, set(failed))))
+		request, err := a.planRequest(a.pod, a.mode, selectNodes(a.all, without(a.potential, set(failed))))
 		if err != nil {
 			return a.unreachable(err)
 		}
@@ -93,7 +119,7 @@ func (a *attempt) run(ctx context.Context) ending {
 		case reply.Status == wire.StatusNotSynced:
 			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 			return ending{kind: endNotSynced, message: "the planner has not read the cluster yet"}
-		case a.args.Mode == wire.ModeObserve:
+		case a.mode == wire.ModeObserve:
 			return ending{kind: endObserved, message: "mode observe"}
 		case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 			return a.refused(reply, len(failed))

@@ -12,7 +12,7 @@ import (
 
 // planRequest builds the question about one pod. nodes are those that removing pods may help. The sets
 // are complete, since another planner may answer the next request. O(nodes + nominations + orders).
-func (pl *MakeWay) planRequest(pod *v1.Pod, nodes wire.NodeSelection) (*wire.PlanRequest, error) {
+func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection) (*wire.PlanRequest, error) {
 	clusterUID, err := pl.engine.clusterUID()
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, nodes wire.NodeSelection) (*wire.Pla
 		APIVersion:          wire.APIVersion,
 		RequestID:           wire.NewRequestID(pl.engine.clock.Now()),
 		ClusterUID:          clusterUID,
-		Mode:                pl.args.Mode,
+		Mode:                mode,
 		TimeoutMilliseconds: pl.args.PlanTimeout.Milliseconds(),
 		MaxCandidates:       pl.args.MaxCandidates,
 		Profile:             pl.profile(),

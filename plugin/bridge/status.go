@@ -15,19 +15,23 @@ const (
 	endNominated outcomeKind = "nominated"
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
-	// or no rule allows it: the planner refused, no candidate stood up to the scheduler's filters, or
+	// or no rule allows it: the planner refused, the pod's queue is full, no candidate stood up to the scheduler's filters, or
 	// there is no node that removing pods could help. An old nomination is cleared. The chain stops,
 	// so that a DefaultPreemption listed after this plugin cannot evict what policy protects.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
 	endHopeless     outcomeKind = "hopeless"
+	endQueueFull    outcomeKind = "queue_full"
 
-	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, or victims of its last
-	// one are still leaving. The nomination is kept; the chain stops, so that nobody evicts more.
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
+	// still leaving, or as many orders are in flight as the policy allows. The nomination is kept; the
+	// chain stops, so that nobody evicts more.
 	endInFlight outcomeKind = "in_flight"
 	endLeaving  outcomeKind = "victims_leaving"
+	endLimited  outcomeKind = "orders_limited"
 
-	// <nil, Unschedulable>. This plugin has nothing to say: the pod may not preempt, belongs to a pod
+	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
+	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
 	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
 	// not read the cluster yet, an extender failed, or a panic was recovered. The nomination is kept; a
 	// DefaultPreemption listed after this plugin may act.
@@ -53,9 +57,9 @@ func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
 	case endNominated:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
-	case endRefused, endUnverifiable, endHopeless:
+	case endRefused, endUnverifiable, endHopeless, endQueueFull:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endLeaving:
+	case endInFlight, endLeaving, endLimited:
 		return nil, e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return nil, e.status(fwk.Unschedulable)

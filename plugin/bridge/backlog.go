@@ -1,0 +1,74 @@
+package bridge
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// backlog are preemptors that were turned away because as many orders are in flight as the policy allows.
+// They are tried again as orders end, in the order of the queue gate's line: by priority, then age. A pod
+// that was woken keeps its turn until its cycle has ended, so that no more are woken than there is room
+// for. Safe for concurrent use.
+type backlog struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	pods map[types.UID]*waiter
+}
+
+func newBacklog(clock clock.PassiveClock) *backlog {
+	return &backlog{clock: clock, pods: map[types.UID]*waiter{}}
+}
+
+// enter lets a pod wait; its turn, where it had one, is over.
+func (b *backlog) enter(pod *v1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pods[pod.UID] = newWaiter(pod, "")
+}
+
+// leave lets a pod wait no longer, and says whether it did.
+func (b *backlog) leave(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, waited := b.pods[uid]
+	delete(b.pods, uid)
+	return waited
+}
+
+// due takes the pods whose turn it is where so many orders may be added; next is when a turn runs out
+// (zero: none does). O(waiting · log waiting) where there is room, else O(1).
+func (b *backlog) due(room int64) (pods []wire.PodRef, next time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if room <= 0 || len(b.pods) == 0 {
+		return nil, time.Time{}
+	}
+	now := b.clock.Now()
+	var line []*waiter
+	for _, w := range b.pods {
+		if !w.promised || !now.Before(w.until) {
+			line = append(line, w)
+			continue
+		}
+		if room--; next.IsZero() || w.until.Before(next) {
+			next = w.until
+		}
+	}
+	slices.SortFunc(line, before)
+	for _, w := range line[:max(min(int64(len(line)), room), 0)] {
+		w.promised, w.until = true, now.Add(promiseLasts)
+		if next.IsZero() || w.until.Before(next) {
+			next = w.until
+		}
+		pods = append(pods, w.pod)
+	}
+	return pods, next
+}

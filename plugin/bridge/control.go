@@ -1,0 +1,208 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// How long the gate may be undecided, and how it is decided without a control state.
+const (
+	// controlWait is how long a scheduler that has just started waits for NATS to give the control state.
+	controlWait = 2 * time.Second
+	// lookWait is how long one look at the ConfigMap of the queues may take.
+	lookWait = 2 * time.Second
+	// decisionWait bounds what the first cycle waits: both of the above, and a little.
+	decisionWait = controlWait + lookWait + time.Second
+	// controlPoll is the time between two questions before the first control state.
+	controlPoll = 100 * time.Millisecond
+	// lookAgain is the time between two looks at the ConfigMap while the gate is shut for it.
+	lookAgain = 5 * time.Second
+)
+
+// Reasons for which control states are ignored besides those of other messages.
+const (
+	reasonOldRevision    = "old-revision"
+	reasonUnusableQueues = "unusable-queues"
+)
+
+// inControl is the control state in force.
+type inControl struct {
+	state  *wire.ControlState
+	stream time.Time // when its stream was made
+}
+
+// control holds the last good control state. Without one nothing restricts a profile's own arguments.
+type control struct {
+	current atomic.Pointer[inControl]
+}
+
+// mode is the one in force for preemptors of a namespace: the more restrictive of the profile's own and the
+// control state's.
+func (c *control) mode(profileMode, namespace string) string {
+	current := c.current.Load()
+	if current == nil {
+		return profileMode
+	}
+	mode, ok := current.state.NamespaceModes[namespace]
+	if !ok {
+		mode = current.state.Mode
+	}
+	return moreRestrictive(profileMode, mode)
+}
+
+// ordersInFlight is how many orders may be in flight; ok is false where there is no limit.
+func (c *control) ordersInFlight() (limit int64, ok bool) {
+	current := c.current.Load()
+	if current == nil || current.state.Limits == nil || current.state.Limits.OrdersInFlight == nil {
+		return 0, false
+	}
+	return *current.state.Limits.OrdersInFlight, true
+}
+
+// restriction orders modes, from what does least.
+var restriction = map[string]int{wire.ModeOff: 0, wire.ModeObserve: 1, wire.ModeEnforce: 2}
+
+func moreRestrictive(a, b string) string {
+	if restriction[b] < restriction[a] {
+		return b
+	}
+	return a
+}
+
+// runControl follows the control state until the context ends, and decides what the gate does until the
+// first one comes.
+func (e *engine) runControl(ctx context.Context) {
+	spawn(ctx, "control", func(ctx context.Context) {
+		e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r record) { e.takeControl(ctx, r) })
+	})
+	e.awaitControl(ctx)
+	for ctx.Err() == nil && e.control.current.Load() == nil {
+		if !e.lookForQueues(ctx) {
+			return
+		}
+		sleep(ctx, lookAgain)
+	}
+}
+
+// awaitControl waits until there is a control state, or NATS says that there is none, or NATS has been
+// silent for long enough.
+func (e *engine) awaitControl(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, controlWait)
+	defer cancel()
+	for ctx.Err() == nil && e.control.current.Load() == nil {
+		_, found, err := e.records.Last(ctx, e.subjects.ControlStream, e.subjects.Control)
+		if (err == nil && !found) || errors.Is(err, errNoStream) {
+			return
+		}
+		sleep(ctx, controlPoll)
+	}
+}
+
+// lookForQueues decides about the gate by whether the ConfigMap of the queues exists, which says that there
+// are limits to be had. It says whether to look again. A failure of the API server shuts the gate: without
+// it nothing is bound anyway. Where reading is not allowed, nobody has set queues up for this scheduler.
+func (e *engine) lookForQueues(ctx context.Context) (again bool) {
+	at := e.args.QueuesConfigMap
+	if at.Name == "" {
+		e.gateOpens(ctx, "no ConfigMap of queues is configured")
+		return false
+	}
+	call, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		e.gateShuts(ctx, fmt.Sprintf("ConfigMap %s/%s exists, and the planner has not sent them yet; are NATS and a planner running?", at.Namespace, at.Name))
+	case apierrors.IsNotFound(err):
+		e.gateOpens(ctx, "there is no ConfigMap of queues")
+		return false
+	case apierrors.IsForbidden(err):
+		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayArgs to \"\"")
+		e.gateOpens(ctx, "the ConfigMap of queues may not be read")
+		return false
+	default:
+		e.gateShuts(ctx, fmt.Sprintf("it cannot be read whether ConfigMap %s/%s exists: %v", at.Namespace, at.Name, err))
+	}
+	return true
+}
+
+func (e *engine) gateOpens(ctx context.Context, why string) {
+	if e.gate.assumeNone() {
+		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
+	}
+}
+
+func (e *engine) gateShuts(ctx context.Context, why string) {
+	if e.gate.assumeSome(why) {
+		klog.FromContext(ctx).Info("queue_gate_shut", "reason", why)
+	}
+}
+
+// takeControl puts a control state in force. One that is not understood, or not meant for this cluster, or
+// older than the one in force leaves that as it is.
+func (e *engine) takeControl(ctx context.Context, r record) {
+	state := &wire.ControlState{}
+	envelope, err := wire.Unwrap(r.data, wire.TypeControl, state)
+	if err != nil {
+		e.complain(ctx, "control_not_understood", r, err)
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != state.ClusterUID {
+		e.complain(ctx, "control_not_understood", r, &straying{reasonOtherCluster, "cluster " + state.ClusterUID})
+		return
+	}
+	before := e.control.current.Load()
+	if before != nil && before.stream.Equal(r.stream) {
+		switch {
+		case state.Revision == before.state.Revision:
+			return // delivered again
+		case state.Revision < before.state.Revision:
+			e.complain(ctx, "control_not_understood", r, &straying{reasonOldRevision, fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)})
+			return
+		}
+	}
+	if err := e.putQueues(before, state); err != nil {
+		e.complain(ctx, "control_not_understood", r, &straying{reasonUnusableQueues, err.Error()})
+		return
+	}
+	e.control.current.Store(&inControl{state: state, stream: r.stream})
+	e.gate.reconsider()
+	e.inflight.notify()
+	controlRevision.Set(float64(state.Revision))
+	controlPublished.Set(float64(envelope.Time.Unix()))
+	for mode := range restriction {
+		value := 0.0
+		if mode == state.Mode {
+			value = 1
+		}
+		controlMode.WithLabelValues(mode).Set(value)
+	}
+	klog.FromContext(ctx).Info("control_in_force", "revision", state.Revision, "mode", state.Mode, "namespace_modes", len(state.NamespaceModes),
+		"policy_revision", state.PolicyRevision, "queues_revision", state.QueuesRevision, "queues", len(state.Queues))
+}
+
+// putQueues puts the limits of a control state in force, or takes the gate away.
+func (e *engine) putQueues(before *inControl, state *wire.ControlState) error {
+	if state.QueuesRevision == "" {
+		e.gate.open()
+		return nil
+	}
+	if before != nil && before.state.QueuesRevision != "" && reflect.DeepEqual(before.state.Queues, state.Queues) {
+		return nil
+	}
+	tree, err := newQueueTree(state.Queues)
+	if err != nil {
+		return err
+	}
+	return e.gate.limit(tree)
+}

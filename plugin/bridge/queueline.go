@@ -1,0 +1,213 @@
+package bridge
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// promiseLasts is how long room stays promised to a pod that was woken: longer than it takes to come to
+// its cycle, unless the scheduler has thousands before it.
+const promiseLasts = 10 * time.Second
+
+// waiter is a pod that the gate keeps out.
+type waiter struct {
+	pod         wire.PodRef
+	profileMode string
+	priority    int32
+	created     time.Time
+	asked       string
+	amounts     []amount
+	leaf        *queue // nil while no limits are in force
+	needs       []need
+	blocked     *queue    // where it does not fit, as last looked; nil: look again
+	promised    bool      // woken; the room for it is spoken for
+	until       time.Time // of the promise
+	passed      bool      // it has passed the gate since
+}
+
+func newWaiter(pod *v1.Pod, profileMode string) *waiter {
+	return &waiter{
+		pod: refOf(pod), profileMode: profileMode, priority: corev1helpers.PodPriority(pod), created: pod.CreationTimestamp.Time,
+		asked: askedQueue(pod), amounts: requestsOf(pod),
+	}
+}
+
+func (w *waiter) place(tree *queueTree) {
+	w.leaf, w.needs = tree.place(w.asked, w.pod.Namespace), tree.needs(w.amounts)
+}
+
+// waitingLine are the pods that the gate keeps out. They are tried again in this order, each once there is
+// room for it beyond what those before it were promised; one that does not fit lets others pass:
+//
+//  1. higher priority,
+//  2. older,
+//  3. lower UID.
+//
+// A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
+// concurrent use.
+type waitingLine struct {
+	pods     map[types.UID]*waiter
+	relieved map[*queue]bool // hold less than when they were last looked at
+	all      bool            // every pod is to be looked at again
+	promised [][]int64       // by queue's number and resource's index
+}
+
+func newWaitingLine() *waitingLine {
+	return &waitingLine{pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}}
+}
+
+// enter lets a pod wait, and takes back what it was promised.
+func (l *waitingLine) enter(w *waiter) {
+	l.leave(types.UID(w.pod.UID))
+	l.pods[types.UID(w.pod.UID)] = w
+}
+
+// passes notes that a pod has passed the gate. Its promise lasts until its place is reserved.
+func (l *waitingLine) passes(uid types.UID) {
+	w := l.pods[uid]
+	if w == nil {
+		return
+	}
+	if !w.promised {
+		delete(l.pods, uid)
+		return
+	}
+	w.passed = true
+}
+
+// leave lets a pod wait no longer. It gives the queue in which room was promised to it, nil where none was.
+func (l *waitingLine) leave(uid types.UID) *queue {
+	w := l.pods[uid]
+	if w == nil {
+		return nil
+	}
+	delete(l.pods, uid)
+	if !w.promised {
+		return nil
+	}
+	l.promise(w, -1)
+	return w.leaf
+}
+
+// relieve notes that a queue and those above it hold less.
+func (l *waitingLine) relieve(leaf *queue) {
+	for _, q := range leaf.line {
+		l.relieved[q] = true
+	}
+}
+
+// update takes a waiting pod in as it is now, and says whether that makes a difference.
+func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
+	w := l.pods[pod.UID]
+	if w == nil || w.promised || tree == nil {
+		return false
+	}
+	now := newWaiter(pod, w.profileMode)
+	if now.asked == w.asked && now.priority == w.priority && slices.Equal(now.amounts, w.amounts) {
+		return false
+	}
+	now.place(tree)
+	l.pods[pod.UID] = now
+	return true
+}
+
+// reenter places all waiting pods in another tree, nil for none. Promises end.
+func (l *waitingLine) reenter(tree *queueTree) {
+	l.relieved, l.promised = map[*queue]bool{}, nil
+	if tree != nil {
+		l.promised = make([][]int64, len(tree.queues))
+		for i := range l.promised {
+			l.promised[i] = make([]int64, len(tree.names))
+		}
+	}
+	for uid, w := range l.pods {
+		if w.passed {
+			delete(l.pods, uid)
+			continue
+		}
+		w.leaf, w.needs, w.blocked, w.promised = nil, nil, nil, false
+		if tree != nil {
+			w.place(tree)
+		}
+	}
+}
+
+// due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
+// O(waiting), and O(depth) for each pod at a queue that holds less than before.
+func (l *waitingLine) due(usage *queueUsage, knows knowledge, mode func(profileMode, namespace string) string, now time.Time) (pods []wire.PodRef, next time.Time) {
+	var look []*waiter
+	for uid, w := range l.pods {
+		switch {
+		case w.promised && now.Before(w.until):
+			if next.IsZero() || w.until.Before(next) {
+				next = w.until
+			}
+			continue
+		case w.promised:
+			l.promise(w, -1)
+			l.relieve(w.leaf)
+			w.promised, w.blocked = false, nil
+			if w.passed {
+				delete(l.pods, uid)
+				continue
+			}
+		}
+		if l.all || w.blocked == nil || l.relieved[w.blocked] {
+			look = append(look, w)
+		}
+	}
+	l.all = false
+	clear(l.relieved)
+
+	slices.SortFunc(look, before)
+	for _, w := range look {
+		if knows == noQueues || mode(w.profileMode, w.pod.Namespace) != wire.ModeEnforce {
+			delete(l.pods, types.UID(w.pod.UID))
+			pods = append(pods, w.pod)
+			continue
+		}
+		if knows != inForce {
+			continue
+		}
+		own := usage.members[types.UID(w.pod.UID)]
+		if short := usage.shortages(w.leaf, w.needs, own, l.promised); len(short) > 0 {
+			w.blocked = short[0].queue
+			continue
+		}
+		w.promised, w.passed, w.until = true, false, now.Add(promiseLasts)
+		l.promise(w, 1)
+		if next.IsZero() || w.until.Before(next) {
+			next = w.until
+		}
+		pods = append(pods, w.pod)
+	}
+	return pods, next
+}
+
+func (l *waitingLine) promise(w *waiter, sign int64) {
+	for _, q := range w.leaf.line {
+		for _, n := range w.needs {
+			l.promised[q.number][n.index] += sign * n.value
+		}
+	}
+}
+
+func before(a, b *waiter) int {
+	switch {
+	case a.priority != b.priority:
+		if a.priority > b.priority {
+			return -1
+		}
+		return 1
+	case !a.created.Equal(b.created):
+		return a.created.Compare(b.created)
+	}
+	return strings.Compare(a.pod.UID, b.pod.UID)
+}

@@ -1,0 +1,189 @@
+package bridge
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/kubernetes/pkg/features"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+const (
+	rootQueue    = "root"
+	defaultQueue = "root.default"
+	// unlimited stands where a queue has no max of a resource.
+	unlimited = int64(math.MaxInt64)
+	// mostOfOnePod bounds what one pod counts for, so that sums cannot overflow: 256 TiB, or as many
+	// thousandths of a core.
+	mostOfOnePod = int64(1) << 48
+)
+
+// queueLabels are where a pod names its queue; the first that is not empty counts.
+var queueLabels = [...]string{"yunikorn.apache.org/queue", "queue"}
+
+// queueTree is the tree of queues of one control state: what each may hold, and who may use it. It never
+// changes. Resources that no queue limits are in none of its numbers.
+type queueTree struct {
+	queues   []*queue // parents before children
+	byPath   map[string]*queue
+	fallback *queue
+	index    map[string]int // of the resources that a queue limits
+	names    []string       // of the resources, by index
+}
+
+// queue is one queue of a tree.
+type queue struct {
+	path       string
+	number     int
+	line       []*queue // itself and its ancestors, itself first
+	leaf       bool
+	namespaces []string // that may use it; empty: all
+	max        []int64  // by resource's index
+}
+
+// depth is 0 for the root.
+func (q *queue) depth() int { return len(q.line) - 1 }
+
+// holds says whether another queue is this one or below it. O(1).
+func (q *queue) holds(other *queue) bool {
+	up := other.depth() - q.depth()
+	return up >= 0 && other.line[up] == q
+}
+
+// amount is so much of a resource, in milli-CPU, bytes or units.
+type amount struct {
+	resource string
+	value    int64
+}
+
+// need is so much of a resource that a queue of the tree limits.
+type need struct {
+	index int
+	value int64
+}
+
+// newQueueTree builds the tree of a control state. root.default is added where it is missing: open to
+// everybody, without limits of its own.
+func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
+	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}}
+	for _, limit := range limits {
+		for name := range limit.Max {
+			if _, known := tree.index[name]; !known {
+				tree.index[name] = len(tree.names)
+				tree.names = append(tree.names, name)
+			}
+		}
+	}
+	for _, limit := range limits {
+		if err := tree.enter(limit); err != nil {
+			return nil, err
+		}
+	}
+	if tree.byPath[defaultQueue] == nil {
+		if err := tree.enter(wire.QueueLimit{Path: defaultQueue}); err != nil {
+			return nil, err
+		}
+	}
+	tree.fallback = tree.byPath[defaultQueue]
+	if !tree.fallback.leaf {
+		return nil, fmt.Errorf("queue %s has queues below it", defaultQueue)
+	}
+	return tree, nil
+}
+
+func (t *queueTree) enter(limit wire.QueueLimit) error {
+	if t.byPath[limit.Path] != nil {
+		return fmt.Errorf("queue %s comes twice", limit.Path)
+	}
+	q := &queue{path: limit.Path, number: len(t.queues), leaf: true, namespaces: limit.Namespaces, max: make([]int64, len(t.names))}
+	q.line = []*queue{q}
+	if limit.Path != rootQueue {
+		above := t.byPath[limit.Path[:max(strings.LastIndexByte(limit.Path, '.'), 0)]]
+		if above == nil {
+			return fmt.Errorf("queue %s comes before the queue above it", limit.Path)
+		}
+		above.leaf = false
+		q.line = append(q.line, above.line...)
+	}
+	for i, name := range t.names {
+		q.max[i] = unlimited
+		if most, limited := limit.Max[name]; limited {
+			q.max[i] = most
+		}
+	}
+	t.queues = append(t.queues, q)
+	t.byPath[q.path] = q
+	return nil
+}
+
+// place finds the leaf that a pod counts in, by the queue that its labels name and its namespace. The
+// planner places alike; bus/testdata/queues holds both to it. O(1).
+func (t *queueTree) place(asked, namespace string) *queue {
+	path := asked
+	if asked == "" {
+		path = rootQueue + "." + namespace
+	}
+	q := t.byPath[path]
+	if q == nil || !q.leaf || (len(q.namespaces) > 0 && !slices.Contains(q.namespaces, namespace)) {
+		return t.fallback
+	}
+	return q
+}
+
+// needs are the amounts that count in this tree.
+func (t *queueTree) needs(amounts []amount) []need {
+	needs := make([]need, 0, len(amounts))
+	for _, a := range amounts {
+		if i, limited := t.index[a.resource]; limited {
+			needs = append(needs, need{index: i, value: a.value})
+		}
+	}
+	return needs
+}
+
+// askedQueue is the queue that a pod's labels name, empty where they name none.
+func askedQueue(pod *v1.Pod) string {
+	for _, label := range queueLabels {
+		if path := pod.Labels[label]; path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// requestsOf is what a pod asks of a node as kube-scheduler counts it: for a pod that has a node as
+// NodeInfo does, with what an in-place resize has allocated; for one that looks for a node as
+// NodeResourcesFit does. Zero amounts are left out; the rest come by name.
+func requestsOf(pod *v1.Pod) []amount {
+	placed := pod.Spec.NodeName != ""
+	gates := utilfeature.DefaultFeatureGate
+	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: placed && gates.Enabled(features.InPlacePodVerticalScaling),
+		InPlacePodLevelResourcesVerticalScalingEnabled: placed && gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
+		SkipPodLevelResources:                          !gates.Enabled(features.PodLevelResources),
+		UseDRANodeAllocatableResourceClaimStatus:       gates.Enabled(features.DRANodeAllocatableResources),
+	})
+	amounts := make([]amount, 0, len(list)+1)
+	amounts = append(amounts, amount{resource: string(v1.ResourcePods), value: 1})
+	for name, quantity := range list {
+		value := int64(0)
+		switch {
+		case name == v1.ResourceCPU:
+			value = quantity.MilliValue()
+		case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, schedutil.IsScalarResourceName(name):
+			value = quantity.Value()
+		}
+		if value > 0 {
+			amounts = append(amounts, amount{resource: string(name), value: min(value, mostOfOnePod)})
+		}
+	}
+	slices.SortFunc(amounts, func(a, b amount) int { return strings.Compare(a.resource, b.resource) })
+	return amounts
+}

@@ -1,0 +1,206 @@
+package bridge
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+)
+
+// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order.
+type member struct {
+	bound     bool   // the informer shows it on a node
+	placed    bool   // on a node, if only in the scheduler's memory
+	asked     string // the queue that it names
+	namespace string
+	priority  int32
+	amounts   []amount
+	leaf      *queue
+	needs     []need // amounts, in the tree's terms
+}
+
+// memberOf reads what counts of a pod; it is in no queue yet.
+func memberOf(pod *v1.Pod, bound, placed bool) *member {
+	return &member{
+		bound: bound, placed: placed, asked: askedQueue(pod), namespace: pod.Namespace,
+		priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod),
+	}
+}
+
+// countsAs says whether a pod counts for the same as another.
+func (m *member) countsAs(other *member) bool {
+	return m.placed == other.placed && m.priority == other.priority && m.asked == other.asked &&
+		m.namespace == other.namespace && slices.Equal(m.amounts, other.amounts)
+}
+
+// enter puts the pod into its queue of a tree.
+func (m *member) enter(tree *queueTree) {
+	m.leaf, m.needs = tree.place(m.asked, m.namespace), tree.needs(m.amounts)
+}
+
+// queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
+// pod counts once however often it is told of. Not safe for concurrent use.
+type queueUsage struct {
+	tree    *queueTree
+	used    [][]int64           // by queue's number and resource's index
+	byRank  []map[int32][]int64 // the same of placed pods, by priority too: what victims may free
+	members map[types.UID]*member
+}
+
+// newQueueUsage counts members, which are those of another tree, anew. O(pods × depth).
+func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
+	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
+	for i := range tree.queues {
+		u.used[i] = make([]int64, len(tree.names))
+		u.byRank[i] = map[int32][]int64{}
+	}
+	for uid, m := range members {
+		u.count(uid, m)
+	}
+	return u
+}
+
+// count takes a pod in, or in again as it is now. O(depth × resources).
+func (u *queueUsage) count(uid types.UID, m *member) {
+	u.forget(uid)
+	m.enter(u.tree)
+	u.members[uid] = m
+	u.add(m, 1)
+}
+
+// forget takes a pod out and gives the queue that it was in, nil where it was in none.
+func (u *queueUsage) forget(uid types.UID) *queue {
+	m := u.members[uid]
+	if m == nil {
+		return nil
+	}
+	delete(u.members, uid)
+	u.add(m, -1)
+	return m.leaf
+}
+
+func (u *queueUsage) add(m *member, sign int64) {
+	for _, q := range m.leaf.line {
+		for _, n := range m.needs {
+			u.used[q.number][n.index] += sign * n.value
+		}
+		if !m.placed {
+			continue
+		}
+		rank := u.byRank[q.number][m.priority]
+		if rank == nil {
+			rank = make([]int64, len(u.tree.names)+1) // the last counts the pods
+			u.byRank[q.number][m.priority] = rank
+		}
+		for _, n := range m.needs {
+			rank[n.index] += sign * n.value
+		}
+		if rank[len(rank)-1] += sign; rank[len(rank)-1] == 0 {
+			delete(u.byRank[q.number], m.priority)
+		}
+	}
+}
+
+// without is what a queue holds of a resource besides one pod.
+func (u *queueUsage) without(q *queue, index int, own *member) int64 {
+	used := u.used[q.number][index]
+	if own == nil || !q.holds(own.leaf) {
+		return used
+	}
+	for _, n := range own.needs {
+		if n.index == index {
+			used -= n.value
+		}
+	}
+	return used
+}
+
+// below is what the placed pods of a queue with less than a priority hold of a resource. O(priorities).
+func (u *queueUsage) below(q *queue, index int, priority int64) int64 {
+	var held int64
+	for rank, amounts := range u.byRank[q.number] {
+		if int64(rank) < priority {
+			held += amounts[index]
+		}
+	}
+	return held
+}
+
+// shortage is a resource of which a queue has too little left for a pod.
+type shortage struct {
+	queue    *queue
+	resource string
+	index    int
+	used     int64
+	asked    int64
+	max      int64
+}
+
+// shortages are those of a pod that would enter a queue, nearest queue first; `own` is what it already
+// counts for, nil where it does not, and `promised` what else is spoken for, by queue and resource. A pod
+// is not held for what it does not ask. O(depth × resources).
+func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised [][]int64) []shortage {
+	var short []shortage
+	for _, q := range leaf.line {
+		for _, n := range needs {
+			most := q.max[n.index]
+			if most == unlimited {
+				continue
+			}
+			used := u.without(q, n.index, own)
+			if promised != nil {
+				used += promised[q.number][n.index]
+			}
+			if n.value > most-used {
+				short = append(short, shortage{queue: q, resource: u.tree.names[n.index], index: n.index, used: used, asked: n.value, max: most})
+			}
+		}
+	}
+	return short
+}
+
+// victimsMayHelp says whether pods of less than a priority hold enough, in each queue that is short, for
+// their eviction to make room there.
+func (u *queueUsage) victimsMayHelp(short []shortage, priority int64) bool {
+	for _, s := range short {
+		if s.used-s.max+s.asked > u.below(s.queue, s.index, priority) {
+			return false
+		}
+	}
+	return true
+}
+
+// String names queue, used, asked and max, as in "queue root.ml: cpu 48 of 50 used, 4 asked".
+func (s shortage) String() string {
+	return "queue " + s.queue.path + ": " + s.resource + " " + written(s.resource, s.used) + " of " + written(s.resource, s.max) +
+		" used, " + written(s.resource, s.asked) + " asked"
+}
+
+// written is an amount as manifests have it.
+func written(name string, value int64) string {
+	switch v1.ResourceName(name) {
+	case v1.ResourceCPU:
+		return resource.NewMilliQuantity(value, resource.DecimalSI).String()
+	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return resource.NewQuantity(value, resource.BinarySI).String()
+	}
+	return strconv.FormatInt(value, 10)
+}
+
+// rankOf is the priority below which pods may be victims of a preemptor. A DaemonSet's pod may also take
+// the place of its equals.
+func rankOf(pod *v1.Pod) int64 {
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+		return math.MinInt64
+	}
+	priority := int64(corev1helpers.PodPriority(pod))
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return priority + 1
+	}
+	return priority
+}
