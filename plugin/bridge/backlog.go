@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -31,7 +32,7 @@ func newBacklog(clock clock.PassiveClock) *backlog {
 func (b *backlog) enter(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pods[pod.UID] = newWaiter(pod, "")
+	b.pods[pod.UID] = newWaiter(pod, demand{priority: corev1helpers.PodPriority(pod)}, "")
 }
 
 // leave lets a pod wait no longer, and says whether it did.

@@ -153,7 +153,7 @@ func (g *queueGate) countAll(usage *queueUsage) error {
 			continue
 		}
 		bound := pod.Spec.NodeName != ""
-		usage.count(pod.UID, memberOf(pod, bound, bound || reserved))
+		usage.count(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: bound || reserved})
 	}
 	return nil
 }
@@ -200,14 +200,20 @@ func (g *queueGate) removed(uid types.UID) {
 func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.knows == inForce {
-		if rejected := g.lookLocked(pod, profileMode); rejected != nil {
+	if g.usage == nil {
+		g.reserved[pod.UID] = refOf(pod)
+		return nil
+	}
+	wanted := demandOf(pod)
+	wanted.place(g.usage.tree)
+	if g.mode(profileMode, pod.Namespace) == wire.ModeEnforce {
+		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
 			return rejected
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
 	g.waiting.leave(pod.UID) // what it was promised is what it counts for now
-	g.count(pod, false, true)
+	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
 
@@ -273,21 +279,27 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 		g.leaveLine(pod.UID)
 		return nil
 	}
-	w := newWaiter(pod, profileMode)
+	wanted := demandOf(pod)
 	if g.knows != inForce {
-		g.waiting.enter(w)
+		g.waiting.enter(newWaiter(pod, wanted, profileMode))
 		return &rejection{reason: rejectedUnknown, message: "the limits of queues are not known: " + g.reason()}
 	}
-	w.place(g.usage.tree)
+	wanted.place(g.usage.tree)
+	return g.lookFor(pod, wanted, profileMode)
+}
+
+// lookFor is look where limits are in force.
+func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rejection {
 	own := g.usage.members[pod.UID]
-	short := g.usage.shortages(w.leaf, w.needs, own, nil)
+	short := g.usage.shortages(wanted.leaf, wanted.needs, own, nil)
 	if len(short) == 0 {
 		g.waiting.passes(pod.UID)
 		return nil
 	}
+	w := newWaiter(pod, wanted, profileMode)
 	w.blocked = short[0].queue
 	g.waiting.enter(w)
-	rejected := &rejection{reason: rejectedFull, message: sentence(short), room: g.roomFor(w, own)}
+	rejected := &rejection{reason: rejectedFull, message: sentence(short), room: g.roomFor(wanted, own)}
 	if g.usage.victimsMayHelp(short, rankOf(pod)) {
 		rejected.reason = rejectedMayHelp
 	}
@@ -295,7 +307,7 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 }
 
 // roomFor is the room in each queue that a pod would enter. O(depth × resources).
-func (g *queueGate) roomFor(w *waiter, own *member) *roomState {
+func (g *queueGate) roomFor(w demand, own *member) *roomState {
 	room := &roomState{gate: g, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
 	for i, q := range w.leaf.line {
 		room.free[i] = make([]int64, len(w.needs))
@@ -331,13 +343,16 @@ func (g *queueGate) count(pod *v1.Pod, bound, placed bool) {
 	if g.usage == nil {
 		return
 	}
-	m := memberOf(pod, bound, placed)
-	if before := g.usage.members[pod.UID]; before != nil && m.countsAs(before) {
-		before.bound = bound
+	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed})
+}
+
+func (g *queueGate) recount(uid types.UID, m *member) {
+	if before := g.usage.members[uid]; before != nil && m.placed == before.placed && m.like(&before.demand) {
+		before.bound = m.bound
 		return
 	}
-	g.relieve(g.usage.forget(pod.UID))
-	g.usage.count(pod.UID, m)
+	g.relieve(g.usage.forget(uid))
+	g.usage.count(uid, m)
 }
 
 // settle takes a pod out that nothing lets count any more: it is neither bound nor reserved nor held.

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -18,29 +17,18 @@ const promiseLasts = 10 * time.Second
 
 // waiter is a pod that the gate keeps out.
 type waiter struct {
+	demand
 	pod         wire.PodRef
 	profileMode string
-	priority    int32
 	created     time.Time
-	asked       string
-	amounts     []amount
-	leaf        *queue // nil while no limits are in force
-	needs       []need
 	blocked     *queue    // where it does not fit, as last looked; nil: look again
 	promised    bool      // woken; the room for it is spoken for
 	until       time.Time // of the promise
 	passed      bool      // it has passed the gate since
 }
 
-func newWaiter(pod *v1.Pod, profileMode string) *waiter {
-	return &waiter{
-		pod: refOf(pod), profileMode: profileMode, priority: corev1helpers.PodPriority(pod), created: pod.CreationTimestamp.Time,
-		asked: askedQueue(pod), amounts: requestsOf(pod),
-	}
-}
-
-func (w *waiter) place(tree *queueTree) {
-	w.leaf, w.needs = tree.place(w.asked, w.pod.Namespace), tree.needs(w.amounts)
+func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
+	return &waiter{demand: demand, pod: refOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time}
 }
 
 // waitingLine are the pods that the gate keeps out. They are tried again in this order, each once there is
@@ -109,12 +97,12 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 	if w == nil || w.promised || tree == nil {
 		return false
 	}
-	now := newWaiter(pod, w.profileMode)
-	if now.asked == w.asked && now.priority == w.priority && slices.Equal(now.amounts, w.amounts) {
+	now := demandOf(pod)
+	if now.like(&w.demand) {
 		return false
 	}
 	now.place(tree)
-	l.pods[pod.UID] = now
+	l.pods[pod.UID] = newWaiter(pod, now, w.profileMode)
 	return true
 }
 

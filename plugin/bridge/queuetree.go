@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ type queueTree struct {
 	byPath   map[string]*queue
 	fallback *queue
 	index    map[string]int // of the resources that a queue limits
-	names    []string       // of the resources, by index
+	names    []string       // of the resources, by index, sorted
 }
 
 // queue is one queue of a tree.
@@ -74,12 +75,12 @@ type need struct {
 func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
 	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}}
 	for _, limit := range limits {
-		for name := range limit.Max {
-			if _, known := tree.index[name]; !known {
-				tree.index[name] = len(tree.names)
-				tree.names = append(tree.names, name)
-			}
-		}
+		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Max))
+	}
+	slices.Sort(tree.names)
+	tree.names = slices.Compact(tree.names)
+	for i, name := range tree.names {
+		tree.index[name] = i
 	}
 	for _, limit := range limits {
 		if err := tree.enter(limit); err != nil {

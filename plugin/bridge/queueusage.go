@@ -12,35 +12,35 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order.
-type member struct {
-	bound     bool   // the informer shows it on a node
-	placed    bool   // on a node, if only in the scheduler's memory
+// demand is what counts of a pod in its queue.
+type demand struct {
 	asked     string // the queue that it names
 	namespace string
 	priority  int32
 	amounts   []amount
-	leaf      *queue
-	needs     []need // amounts, in the tree's terms
+	leaf      *queue // of one tree, once it is placed
+	needs     []need // amounts, in that tree's terms
 }
 
-// memberOf reads what counts of a pod; it is in no queue yet.
-func memberOf(pod *v1.Pod, bound, placed bool) *member {
-	return &member{
-		bound: bound, placed: placed, asked: askedQueue(pod), namespace: pod.Namespace,
-		priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod),
-	}
+func demandOf(pod *v1.Pod) demand {
+	return demand{asked: askedQueue(pod), namespace: pod.Namespace, priority: corev1helpers.PodPriority(pod), amounts: requestsOf(pod)}
 }
 
-// countsAs says whether a pod counts for the same as another.
-func (m *member) countsAs(other *member) bool {
-	return m.placed == other.placed && m.priority == other.priority && m.asked == other.asked &&
-		m.namespace == other.namespace && slices.Equal(m.amounts, other.amounts)
+// place puts it into its queue of a tree.
+func (d *demand) place(tree *queueTree) {
+	d.leaf, d.needs = tree.place(d.asked, d.namespace), tree.needs(d.amounts)
 }
 
-// enter puts the pod into its queue of a tree.
-func (m *member) enter(tree *queueTree) {
-	m.leaf, m.needs = tree.place(m.asked, m.namespace), tree.needs(m.amounts)
+// like says whether two demands are the same in every tree.
+func (d *demand) like(other *demand) bool {
+	return d.priority == other.priority && d.asked == other.asked && d.namespace == other.namespace && slices.Equal(d.amounts, other.amounts)
+}
+
+// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order.
+type member struct {
+	demand
+	bound  bool // the informer shows it on a node
+	placed bool // on a node, if only in the scheduler's memory
 }
 
 // queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
@@ -68,7 +68,7 @@ func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
 // count takes a pod in, or in again as it is now. O(depth × resources).
 func (u *queueUsage) count(uid types.UID, m *member) {
 	u.forget(uid)
-	m.enter(u.tree)
+	m.place(u.tree)
 	u.members[uid] = m
 	u.add(m, 1)
 }

@@ -207,6 +207,28 @@ async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
 
 
 @pytest.fixture(scope="session")
+def queue_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler has two profiles, and no planner: tests say what is in force."""
+    options = ClusterOptions(
+        components=frozenset({NATS, SCHEDULER, KWOK}),
+        fallback=False,
+        profiles=("default-scheduler", "second"),
+    )
+    running = _start(tmp_path_factory.mktemp("queues") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest_asyncio.fixture
+async def queue_space(queue_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test."""
+    async with open_space(queue_cluster) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
 def fault_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:

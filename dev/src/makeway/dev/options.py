@@ -27,6 +27,8 @@ class ClusterOptions:
     plan_timeout_seconds: float = 0.5
     """How long PostFilter waits for the planner. Five times the product's default: a shared two-core machine
     that also runs the control plane may take 100 ms to schedule a thread."""
+    profiles: tuple[str, ...] = ("default-scheduler",)
+    """The scheduler's profiles by name, all configured alike."""
     scheduler_feature_gates: tuple[tuple[str, bool], ...] = ()
     """For example (("SchedulerAsyncAPICalls", True),)."""
     plugin_arguments: tuple[tuple[str, Any], ...] = ()

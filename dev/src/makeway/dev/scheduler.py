@@ -34,11 +34,11 @@ _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 
 
 def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
-    """Build the KubeSchedulerConfiguration of one profile, `default-scheduler`."""
-    profile: dict[str, Any] = {"schedulerName": "default-scheduler"}
+    """Build the KubeSchedulerConfiguration, with the same plugins in every profile."""
+    plugins: dict[str, Any] = {}
     if options.plugin:
-        profile["plugins"] = _plugins(options)
-        profile["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
+        plugins["plugins"] = _plugins(options)
+        plugins["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -47,7 +47,7 @@ def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> d
         # Pods that failed come back quickly, so that tests of recovery are short.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 10,
-        "profiles": [profile],
+        "profiles": [{"schedulerName": name, **plugins} for name in options.profiles],
     }
 
 

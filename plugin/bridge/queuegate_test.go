@@ -1,0 +1,555 @@
+package bridge
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// gateWorld is a gate with an informer's store of its own, without a scheduler.
+type gateWorld struct {
+	t       testing.TB
+	gate    *queueGate
+	clock   *testingclock.FakeClock
+	store   cache.Indexer
+	control *control
+}
+
+func newGateWorld(t testing.TB) *gateWorld {
+	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start), control: &control{}}
+	w.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	w.gate = newQueueGate(w.clock, corelisters.NewPodLister(w.store), w.control.mode)
+	return w
+}
+
+// limited is a gate world with limits in force.
+func limited(t testing.TB, limits ...wire.QueueLimit) *gateWorld {
+	w := newGateWorld(t)
+	w.limit(limits...)
+	return w
+}
+
+func (w *gateWorld) limit(limits ...wire.QueueLimit) {
+	w.t.Helper()
+	if err := w.gate.limit(treeOf(w.t, limits...)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// shows lets the informer show pods.
+func (w *gateWorld) shows(pods ...*v1.Pod) {
+	for _, pod := range pods {
+		_ = w.store.Add(pod) // the key of a pod cannot fail
+		w.gate.observe(pod)
+	}
+}
+
+func (w *gateWorld) deletes(pod *v1.Pod) {
+	_ = w.store.Delete(pod)
+	w.gate.removed(pod.UID)
+}
+
+// woken are the pods that the gate lets be tried now.
+func (w *gateWorld) woken() []string {
+	refs, _ := w.gate.due()
+	names := []string{}
+	for _, ref := range refs {
+		names = append(names, ref.Name)
+	}
+	return names
+}
+
+// enters runs a pod through PreFilter and Reserve.
+func (w *gateWorld) enters(pod *v1.Pod) bool {
+	if w.gate.look(pod, wire.ModeEnforce) != nil {
+		return false
+	}
+	return w.gate.reserve(on(pod, "n1"), wire.ModeEnforce) == nil
+}
+
+func (w *gateWorld) rejected(pod *v1.Pod) *rejection {
+	w.t.Helper()
+	r := w.gate.look(pod, wire.ModeEnforce)
+	if r == nil {
+		w.t.Fatalf("%s passes the gate", pod.Name)
+	}
+	return r
+}
+
+func (w *gateWorld) used(path, resource string) int64 {
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	tree := w.gate.usage.tree
+	return w.gate.usage.used[tree.byPath[path].number][tree.index[resource]]
+}
+
+// in is a pending pod in a queue that asks for so many milli-CPU.
+func in(queue, name string, priority int32, cpu int) *st.PodWrapper {
+	return pod(name, "", priority, map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprintf("%dm", cpu)}).Label("queue", queue)
+}
+
+func on(pod *v1.Pod, node string) *v1.Pod {
+	placed := pod.DeepCopy()
+	placed.Spec.NodeName = node
+	return placed
+}
+
+func TestAFullQueueSaysWhatItIsShortOf(t *testing.T) {
+	w := limited(t, limit("root", "memory", 10<<30), limit("root.ml", "cpu", 50000, "pods", 2, "example.com/gpu", 0))
+	w.shows(on(in("root.ml", "a", 0, 48000).Obj(), "n1"), on(in("root.ml", "b", 0, 0).Obj(), "n1"))
+
+	cpu := w.rejected(in("root.ml", "c", 0, 4000).Obj())
+	more := w.rejected(pod("d", "", 0, map[v1.ResourceName]string{"cpu": "2500m", "memory": "12Gi", "example.com/gpu": "1"}).Label("queue", "root.ml").Obj())
+
+	if want := "queue root.ml: cpu 48 of 50 used, 4 asked; queue root.ml: pods 2 of 2 used, 1 asked"; cpu.message != want {
+		t.Errorf("message %q, want %q", cpu.message, want)
+	}
+	for _, part := range []string{"cpu 48 of 50 used, 2500m asked", "example.com/gpu 0 of 0 used, 1 asked", "queue root: memory 0 of 10Gi used, 12Gi asked"} {
+		if !strings.Contains(more.message, part) {
+			t.Errorf("message %q does not say %q", more.message, part)
+		}
+	}
+}
+
+func TestVictimsMayHelpWhereEnoughIsHeldByLowerPriorityInEveryFullQueue(t *testing.T) {
+	for name, test := range map[string]struct {
+		preemptor *st.PodWrapper
+		reason    string
+	}{
+		"lower ones hold enough":                 {in("root.a.x", "p", high, 20), rejectedMayHelp},
+		"lower ones hold too little":             {in("root.a.x", "p", mid, 20), rejectedFull},
+		"lower ones hold enough of that":         {in("root.a.x", "p", mid, 10), rejectedMayHelp},
+		"only outside the queue":                 {in("root.a.y", "p", high, 20), rejectedFull},
+		"more than the queue may hold":           {in("root.a.x", "p", high, 200), rejectedFull},
+		"it never preempts":                      {in("root.a.x", "p", high, 20).PreemptionPolicy(v1.PreemptNever), rejectedFull},
+		"equals, for an ordinary pod":            {in("root.a.x", "p", low, 10), rejectedFull},
+		"equals, for a pod of a DaemonSet":       {in("root.a.x", "p", low, 10).OwnerReference("d", v1.SchemeGroupVersion.WithKind("DaemonSet")), rejectedMayHelp},
+		"the queue above is full, of others too": {in("root.a.z", "p", high, 10), rejectedMayHelp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.a.x", "cpu", 60), limit("root.a.y", "cpu", 40), limit("root.a.z"))
+			w.shows(on(in("root.a.x", "l", low, 10).Obj(), "n1"), on(in("root.a.x", "m", mid, 50).Obj(), "n1"), on(in("root.a.y", "h", high, 40).Obj(), "n1"))
+
+			if got := w.rejected(test.preemptor.Obj()); got.reason != test.reason {
+				t.Errorf("reason %s (%s), want %s", got.reason, got.message, test.reason)
+			}
+		})
+	}
+}
+
+func TestAPodIsNotHeldForWhatItDoesNotAsk(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	w.shows(on(in("", "a", 0, 500).Obj(), "n1"))
+
+	if r := w.gate.look(in("", "b", 0, 0).Obj(), wire.ModeEnforce); r != nil {
+		t.Errorf("rejected: %s", r.message)
+	}
+}
+
+func TestAPodCountsOnceHoweverItIsTold(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 1000))
+	p := in("", "p", 0, 100).Obj()
+	w.shows(p)
+	ref := refOf(p)
+	expect := func(when string, want int64) {
+		t.Helper()
+		if got := w.used("root", "cpu"); got != want {
+			t.Errorf("%s: %d used, want %d", when, got, want)
+		}
+	}
+
+	expect("pending", 0)
+	w.gate.hold(ref)
+	expect("with an order", 100)
+	w.gate.reserve(on(p, "n1"), wire.ModeEnforce)
+	expect("reserved", 100)
+	w.gate.unreserve(p.UID)
+	expect("no longer reserved, with an order", 100)
+	w.gate.reserve(on(p, "n1"), wire.ModeEnforce)
+	w.gate.release(p.UID)
+	expect("reserved alone", 100)
+	w.shows(p) // an event from before it was bound
+	expect("shown pending", 100)
+	w.shows(on(p, "n1"))
+	expect("bound", 100)
+	w.gate.unreserve(p.UID)
+	expect("bound, and its binding called off late", 100)
+	finished := on(p, "n1")
+	finished.Status.Phase = v1.PodSucceeded
+	w.shows(finished)
+	expect("ended", 0)
+	w.deletes(finished)
+	expect("gone", 0)
+}
+
+func TestAPreemptorWithAnOrderHasThePlaceThatNobodyElseGets(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	p, other, victim := in("", "p", high, 100).Obj(), in("", "o", high, 100).Obj(), on(in("", "v", low, 100).Obj(), "n1")
+	w.shows(p, other, victim)
+	w.rejected(p)
+	w.gate.hold(refOf(p))
+	w.deletes(victim)
+
+	w.rejected(other)
+	if !w.enters(p) {
+		t.Error("the preemptor does not get the place that was made for it")
+	}
+}
+
+func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	p := in("", "p", 0, 100).Obj()
+	if w.gate.look(p, wire.ModeEnforce) != nil {
+		t.Fatal("the queue is empty")
+	}
+	w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
+
+	if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+		t.Error("reserved beyond max")
+	}
+}
+
+// G-1, without a scheduler.
+func TestPodsThatRaceIntoAQueueNeverTakeItAboveMax(t *testing.T) {
+	w := limited(t, limit("root", "pods", 50))
+	var racers sync.WaitGroup
+	for i := range 200 {
+		racers.Add(1)
+		go func() {
+			defer racers.Done()
+			p := in("", fmt.Sprintf("p%d", i), int32(i%3), 10).Obj()
+			if !w.enters(p) {
+				return
+			}
+			if used := w.used("root", "pods"); used > 50 {
+				t.Errorf("%d of 50 used", used)
+			}
+			if i%4 == 0 {
+				w.gate.unreserve(p.UID)
+				return
+			}
+			w.shows(on(p, "n1"))
+		}()
+	}
+	racers.Wait()
+
+	if used := w.used("root", "pods"); used > 50 || used < 12 {
+		t.Errorf("%d of 50 used", used)
+	}
+}
+
+func TestNoGateStandsWhereThereAreNoQueuesOrTheModeIsLess(t *testing.T) {
+	full := func(t *testing.T) *gateWorld { return limited(t, limit("root", "cpu", 0)) }
+	p := in("", "p", 0, 1).Obj()
+	mode := func(mode string, namespaces map[string]string) *inControl {
+		return &inControl{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}}
+	}
+	for name, passes := range map[string]func(*gateWorld) bool{
+		"no queues":                 func(w *gateWorld) bool { w.gate.open(); return w.gate.look(p, wire.ModeEnforce) == nil },
+		"the profile only observes": func(w *gateWorld) bool { return w.gate.look(p, wire.ModeObserve) == nil },
+		"the profile is off":        func(w *gateWorld) bool { return w.gate.look(p, wire.ModeOff) == nil },
+		"the policy only observes": func(w *gateWorld) bool {
+			w.control.current.Store(mode(wire.ModeObserve, nil))
+			return w.gate.look(p, wire.ModeEnforce) == nil
+		},
+		"the policy only observes the namespace": func(w *gateWorld) bool {
+			w.control.current.Store(mode(wire.ModeEnforce, map[string]string{"default": wire.ModeObserve}))
+			return w.gate.look(p, wire.ModeEnforce) == nil
+		},
+	} {
+		if w := full(t); !passes(w) {
+			t.Errorf("%s: rejected", name)
+		}
+	}
+}
+
+func TestWhatWaitsIsLetInWhenTheModeOrTheQueuesGo(t *testing.T) {
+	for name, change := range map[string]func(*gateWorld){
+		"the queues are taken away": func(w *gateWorld) { w.gate.open() },
+		"the policy only observes": func(w *gateWorld) {
+			w.control.current.Store(&inControl{state: &wire.ControlState{Mode: wire.ModeObserve}})
+			w.gate.reconsider()
+		},
+		"the max is raised": func(w *gateWorld) { w.limit(limit("root", "cpu", 10)) },
+	} {
+		w := limited(t, limit("root", "cpu", 5))
+		w.rejected(in("", "p", 0, 10).Obj())
+
+		change(w)
+
+		if got := w.woken(); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("%s: woken %v", name, got)
+		}
+	}
+}
+
+func TestOnlyWhatFitsIsWokenByPriorityThenAge(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100), limit("root.a"), limit("root.b", "cpu", 20))
+	victim := on(in("root.a", "v", 0, 100).Obj(), "n1")
+	w.shows(victim)
+	aged := func(p *st.PodWrapper, seconds int) *v1.Pod {
+		return p.CreationTimestamp(metav1.NewTime(start.Add(time.Duration(seconds) * time.Second))).Obj()
+	}
+	for _, p := range []*v1.Pod{
+		aged(in("root.a", "young", mid, 40), 9), aged(in("root.a", "old", mid, 40), 1), aged(in("root.a", "low", low, 20), 0),
+		aged(in("root.b", "too-large-for-b", high, 30), 0), aged(in("root.b", "small", low, 20), 5),
+	} {
+		w.rejected(p)
+	}
+
+	w.deletes(victim)
+
+	if got := w.woken(); !slices.Equal(got, []string{"old", "young", "low"}) {
+		t.Errorf("woken %v", got)
+	}
+	if got := w.woken(); len(got) != 0 {
+		t.Errorf("woken again %v", got)
+	}
+}
+
+func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
+	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
+		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.failed(p.UID) },
+		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
+		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
+	} {
+		w := limited(t, limit("root", "cpu", 100))
+		victim := on(in("", "v", 0, 100).Obj(), "n1")
+		w.shows(victim)
+		first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 100).Obj()
+		w.shows(first, second)
+		w.rejected(first)
+		w.rejected(second)
+		w.deletes(victim)
+		if got := w.woken(); !slices.Equal(got, []string{"first"}) {
+			t.Fatalf("%s: woken %v", name, got)
+		}
+
+		gives(w, first)
+
+		got := w.woken()
+		if name == "it does not come" {
+			if !slices.Equal(got, []string{"first"}) {
+				t.Errorf("%s: woken %v, want the first once more", name, got)
+			}
+			continue
+		}
+		if !slices.Equal(got, []string{"second"}) {
+			t.Errorf("%s: woken %v, want the second", name, got)
+		}
+	}
+}
+
+func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100), limit("root.a", "cpu", 10), limit("root.b"))
+	p := in("root.a", "p", 0, 50).Obj()
+	w.shows(p)
+	w.rejected(p)
+	if got := w.woken(); len(got) != 0 {
+		t.Fatalf("woken %v", got)
+	}
+
+	moved := p.DeepCopy()
+	moved.Labels["queue"] = "root.b"
+	w.shows(moved)
+
+	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("woken %v", got)
+	}
+}
+
+func TestUntilTheLimitsAreKnownNothingPassesAndThenAllThatFits(t *testing.T) {
+	w := newGateWorld(t)
+	w.shows(on(in("", "a", 0, 60).Obj(), "n1"))
+	w.gate.assumeSome("because")
+	for _, name := range []string{"p", "q"} {
+		if r := w.rejected(in("", name, 0, 30).Obj()); r.reason != rejectedUnknown || !strings.Contains(r.message, "because") {
+			t.Errorf("rejected as %s: %s", r.reason, r.message)
+		}
+	}
+	if got := w.woken(); len(got) != 0 {
+		t.Fatalf("woken %v", got)
+	}
+
+	w.limit(limit("root", "cpu", 100))
+
+	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("woken %v", got)
+	}
+	if w.gate.assumeSome("no more") || w.gate.assumeNone() {
+		t.Error("a guess takes limits away that are in force")
+	}
+}
+
+// After any sequence of events usage is what a recount of what is there gives.
+func TestUsageIsARecountWhateverHappened(t *testing.T) {
+	trees := [][]wire.QueueLimit{
+		{limit("root", "cpu", 1000, "pods", 40), limit("root.a", "cpu", 300), limit("root.a.x", "cpu", 100), limit("root.a.y"), limit("root.b", "memory", 0)},
+		{limit("root"), limit("root.a", "cpu", 250), limit("root.b", "cpu", 50), limit("root.b.x", "pods", 3)},
+	}
+	paths := []string{"root.a.x", "root.a.y", "root.b", "root.b.x", "root.a", "", "root.default"}
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := limited(t, trees[0]...)
+		pods, nodes, tree := map[types.UID]*v1.Pod{}, map[types.UID]bool{}, 0
+		reserved, held := map[types.UID]bool{}, map[types.UID]bool{}
+		for step := range 300 {
+			name := fmt.Sprintf("p%d", random.IntN(30))
+			uid := types.UID(name)
+			p := pods[uid]
+			switch action := random.IntN(9); {
+			case p == nil:
+				p = in(paths[random.IntN(len(paths))], name, int32(random.IntN(4)), random.IntN(60)).Obj()
+				pods[uid] = p
+				w.shows(p)
+			case action == 0:
+				delete(pods, uid)
+				delete(nodes, uid)
+				delete(reserved, uid)
+				delete(held, uid)
+				w.deletes(p)
+			case action == 1:
+				w.gate.hold(refOf(p))
+				held[uid] = true
+			case action == 2:
+				w.gate.release(uid)
+				delete(held, uid)
+			case action == 3 && !nodes[uid]:
+				if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+					reserved[uid] = true
+				}
+			case action == 4:
+				w.gate.unreserve(uid)
+				delete(reserved, uid)
+			case action == 5:
+				p = on(p, "n1")
+				pods[uid], nodes[uid] = p, true
+				delete(reserved, uid)
+				w.shows(p)
+			case action == 6:
+				p = p.DeepCopy()
+				p.Labels["queue"] = paths[random.IntN(len(paths))]
+				pods[uid] = p
+				w.shows(p)
+			case action == 7:
+				w.gate.look(p, wire.ModeEnforce)
+				w.woken()
+			case action == 8 && random.IntN(10) == 0:
+				tree = 1 - tree
+				w.limit(trees[tree]...)
+			}
+
+			recount := newQueueUsage(treeOf(t, trees[tree]...), nil)
+			for uid, p := range pods {
+				if nodes[uid] || reserved[uid] || held[uid] {
+					recount.count(uid, &member{demand: demandOf(p), bound: nodes[uid], placed: nodes[uid] || reserved[uid]})
+				}
+			}
+			expectUsage(t, w.gate, recount, fmt.Sprintf("seed %d, step %d", seed, step))
+		}
+	}
+}
+
+func expectUsage(t *testing.T, gate *queueGate, want *queueUsage, when string) {
+	t.Helper()
+	gate.mu.Lock()
+	defer gate.mu.Unlock()
+	for i, q := range want.tree.queues {
+		if !slices.Equal(gate.usage.used[i], want.used[i]) {
+			t.Fatalf("%s: %s holds %v, want %v", when, q.path, gate.usage.used[i], want.used[i])
+		}
+		if len(gate.usage.byRank[i]) != len(want.byRank[i]) {
+			t.Fatalf("%s: %s by priority %v, want %v", when, q.path, gate.usage.byRank[i], want.byRank[i])
+		}
+		for rank, held := range want.byRank[i] {
+			if !slices.Equal(gate.usage.byRank[i][rank], held) {
+				t.Fatalf("%s: %s at %d holds %v, want %v", when, q.path, rank, gate.usage.byRank[i][rank], held)
+			}
+		}
+		for j, promised := range gate.waiting.promised[i] {
+			var sum int64
+			for _, waiting := range gate.waiting.pods {
+				for _, n := range waiting.needs {
+					if waiting.promised && n.index == j && gate.usage.tree.queues[i].holds(waiting.leaf) {
+						sum += n.value
+					}
+				}
+			}
+			if promised != sum {
+				t.Fatalf("%s: %s has promised %d, its pods were promised %d", when, q.path, promised, sum)
+			}
+		}
+	}
+}
+
+// busy is a gate with 1,000 queues, three deep, and 20,000 pods.
+func busy(b *testing.B) (*gateWorld, func(i int) *v1.Pod) {
+	limits := []wire.QueueLimit{limit("root", "cpu", 1<<40, "memory", 1<<50, "pods", 1<<30)}
+	for i := range 10 {
+		limits = append(limits, limit(fmt.Sprintf("root.q%d", i), "cpu", 1<<40))
+		for j := range 10 {
+			limits = append(limits, limit(fmt.Sprintf("root.q%d.q%d", i, j), "memory", 1<<50))
+			for k := range 9 {
+				limits = append(limits, limit(fmt.Sprintf("root.q%d.q%d.q%d", i, j, k), "cpu", 1<<40, "pods", 1<<30))
+			}
+		}
+	}
+	w := limited(b, limits...)
+	requests := map[v1.ResourceName]string{"cpu": "100m", "memory": "128Mi"}
+	numbered := func(i int) *v1.Pod {
+		return pod(fmt.Sprintf("p%d", i), "", int32(i%10), requests).Label("queue", fmt.Sprintf("root.q%d.q%d.q%d", i%10, i/10%10, i/100%9)).Obj()
+	}
+	for i := range 20000 {
+		w.shows(on(numbered(i), "n1"))
+	}
+	return w, numbered
+}
+
+// What the gate adds to a scheduling cycle: PreFilter and Reserve; taking the place back is in it, too.
+func BenchmarkQueueGateCycle(b *testing.B) {
+	w, numbered := busy(b)
+	p := numbered(20001)
+	placed := on(p, "n1")
+	b.ResetTimer()
+	for range b.N {
+		w.gate.look(p, wire.ModeEnforce)
+		w.gate.reserve(placed, wire.ModeEnforce)
+		w.gate.unreserve(p.UID)
+	}
+}
+
+// What a pod that comes and goes costs the informer's goroutine.
+func BenchmarkQueueGateEvents(b *testing.B) {
+	w, numbered := busy(b)
+	placed := on(numbered(20001), "n1")
+	b.ResetTimer()
+	for range b.N {
+		w.gate.observe(placed)
+		w.gate.removed(placed.UID)
+	}
+}
+
+// What a cycle costs where no queues are configured.
+func BenchmarkQueueGateWithoutQueues(b *testing.B) {
+	w := newGateWorld(b)
+	w.gate.open()
+	p := in("", "p", 0, 100).Obj()
+	b.ResetTimer()
+	for range b.N {
+		w.gate.look(p, wire.ModeEnforce)
+	}
+}

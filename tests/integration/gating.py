@@ -1,0 +1,138 @@
+"""What tests of the queue gate do: say which limits are in force, make pods of a queue, and count."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from integration.builders import PodBuilder, make_pod
+from integration.cluster import RunningCluster
+from integration.scraping import scrape
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus.client import Bus
+from makeway.bus.messages import ControlState, Limits, QueueLimit
+from makeway.bus.publishing import Published
+from makeway.bus.streams import ensure_streams
+from makeway.core.mode import Mode
+from makeway.runtime.kube import Api
+
+
+class Control:
+    """Says what is in force, as a leading planner would. The cluster must have none."""
+
+    def __init__(self, cluster: RunningCluster, bus: Bus, cluster_uid: str) -> None:
+        self._cluster = cluster
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+
+    async def publish(
+        self, *queues: QueueLimit, mode: Mode = "enforce", orders_in_flight: int | None = None
+    ) -> int:
+        """Put limits in force, none for no queues; gives the revision."""
+        last = await self._bus.control()
+        state = ControlState(
+            revision=last.message.revision + 1 if last else 1,
+            mode=mode,
+            cluster_uid=self._cluster_uid,
+            limits=Limits(orders_in_flight=orders_in_flight),
+            queues_revision="tests" if queues else "",
+            queues=queues,
+        )
+        answer = await self._bus.publish_control(state, last.sequence if last else 0, datetime.now(UTC))
+        assert isinstance(answer, Published)
+        return state.revision
+
+    async def put(
+        self, *queues: QueueLimit, mode: Mode = "enforce", orders_in_flight: int | None = None
+    ) -> None:
+        """The same, and wait until the scheduler has it."""
+        revision = await self.publish(*queues, mode=mode, orders_in_flight=orders_in_flight)
+        await self.until_read(revision)
+
+    async def until_read(self, revision: int) -> None:
+        """Wait until the scheduler has read a revision."""
+
+        async def read() -> bool:
+            samples = await scrape(self._cluster.info.scheduler_url)
+            seen = samples.total("makeway_scheduler_control_revision")
+            if seen != revision:
+                raise NotYet(f"revision {seen}")
+            return True
+
+        await until(f"the scheduler follows revision {revision}", read)
+
+
+@asynccontextmanager
+async def controlling(cluster: RunningCluster, api: Api) -> AsyncIterator[Control]:
+    """Speak as a planner. Afterwards no queues are in force."""
+    uid = await namespace_uid(api, "kube-system")
+    bus = await Bus.connect(cluster.info.nats_url, name="planner/tests")
+    try:
+        await ensure_streams(bus.jetstream, bus.subjects)
+        control = Control(cluster, bus, uid)
+        yield control
+        await control.put()
+    finally:
+        await bus.close()
+
+
+async def namespace_uid(api: Api, name: str) -> str:
+    """A namespace's UID; that of kube-system names the cluster."""
+    return str(json.loads(await api.request("GET", f"/api/v1/namespaces/{name}"))["metadata"]["uid"])
+
+
+def queued(name: str, queue: str, cpu: int = 10) -> PodBuilder:
+    """A pod of a queue that requests so many milli-CPU."""
+    return make_pod(name).cpu(f"{cpu}m").label("yunikorn.apache.org/queue", queue)
+
+
+async def bound(space: Space) -> list[str]:
+    """The names of the pods that are on a node."""
+    return sorted(name for name, pod in (await space.pods()).items() if pod.spec.node_name)
+
+
+async def until_bound_count(space: Space, count: int, *, seconds: float = 30.0) -> None:
+    """Wait until exactly so many pods are on a node."""
+
+    async def counted() -> bool:
+        names = await bound(space)
+        if len(names) != count:
+            raise NotYet(f"{len(names)} are")
+        return True
+
+    await until(f"{count} pods are on a node", counted, seconds=seconds)
+
+
+async def until_waiting(space: Space, name: str, *parts: str, seconds: float = 15.0) -> str:
+    """Wait until a pod's condition says that it does not fit, with these words; gives the message."""
+
+    async def said() -> str:
+        pod = await space.pod(name)
+        conditions = (pod.status.conditions or ()) if pod else ()
+        message = next((c.message or "" for c in conditions if c.type == "PodScheduled"), "")
+        if not all(part in message for part in parts):
+            raise NotYet(message or "no condition")
+        return message
+
+    return await until(f"pod {name} waits", said, seconds=seconds)
+
+
+def most_at_once(space: Space) -> int:
+    """Read the audit log: how many of the space's pods were on a node at once, at the least.
+
+    A pod counts from the answer to its binding to the request of its last delete.
+    """
+    changes: list[tuple[datetime, int]] = []
+    ends: dict[str, datetime] = {}
+    for event in space.audit.events(about=(space.namespace,), resource="pods", namespace=space.namespace):
+        if event.verb == "create" and event.subresource == "binding" and event.accepted:
+            changes.append((event.answered_at, 1))
+        if event.verb == "delete" and not event.subresource and event.accepted:
+            ends[event.name] = event.at
+    changes += [(at, -1) for at in ends.values()]
+    most = now = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most

@@ -1,0 +1,169 @@
+"""G-1 to G-3: queues stay at or below their max whoever races, whatever is killed, and nobody waits for good."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.gating import (
+    Control,
+    bound,
+    controlling,
+    most_at_once,
+    queued,
+    until_bound_count,
+    until_waiting,
+)
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus.messages import QueueLimit
+
+ROOM = 50
+
+
+@pytest_asyncio.fixture
+async def control(queue_cluster: RunningCluster, queue_space: Space) -> AsyncIterator[Control]:
+    """Says what is in force; at the end nothing is."""
+    async with controlling(queue_cluster, queue_space.api) as opened:
+        yield opened
+
+
+def queue(name: str, **maximum: int) -> tuple[QueueLimit, ...]:
+    """A tree with one limited queue below the root."""
+    return (QueueLimit(path="root"), QueueLimit(path=f"root.{name}", max=maximum))
+
+
+async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_max(
+    queue_space: Space, control: Control
+) -> None:
+    """G-1."""
+    space = queue_space
+    await space.add_nodes(*(make_node(f"n{i}").cpu("4") for i in range(3)))
+    await control.put(*queue("ml", cpu=ROOM * 10))
+    pods = [
+        queued(f"p{i}", "root.ml").spec(schedulerName=("default-scheduler", "second")[i % 2])
+        for i in range(200)
+    ]
+
+    await asyncio.gather(*(space.create(*pods[i::8]) for i in range(8)))
+    await until_bound_count(space, ROOM)
+    for name in (await bound(space))[:20]:
+        await space.delete(name, grace_seconds=0)
+    await until_bound_count(space, ROOM)
+
+    assert most_at_once(space) == ROOM
+    waiting = next(name for name, pod in (await space.pods()).items() if not pod.spec.node_name)
+    await until_waiting(space, waiting, "queue root.ml: cpu 500m of 500m used, 10m asked")
+
+
+async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
+    queue_space: Space, control: Control
+) -> None:
+    """G-2 and G-3."""
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await control.put(*queue("web", pods=4))
+    await space.post(f"/apis/apps/v1/namespaces/{space.namespace}/deployments", deployment(space, replicas=4))
+    await until_bound_count(space, 4)
+
+    await control.put(*queue("web", pods=2))
+    for name in (await bound(space))[:2]:
+        await space.delete(name)  # as a quota order does
+    await until_bound_count(space, 2)
+    waiting = await until_replaced(space)
+    await until_waiting(space, waiting, "queue root.web: pods 2 of 2 used, 1 asked")
+    await asyncio.sleep(1)
+    assert len(await bound(space)) == 2
+
+    await control.put(*queue("web", pods=4))
+    await until_bound_count(space, 4, seconds=10)
+
+
+async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
+    queue_space: Space, control: Control
+) -> None:
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await control.put(*queue("ml", pods=0))
+    await space.create(queued("p", "root.ml"))
+    await until_waiting(space, "p", "queue root.ml: pods 0 of 0 used, 1 asked")
+
+    await control.put(*queue("ml", pods=0), mode="observe")
+
+    await space.until_bound("p", seconds=5)
+
+
+async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_the_gate(
+    queue_cluster: RunningCluster, queue_space: Space, control: Control
+) -> None:
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await control.put(*queue("ml", pods=3))
+    await space.create(*(queued(f"p{i}", "root.ml") for i in range(6)))
+    await until_bound_count(space, 3)
+
+    await queue_cluster.kill("scheduler")
+    await queue_cluster.start("scheduler")
+    await space.create(queued("late", "root.ml"))
+    await until_waiting(space, "late", "queue root.ml: pods 3 of 3 used", seconds=20)
+    assert most_at_once(space) == 3
+    await space.delete((await bound(space))[0], grace_seconds=0)
+
+    await until_bound_count(space, 3)
+
+
+async def test_without_nats_the_limits_hold_on_and_a_new_scheduler_waits_for_them(
+    queue_cluster: RunningCluster, queue_space: Space, control: Control
+) -> None:
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await space.post("/api/v1/namespaces/makeway-system/configmaps", {"metadata": {"name": "makeway-queues"}})
+    try:
+        await control.put(*queue("ml", pods=2))
+        await space.create(*(queued(f"p{i}", "root.ml") for i in range(4)))
+        await until_bound_count(space, 2)
+
+        async with queue_cluster.without("nats"):
+            await space.delete((await bound(space))[0], grace_seconds=0)
+            await until_bound_count(space, 2)
+
+            await queue_cluster.kill("scheduler")
+            await queue_cluster.start("scheduler")
+            await space.create(queued("late", "root.ml"))
+            await until_waiting(
+                space, "late", "makeway-system/makeway-queues", "are NATS and a planner running?", seconds=20
+            )
+            assert len(await bound(space)) == 2
+        await until_waiting(space, "late", "queue root.ml: pods 2 of 2 used", seconds=20)
+        await space.delete((await bound(space))[0], grace_seconds=0)
+        await until_bound_count(space, 2)
+        assert most_at_once(space) == 2
+    finally:
+        await space.api.request("DELETE", "/api/v1/namespaces/makeway-system/configmaps/makeway-queues")
+
+
+def deployment(space: Space, replicas: int) -> dict[str, object]:
+    """A Deployment of pods in queue root.web."""
+    pod = queued("web", "root.web").label("app", "web").build()
+    labels = pod["metadata"]["labels"]
+    template = {"metadata": {"labels": labels}, "spec": space.pod_spec(pod["spec"])}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
+
+
+async def until_replaced(space: Space) -> str:
+    """Wait until the Deployment has made its pods anew; gives one that is pending."""
+
+    async def ask() -> str:
+        pods = await space.pods()
+        pending = [name for name, pod in pods.items() if not pod.spec.node_name]
+        if len(pods) != 4 or len(pending) != 2:
+            raise NotYet(json.dumps(sorted(pods)))
+        return pending[0]
+
+    return await until("there are four pods again", ask)
