@@ -122,7 +122,7 @@ func (e *engine) lookForQueues(ctx context.Context) (again bool) {
 	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		e.gateShuts(ctx, fmt.Sprintf("ConfigMap %s/%s exists, and the planner has not sent them yet; are NATS and a planner running?", at.Namespace, at.Name))
+		e.gateShuts(ctx, fmt.Sprintf("ConfigMap %s/%s exists, and no planner has sent them; see that NATS and a planner run", at.Namespace, at.Name))
 	case apierrors.IsNotFound(err):
 		e.gateOpens(ctx, "there is no ConfigMap of queues")
 		return false

@@ -281,7 +281,9 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 	}
 	wanted := demandOf(pod)
 	if g.knows != inForce {
-		g.waiting.enter(newWaiter(pod, wanted, profileMode))
+		w := newWaiter(pod, wanted, profileMode)
+		w.unlooked = true
+		g.waiting.enter(w)
 		return &rejection{reason: rejectedUnknown, message: "the limits of queues are not known: " + g.reason()}
 	}
 	wanted.place(g.usage.tree)

@@ -372,7 +372,7 @@ func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestUntilTheLimitsAreKnownNothingPassesAndThenAllThatFits(t *testing.T) {
+func TestUntilTheLimitsAreKnownNothingPassesAndThenAllAreTriedOnce(t *testing.T) {
 	w := newGateWorld(t)
 	w.shows(on(in("", "a", 0, 60).Obj(), "n1"))
 	w.gate.assumeSome("because")
@@ -387,8 +387,12 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenAllThatFits(t *testing.T) {
 
 	w.limit(limit("root", "cpu", 100))
 
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
+	// The second does not fit; its condition is to say so.
+	if got := w.woken(); !slices.Equal(got, []string{"p", "q"}) {
 		t.Errorf("woken %v", got)
+	}
+	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.woken()) != 0 {
+		t.Error("not as after any other start")
 	}
 	if w.gate.assumeSome("no more") || w.gate.assumeNone() {
 		t.Error("a guess takes limits away that are in force")

@@ -25,6 +25,7 @@ type waiter struct {
 	promised    bool      // woken; the room for it is spoken for
 	until       time.Time // of the promise
 	passed      bool      // it has passed the gate since
+	unlooked    bool      // kept out before the limits were known
 }
 
 func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
@@ -167,9 +168,14 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, mode func(profileM
 		own := usage.members[types.UID(w.pod.UID)]
 		if short := usage.shortages(w.leaf, w.needs, own, l.promised); len(short) > 0 {
 			w.blocked = short[0].queue
+			if w.unlooked {
+				// It is tried once more, for its condition to say what it really waits for.
+				w.unlooked = false
+				pods = append(pods, w.pod)
+			}
 			continue
 		}
-		w.promised, w.passed, w.until = true, false, now.Add(promiseLasts)
+		w.promised, w.passed, w.unlooked, w.until = true, false, false, now.Add(promiseLasts)
 		l.promise(w, 1)
 		if next.IsZero() || w.until.Before(next) {
 			next = w.until
