@@ -69,6 +69,8 @@ type setup struct {
 	args      func(*MakeWayArgs)
 	filters   []tf.RegisterPluginFunc
 	extenders []fwk.Extender
+	gate      bool // the queue gate is one of the profile's filters
+	objects   []runtime.Object
 }
 
 func node(name string) *v1.Node {
@@ -100,6 +102,7 @@ func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *wor
 	for _, n := range nodes {
 		objects = append(objects, n)
 	}
+	objects = append(objects, given.objects...)
 	w := &world{t: t, ctx: ctx, client: clientsetfake.NewClientset(objects...), activator: &recordingActivator{}, bus: newFakeBus()}
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	snapshot := internalcache.NewSnapshot(placed, nodes)
@@ -113,6 +116,11 @@ func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *wor
 		tf.RegisterPluginAsExtensions(interpodaffinity.Name, frameworkruntime.FactoryAdapter(feature.Features{}, interpodaffinity.New), "Filter", "PreFilter"),
 		tf.RegisterPluginAsExtensions(podtopologyspread.Name, frameworkruntime.FactoryAdapter(feature.Features{}, podtopologyspread.New), "Filter", "PreFilter"),
 	}, given.filters...)
+	w.plugin = &MakeWay{} // complete before the first cycle
+	if given.gate {
+		own := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.plugin, nil }
+		plugins = append(plugins, tf.RegisterPluginAsExtensions(Name, own, "PreFilter", "Filter"))
+	}
 	var err error
 	w.framework, err = tf.NewFramework(ctx, plugins, "default-scheduler",
 		frameworkruntime.WithClientSet(w.client),
@@ -135,7 +143,7 @@ func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *wor
 		given.args(&args)
 	}
 	engine := newEngine(&args, w.framework, clock.RealClock{}, w.bus, w.bus, "test")
-	w.plugin = &MakeWay{args: &args, handle: w.framework, engine: engine}
+	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
 	if err := engine.start(klog.NewContext(ctx, logger)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,10 +167,13 @@ func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *wor
 func (w *world) cycle(pod *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	w.t.Helper()
 	state := framework.NewCycleState()
-	if _, status, _ := w.framework.RunPreFilterPlugins(w.ctx, state, pod); !status.IsSuccess() {
+	statuses := framework.NewDefaultNodeToStatus()
+	if _, status, _ := w.framework.RunPreFilterPlugins(w.ctx, state, pod); status.IsRejected() {
+		statuses.SetAbsentNodesStatus(status)
+		return w.plugin.PostFilter(w.ctx, state, pod, statuses)
+	} else if !status.IsSuccess() {
 		w.t.Fatalf("PreFilter: %v", status)
 	}
-	statuses := framework.NewDefaultNodeToStatus()
 	for _, n := range w.nodes {
 		status := w.framework.RunFilterPluginsWithNominatedPods(w.ctx, state, pod, n)
 		if status.IsSuccess() {

@@ -1,0 +1,149 @@
+package bridge
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// queued is a world with a gate and limits: root.a may hold 300 milli-CPU, root.b anything. Node n1 holds 500.
+func queued(t *testing.T, pods ...*v1.Pod) *world {
+	t.Helper()
+	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, pods...)
+	if err := w.plugin.engine.gate.limit(treeOf(t, limit("root"), limit("root.a", "cpu", 300), limit("root.b"))); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func queuedPod(queue, name, on string, priority int32, cpu string) *v1.Pod {
+	return pod(name, on, priority, map[v1.ResourceName]string{v1.ResourceCPU: cpu + "m"}).Label("queue", queue).Obj()
+}
+
+// Q-2, the scheduler's side.
+func TestAPodWhoseQueueIsFullEvictsFromThatQueueAlone(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"), queuedPod("root.b", "b", "n1", low, "100"))
+	w.bus.plan = answers(candidate("n1", "!a", "!b"))
+
+	expectVictims(t, w.nominated(p, "n1"), "a")
+
+	other := queuedPod("root.a", "other", "", high, "10")
+	if r := w.plugin.engine.gate.look(other, wire.ModeEnforce); r == nil || !strings.Contains(r.message, "cpu 400m of 300m used") {
+		t.Errorf("rejection %+v, want that victim and preemptor count", r)
+	}
+}
+
+func TestAPlanThatMakesNoRoomInTheQueueDoesNotStand(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"), queuedPod("root.b", "b", "n1", low, "100"))
+	w.bus.plan = answers(candidate("n1", "!b"))
+
+	result, status := w.cycle(p)
+
+	if status.Code() != fwk.UnschedulableAndUnresolvable || result.NominatedNodeName != "" || w.entry(p.UID) != nil {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+func TestNoPlanIsAskedForWhereNobodyInTheQueueMayGo(t *testing.T) {
+	p := queuedPod("root.a", "p", "", mid, "100")
+	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"), queuedPod("root.b", "b", "n1", low, "100"))
+
+	_, status := w.cycle(p)
+
+	if status.Code() != fwk.UnschedulableAndUnresolvable || len(w.bus.requests) != 0 {
+		t.Errorf("status %v, %d plan requests", status, len(w.bus.requests))
+	}
+}
+
+func TestNobodyElseMayActForAPodThatTheGateKeepsOut(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
+	w.bus.plan = nil // no planner answers, which leaves any other pod to DefaultPreemption
+
+	result, status := w.cycle(p)
+
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "no planner answers") {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+func TestAPodThatItsQueueHasRoomForIsNoConcernOfTheGate(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.b", "b", "n1", low, "500"))
+	w.bus.plan = answers(candidate("n1", "!b"))
+
+	expectVictims(t, w.nominated(p, "n1"), "b")
+}
+
+func TestRoomOnTrialIsEachTrialsOwn(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	a := queuedPod("root.a", "a", "n1", mid, "300")
+	w := queued(t, p, a)
+	state := framework.NewCycleState()
+	_, status := w.plugin.PreFilter(w.ctx, state, p, nil)
+	if status.Code() != fwk.Unschedulable {
+		t.Fatalf("PreFilter: %v", status)
+	}
+	info, err := fwkPodInfo(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial := state.Clone()
+	fits := func(state fwk.CycleState) bool { return w.plugin.Filter(w.ctx, state, p, nil).IsSuccess() }
+
+	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
+	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
+	if !fits(trial) || fits(state) {
+		t.Errorf("without the victim: the trial fits %t, the cycle %t", fits(trial), fits(state))
+	}
+	w.plugin.AddPod(w.ctx, trial, p, info, nil)
+	w.plugin.AddPod(w.ctx, trial, p, info, nil)
+	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
+	if !fits(trial) {
+		t.Error("adding twice takes more than removing gives")
+	}
+}
+
+func TestPodsOfOneQueueAreSignedAlike(t *testing.T) {
+	w := queued(t)
+	sign := func(pod *v1.Pod) any {
+		fragments, status := w.plugin.SignPod(w.ctx, pod)
+		if !status.IsSuccess() || len(fragments) != 1 {
+			t.Fatalf("fragments %v, status %v", fragments, status)
+		}
+		return fragments[0].Value
+	}
+
+	a, like, other := sign(queuedPod("root.a", "a", "", 0, "1")), sign(queuedPod("root.a", "b", "", 0, "1")), sign(queuedPod("root.b", "c", "", 0, "1"))
+
+	if a != like || a == other {
+		t.Errorf("signed %v, %v and %v", a, like, other)
+	}
+	w.plugin.engine.gate.open()
+	if fragments, status := w.plugin.SignPod(context.Background(), queuedPod("root.a", "a", "", 0, "1")); len(fragments) != 0 || !status.IsSuccess() {
+		t.Errorf("without queues: fragments %v, status %v", fragments, status)
+	}
+}
+
+func TestPodsThatWaitAreActivatedAsTheirQueueEmpties(t *testing.T) {
+	p, q := queuedPod("root.a", "p", "", high, "200"), queuedPod("root.a", "q", "", low, "200")
+	a := queuedPod("root.a", "a", "n1", high, "300")
+	w := queued(t, p, q, a)
+	w.cycle(q)
+	w.cycle(p)
+
+	w.delete(a)
+
+	w.eventually("the first is activated", func() bool { return w.activator.of(p.UID) == 1 })
+	if w.activator.of(q.UID) != 0 {
+		t.Error("the second is activated, too")
+	}
+}
