@@ -1,0 +1,45 @@
+"""Placement and counting as the scheduler's queue gate does both: one file of cases for the two sides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.core.objects import Pod
+from makeway.core.queues.placement import asked_for, place
+from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.core.requests import pod_requests
+
+CASES: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[3] / "bus/testdata/queues/placement.json").read_text()
+)
+
+
+def spec(path: str) -> QueueSpec:
+    """A queue of the file, with those below it."""
+    (queue,) = (one for one in CASES["queues"] if one["path"] == path)
+    children = (one["path"] for one in CASES["queues"] if one["path"].rpartition(".")[0] == path)
+    return QueueSpec(
+        name=path.rpartition(".")[2],
+        maximum=queue.get("max", {}),
+        namespaces=tuple(queue.get("namespaces", ())),
+        children=tuple(spec(child) for child in children),
+    )
+
+
+@pytest.mark.parametrize("case", CASES["placements"], ids=lambda case: case["name"])
+def test_pods_are_placed_as_the_gate_places_them(case: dict[str, Any]) -> None:
+    tree = QueueTree.of(spec("root"))
+
+    assert place(tree, asked_for(case["labels"]), case["namespace"]).queue.path == case["queue"]
+
+
+@pytest.mark.parametrize("case", CASES["requests"], ids=lambda case: case["name"])
+def test_requests_count_as_the_gate_counts_them(case: dict[str, Any]) -> None:
+    pod = msgspec.convert(case["pod"], Pod)
+
+    assert pod_requests(pod, placed=bool(pod.spec.node_name)) == case["amounts"]
