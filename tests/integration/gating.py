@@ -30,16 +30,16 @@ class Control:
         self, *queues: QueueLimit, mode: Mode = "enforce", orders_in_flight: int | None = None
     ) -> int:
         """Put limits in force, none for no queues; gives the revision."""
-        last = await self._bus.control()
+        last, sequence = await self._bus.control()
         state = ControlState(
-            revision=last.message.revision + 1 if last else 1,
+            revision=last.revision + 1 if last else 1,
             mode=mode,
             cluster_uid=self._cluster_uid,
             limits=Limits(orders_in_flight=orders_in_flight),
             queues_revision="tests" if queues else "",
             queues=queues,
         )
-        answer = await self._bus.publish_control(state, last.sequence if last else 0, datetime.now(UTC))
+        answer = await self._bus.publish_control(state, sequence, datetime.now(UTC))
         assert isinstance(answer, Published)
         return state.revision
 
