@@ -80,7 +80,7 @@ func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (h
 	defer recovered(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
 	if victim, ok := oldObj.(*v1.Pod); ok {
 		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
-		pl.engine.gate.removed(victim.UID)
+		pl.engine.gate.leftNode(victim.UID)
 		pl.engine.inflight.leftCache(pod.UID, victim.UID)
 	}
 	return fwk.QueueSkip, nil

@@ -210,6 +210,20 @@ func TestAPreemptorWithAnOrderHasThePlaceThatNobodyElseGets(t *testing.T) {
 	}
 }
 
+func TestAVictimsQuotaIsFreeOnceItHasLeftTheSchedulersCache(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	victim, assumed := in("", "v", low, 60).Obj(), in("", "a", low, 40).Obj()
+	w.shows(on(victim, "n1"), assumed)
+	w.gate.reserve(on(assumed, "n1"), wire.ModeEnforce)
+
+	w.gate.leftNode(assumed.UID) // its placement was taken back, which Unreserve tells
+	w.gate.leftNode(victim.UID)
+
+	if used := w.used("root", "cpu"); used != 40 {
+		t.Errorf("%d used, want what is reserved", used)
+	}
+}
+
 func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p := in("", "p", 0, 100).Obj()
