@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+from makeway.core.objects import Pod
 from makeway.dev.kwok import STARTED, TERMINATION
 
 NEVER_PREEMPTS = "never"
@@ -121,6 +122,14 @@ class PodBuilder:
     def finalizer(self, name: str) -> Self:
         """Add a finalizer: it stays terminating until somebody takes that away."""
         self._metadata.setdefault("finalizers", []).append(name)
+        return self
+
+    def owned_by(self, *owners: Pod) -> Self:
+        """Name other pods as its owners."""
+        self._metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+            for pod in owners
+        ]
         return self
 
     def anti_affinity(self, key: str, value: str, topology: str = "kubernetes.io/hostname") -> Self:
