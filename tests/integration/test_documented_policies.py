@@ -70,3 +70,27 @@ async def test_the_policy_of_the_page_on_protection_protects(space: Space, prote
         assert deletes_of(space, "victim") == []
     finally:
         await put_policy(space.cluster, NO_POLICY)
+
+
+async def test_the_policy_of_the_page_on_daemonsets_makes_room_as_its_table_says(space: Space) -> None:
+    manifests, daemonset = example("daemonset.md").split("---\n")
+    (manifest,) = yaml.safe_load_all(manifests)
+    space.simple_preemptor = True
+    await space.add_nodes(make_node("node-a").cpu(4))
+    await space.run(
+        make_pod("checkout").cpu(3),
+        make_pod("reports").cpu("500m"),
+        make_pod("thumbnails").cpu("500m").label("yunikorn.apache.org/allow-preemption", "false"),
+    )
+    await settle()
+
+    try:
+        await space.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+        await until_in_force(space.cluster, revision_of(manifest["data"]["policy.yaml"]))
+        await space.cluster.kubectl("apply", "-n", space.namespace, "-f", "-", stdin=daemonset)
+        await space.until_gone("reports")
+        (shipper,) = [name for name in await space.pods() if name.startswith("log-shipper")]
+        assert await space.until_bound(shipper) == "node-a"
+        assert set(await space.pods()) == {"checkout", "thumbnails", shipper}
+    finally:
+        await put_policy(space.cluster, NO_POLICY)

@@ -136,6 +136,7 @@ def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
 
     assert "too little even without all that may go (example.com/disk 1 missing)" in refusal.message
     assert refusal.node_reasons == {"Insufficient cpu": 1, "Insufficient example.com/disk": 1}
+    assert [(near.node, near.missing) for near in refusal.nearest] == [(NODE, {"example.com/disk": 1})]
 
 
 def test_pods_of_higher_priority_stay() -> None:

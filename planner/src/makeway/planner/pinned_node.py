@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from makeway.core.daemonset.occupant import Occupant, PodClass
-from makeway.core.daemonset.rule import rules_for
+from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
 from makeway.core.daemonset.selection import strategy_names
 from makeway.core.facts import opts_out
 from makeway.core.importance import microseconds, moment_of
 from makeway.core.policy import DaemonSets
 from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
-from makeway.planner.answer import SparedPod
+from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
 from makeway.planner.layers import Requirements, layers_of
@@ -26,7 +26,7 @@ from makeway.planner.overlay import Block, placed, plain, touched
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.spared import HARD_BUDGET
+from makeway.planner.spared import HARD_BUDGET, MOST_PODS
 
 OVERDUE_AFTER = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
@@ -84,6 +84,12 @@ class PinnedNode:
     def pods(self) -> list[PodRecord]:
         """The pods by slot."""
         return self.block.slots[int(self.block.nodes[0])]
+
+    @property
+    def spared(self) -> Spared:
+        """The least important few of the pods that rules keep though their priority would not."""
+        kept = [one for one in self.stay if one.verdict.rule != HIGHER_PRIORITY]
+        return Spared(len(kept), tuple(kept[:MOST_PODS]))
 
     def of(self, slots: Iterable[int]) -> list[Occupant]:
         """Give the pods of some slots, the most important by priority first."""

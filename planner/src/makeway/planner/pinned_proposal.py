@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from makeway.core.daemonset.occupant import Occupant, most_important_first
-from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE, HIGHER_PRIORITY
+from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import strategy_names
-from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod, Spared
+from makeway.planner.answer import AwaitedPod, Proposal, RemovablePod
 from makeway.planner.columns import Flags
 from makeway.planner.pinned_node import PinnedNode
 from makeway.planner.ranking import ONLY_CANDIDATE, count_awaited, score
-from makeway.planner.spared import MOST_PODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def propose(node: PinnedNode, choice: Choice) -> Proposal:
         priority_sum=int(scores.priority_sum[0]),
         start_micros=int(scores.start[0]),
         decided_by=ONLY_CANDIDATE,
-        spared=_spared(node),
+        spared=node.spared,
         max_victims=node.most_victims + len(node.ending & node.may_go),
     )
 
@@ -86,9 +85,3 @@ def _violating(node: PinnedNode, victims: set[int], removable: frozenset[int]) -
 def _other_rule(node: PinnedNode) -> str:
     """Give the rule by which a pod goes that the plan did not choose, should the filters ask for it."""
     return DAEMONSET_MULTIPLE if "multiple" in strategy_names(node.settings) else DAEMONSET_SINGLE
-
-
-def _spared(node: PinnedNode) -> Spared:
-    """Name the least important few of the pods that rules keep though their priority would not."""
-    kept = [one for one in node.stay if one.verdict.rule != HIGHER_PRIORITY]
-    return Spared(len(kept), tuple(kept[:MOST_PODS]))

@@ -12,10 +12,10 @@ from makeway.core.barrier import PREEMPTION_TOLERATION
 from makeway.core.daemonset.occupant import Occupant
 from makeway.core.daemonset.rule import HIGHER_PRIORITY
 from makeway.core.daemonset.selection import Miss, NoSelection
-from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooMany
+from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooLittle, TooMany
 from makeway.core.policy import DaemonSets
 from makeway.core.resources import PODS
-from makeway.planner.answer import Refusal, Scope
+from makeway.planner.answer import NearNode, Refusal, Scope
 from makeway.planner.dependencies import MOST
 from makeway.planner.diagnosis import MARGIN, amount_of
 from makeway.planner.pinned_node import PinnedNode
@@ -53,7 +53,9 @@ def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSel
     """Refuse because no strategy found victims, and say of each why."""
     misses = "; ".join(f"{name}: {_miss(miss, node)}" for name, miss in found.misses)
     message = f"{_where(node)} does not fit on it ({_missing(need, node)}); {misses}; {_who_may_go(node)}"
-    return _refusal(scope, node, message, {_reason(name, node): 1 for name in need})
+    short = [miss.short for _, miss in found.misses if isinstance(miss, TooLittle)]
+    missing = {name: amount for name, amount in (short or [{}])[0].items() if name not in node.constraints}
+    return _refusal(scope, node, message, {_reason(name, node): 1 for name in need}, missing)
 
 
 def _reason(name: str, node: PinnedNode) -> str:
@@ -114,8 +116,17 @@ def _by_rule(node: PinnedNode) -> Counter[str]:
     return Counter(one.verdict.rule for one in node.stay)
 
 
-def _refusal(scope: Scope, node: PinnedNode, message: str, reasons: dict[str, int]) -> Refusal:
-    """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes."""
+def _refusal(
+    scope: Scope,
+    node: PinnedNode,
+    message: str,
+    reasons: dict[str, int],
+    missing: Mapping[str, int] | None = None,
+) -> Refusal:
+    """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes.
+
+    `missing`: what would be short even without all that may go.
+    """
     ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
     shields, kept = node.snapshot.shields, _by_rule(node)
     depends_on = [] if shields.source is None else [shields.source]
@@ -135,6 +146,7 @@ def _refusal(scope: Scope, node: PinnedNode, message: str, reasons: dict[str, in
         retry_at=min(ends) + MARGIN if ends else None,
         depends_on=tuple(depends_on[:MOST]),
         spared={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
+        nearest=(NearNode(node.name, dict(missing or {}), node.spared),),
     )
 
 

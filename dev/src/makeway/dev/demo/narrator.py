@@ -60,7 +60,7 @@ class Narrator:
 
     def decision(self, at: float | None, decision: DecisionRecord) -> None:
         """Put a decision into the timetable, with why."""
-        victims = ", ".join(f"{v.name} ({v.rule}: {v.priority})" for v in decision.victims)
+        victims = ", ".join(f"{v.name} ({v.rule}: {v.detail or v.priority})" for v in decision.victims)
         lines = [
             f"planner: {decision.candidates_total} of {decision.nodes_total} nodes would do, looked at in"
             f" {decision.plan_duration_microseconds / 1000:.1f} ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from makeway.dev.demo import main_job, quota, toleration
+from makeway.dev.demo import daemonset, main_job, quota, toleration
 from makeway.dev.demo.stage import Stage
 from makeway.dev.options import ClusterOptions
 
@@ -28,6 +28,7 @@ SCENARIOS = {
     "toleration": Scenario(
         "pods stay for as long as their PriorityClass says, and no longer", toleration.play
     ),
+    "daemonset": Scenario("pods of DaemonSets get room on the one node that is theirs", daemonset.play),
     "quota": Scenario("a queue is brought down to a lowered quota, and its guarantee holds", quota.play),
 }
 """By name, in the order of being shown."""
