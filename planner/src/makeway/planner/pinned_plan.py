@@ -26,9 +26,10 @@ def plan_pinned(snapshot: Snapshot, question: Question, scope: Scope, now: datet
     In this order: nobody before the start delay is over; nobody where the room is on its way; else the
     configured strategies over the pods that may go.
     """
-    due = (question.unfit_since or now) + snapshot.shields.policy.daemon_sets.preemption_start_delay
+    shields = snapshot.shields
+    due = (question.unfit_since or now) + shields.policy.daemon_sets.preemption_start_delay
     if now < due:
-        return text.too_early(scope, question, due, now)
+        return text.too_early(scope, question, shields.source, due=due, now=now)
     node = look_at(snapshot, question, now)
     lacking = node.lacking()
     if not lacking:

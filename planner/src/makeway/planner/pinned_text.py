@@ -20,6 +20,7 @@ from makeway.planner.dependencies import MOST
 from makeway.planner.diagnosis import MARGIN, amount_of
 from makeway.planner.pinned_node import PinnedNode
 from makeway.planner.question import Question
+from makeway.planner.shields import Source
 from makeway.planner.spared import HARD_BUDGET
 
 TOO_EARLY = "DaemonSetStartDelay"
@@ -29,14 +30,17 @@ NOBODY = "DaemonSetNoVictims"
 ENDING = "it is being deleted already, and its room counts"
 
 
-def too_early(scope: Scope, question: Question, due: datetime, now: datetime) -> Refusal:
-    """Refuse until the start delay is over."""
+def too_early(
+    scope: Scope, question: Question, source: Source | None, *, due: datetime, now: datetime
+) -> Refusal:
+    """Refuse until the start delay is over, or the policy, which is in `source`, has another."""
     seconds = math.ceil((due - now).total_seconds())
     message = (
         f"{_who(question)}, which its DaemonSet has bound to node {question.pinned_to}, has not fitted on it "
         f"since {_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {_time(due)}"
     )
-    return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due)
+    depends_on = () if source is None else (source,)
+    return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
 
 
 def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> Refusal:
