@@ -22,6 +22,7 @@ from makeway.bus.messages import (
     PlanRequest,
     Profile,
 )
+from makeway.core.policy import DaemonSets, Policy
 from makeway.planner.answer import Plan
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
@@ -274,6 +275,56 @@ async def test_resources_that_the_profile_ignores_are_no_columns(arguments: byte
 
     assert strict.status == "refused"
     assert loose.candidates[0].node == "n1"
+
+
+def pinned(**condition: Any) -> msgspec.Raw:
+    """The pod as a DaemonSet's for n1, with what the scheduler has said of it."""
+    owner = {"kind": "DaemonSet", "name": "logs", "uid": "logs", "controller": True}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    conditions = [{"type": "PodScheduled", "status": "False", **condition}] if condition else []
+    return msgspec.Raw(
+        msgspec.json.encode(
+            {
+                "metadata": {**POD["metadata"], "ownerReferences": [owner]},
+                "spec": {**POD["spec"], "affinity": {"nodeAffinity": required}},
+                "status": {"conditions": conditions},
+            }
+        )
+    )
+
+
+async def test_a_pinned_pod_waits_for_its_start_delay_and_another_planner_counts_on() -> None:
+    policy = Policy(daemon_sets=DaemonSets(enabled=True, preemption_start_delay=timedelta(seconds=10)))
+    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
+    now = datetime.now(UTC)
+    failed = now - timedelta(seconds=8)
+    unfit = {"reason": "Unschedulable", "lastTransitionTime": f"{failed:%Y-%m-%dT%H:%M:%SZ}"}
+
+    first, again, told = [(await bench.ask(pod=pod)).refusal for pod in (pinned(), pinned(), pinned(**unfit))]
+
+    assert first is not None
+    assert again is not None
+    assert told is not None
+    assert first.reason == "DaemonSetStartDelay"
+    assert first.retry_at is not None
+    assert timedelta(seconds=10) <= first.retry_at - now < timedelta(seconds=12)
+    assert again.retry_at == first.retry_at
+    assert told.retry_at is not None
+    assert timedelta(seconds=1) < told.retry_at - now <= timedelta(seconds=3)
+
+
+async def test_a_pinned_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor() -> None:
+    policy = Policy(daemon_sets=DaemonSets(enabled=True))
+    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
+
+    reply = await bench.ask(pod=pinned(reason="Unschedulable", lastTransitionTime="2026-01-01T00:00:00Z"))
+
+    (candidate,) = reply.candidates
+    assert candidate.max_victims == 10
+    assert [one.rule for one in candidate.removable] == ["daemonset-multiple"]
+    (record,) = await bench.written()
+    assert record.victims[0].detail.endswith("one of 1, at most 10")
 
 
 def test_the_warm_up_makes_a_plan() -> None:
