@@ -35,13 +35,17 @@ def decode(kind: str, data: bytes) -> object:
     return codec.unwrap_order(data)
 
 
+WRITTEN_BY_HAND = "queues"
+"""Cases beside the golden files that hold planner and plugin to one placement of pods."""
+
+
 def test_the_generated_files_are_up_to_date_and_nothing_else_lies_beside_them() -> None:
     expected = generated()
     found = {
         str(path.relative_to(ROOT))
         for folder in ("bus/testdata", "docs/reference/schemas")
         for path in (ROOT / folder).rglob("*")
-        if path.is_file()
+        if path.is_file() and path.parent.name != WRITTEN_BY_HAND
     }
 
     stale = [path for path, data in expected.items() if (ROOT / path).read_bytes() != data]
