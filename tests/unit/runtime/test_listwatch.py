@@ -222,6 +222,24 @@ async def test_silence_is_taken_for_a_dead_connection() -> None:
     assert seen.restarts[0] == "silent-or-cut"
 
 
+async def test_a_watch_that_stands_again_is_healthy_before_anything_happens() -> None:
+    told: list[str] = []
+    api = FakeApi([page()], [[ApiUnavailable("cut")]])
+    watch = ListWatch(api, RESOURCE, Seen(), Seen(), QUICK)
+
+    def note() -> None:
+        told.append(watch.unhealthy())
+
+    over = asyncio.Event()
+    api.watches.append([note, b"", note, over.set])
+    running = asyncio.create_task(watch.run())
+    async with asyncio.timeout(5):
+        await over.wait()
+    running.cancel()
+
+    assert told == ["namespaces: cut", ""]
+
+
 async def test_a_throttled_watch_waits_as_long_as_the_server_says() -> None:
     api = FakeApi([page()], [[ApiError(429, "TooManyRequests", "slow down", 0.3)]])
 

@@ -44,6 +44,7 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
             *extra,
         ),
         ready=http_ok(f"http://{address}/readyz"),
+        ready_seconds=60.0,  # on a machine that runs more than it can, imports alone take 20 s
         restart=True,
         environment={"PYTHONUNBUFFERED": "1", **site.failpoint_environment},
     )

@@ -209,6 +209,7 @@ class Api:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch as they come, without their line ends.
 
+        The first is empty: the server has accepted the watch, of which a quiet resource shows no other sign.
         Ends when the server ends the watch in an orderly way. Use it under `contextlib.aclosing`
         where the loop may be left early, so that the connection is released at once.
 
@@ -225,6 +226,7 @@ class Api:
             async with self._session.request("GET", timeout=timeout, **arguments) as response:
                 if not 200 <= response.status < 300:
                     raise await self._refused(response)
+                yield b""
                 pending = bytearray()
                 async for chunk in response.content.iter_any():
                     start = len(pending)

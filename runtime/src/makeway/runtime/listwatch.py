@@ -54,7 +54,7 @@ class Reads(Protocol):
     def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
     ) -> AsyncIterator[bytes]:
-        """Yield a watch's lines; raises ApiError or ApiUnavailable."""
+        """Yield an empty line once a watch stands, then its lines; raises ApiError or ApiUnavailable."""
 
 
 class Handler(Protocol[T_contra]):
@@ -288,9 +288,11 @@ class ListWatch(Generic[T]):
         async with aclosing(lines) as events:  # type: ignore[type-var] # the edge gives an async generator
             async for line in events:
                 self._hear()
+                self._trouble = ""
+                if not line:
+                    continue
                 self._apply(line)
                 self._failures = 0
-                self._trouble = ""
                 count += 1
                 if count % self._timings.objects_a_turn == 0:
                     await asyncio.sleep(0)

@@ -167,7 +167,7 @@ class Timeline:
         path = f"/api/v1/namespaces/{NAMESPACE}/pods"
         query = {"watch": "true", "allowWatchBookmarks": "true"}
         async for line in api.stream(path, query=query, idle_timeout_seconds=300):
-            event = json.loads(line)
+            event = json.loads(line or b'{"type": ""}')
             if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
                 self.add(PodSeen(time.monotonic(), event["type"] == "DELETED", event["object"]))
 
