@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
-import json
 import msgspec
 import pytest
 import yaml
