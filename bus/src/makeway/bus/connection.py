@@ -19,6 +19,7 @@ What is guarded against, each measured or read in nats-py 2.16:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ from nats.aio.client import Client
 from makeway.bus import metrics
 from makeway.bus.errors import BusUnavailable, ConnectionLost
 from makeway.bus.tolerant import TolerantClient
+
+_CLOSING_SECONDS = 2.0
+"""How long the client may take to close; the process that closes it ends anyway."""
 
 _log = structlog.get_logger()
 
@@ -129,7 +133,9 @@ class Connection:
         if self._probe:
             self._probe.cancel()
         metrics.CONNECTED.set(0)
-        await self.client.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self.client.close()
 
     def unhealthy(self) -> str:
         """What is wrong with the connection now, for readiness; empty where nothing is."""

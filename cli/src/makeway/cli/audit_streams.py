@@ -17,6 +17,9 @@ Item = tuple[str, StreamMessage]
 
 _WAITING = 1000
 
+_CLOSING_SECONDS = 2.0
+"""How long an end waits for the readers: a cancellation that meets an answer may be swallowed on its way."""
+
 
 async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> AsyncGenerator[Item]:
     """Every message from `since` on, or from the oldest where it is not to follow, or from now.
@@ -96,4 +99,4 @@ async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncIterator[Item
             yield item.result()
     finally:
         reading.cancel()
-        await asyncio.wait({reading})
+        await asyncio.wait({reading}, timeout=_CLOSING_SECONDS)
