@@ -98,7 +98,7 @@ class TestWhatTheEdgeReliesOn:
         kinds_before = {c.type for c in pod.status.conditions or ()}
         now = datetime.now(UTC)
 
-        marked = await edge.mark(as_victim(pod), MESSAGE, now)
+        marked = await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, now)
 
         assert marked is not None
         condition = decide.disruption_target(marked)
@@ -119,7 +119,7 @@ class TestWhatTheEdgeReliesOn:
         [pod] = await space.run(make_pod("a").on("n1"))
         earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
 
-        assert await edge.mark(earlier, MESSAGE, datetime.now(UTC)) is None
+        assert await edge.mark(earlier, pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
         assert await edge.delete(earlier) is None
 
         assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
@@ -130,7 +130,9 @@ class TestWhatTheEdgeReliesOn:
         await space.until_gone("a")
 
         assert await edge.get_pod(space.namespace, "a") is None
-        assert await edge.mark(as_victim(pod), MESSAGE, datetime.now(UTC)) is None
+        assert (
+            await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
+        )
         assert await edge.delete(as_victim(pod)) is None
         await edge.clear_nomination(pod)
 
@@ -143,6 +145,17 @@ class TestWhatTheEdgeReliesOn:
         assert deleted is not None
         assert deleted.grace_period_seconds == 77
         assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
+
+    async def test_a_mark_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: ApiCluster) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1"))
+        await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
+
+        with pytest.raises(TemporaryError) as caught:
+            await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
+
+        assert caught.value.reason == "conflict"
+        assert decide.disruption_target(await the(space, "a")) is None
 
     async def test_clearing_is_a_compare_and_set_on_what_was_read(
         self, space: Space, edge: ApiCluster

@@ -120,6 +120,10 @@ class PodBuilder:
         self._metadata["deletion_grace_period_seconds"] = grace
         return self
 
+    def finalizer(self, name: str) -> "PodBuilder":
+        self._metadata["finalizers"] = (name,)
+        return self
+
     def mirror(self) -> "PodBuilder":
         self._metadata["annotations"] = {"kubernetes.io/config.mirror": "x"}
         return self

@@ -102,11 +102,13 @@ class FakeCluster:
         await self._called("get_lease", name)
         return None if self.epoch is None else Epoch(self.epoch, since=self.epoch_since)
 
-    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
+    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         await self._called("mark", victim.name)
         pod = self._incarnation(victim.name, victim.uid)
         if pod is None:
             return None
+        if pod.metadata.resource_version != resource_version:
+            raise TemporaryError("conflict", "the object has been modified")
         others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message

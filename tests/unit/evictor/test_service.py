@@ -322,6 +322,16 @@ class TestFailure:
         assert (outcome.result, world.cluster.deletes()) == ("expired", [])
         assert not world.cluster.is_marked("a")
 
+    async def test_a_victim_that_somebody_deletes_right_before_its_mark_is_not_touched(self) -> None:
+        world = World(*running("a"))
+        world.cluster.before("mark", "a", lambda: world.cluster.leave("a"))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, results(outcome)) == ("succeeded", {"a": "terminating"})
+        assert not world.cluster.is_marked("a")
+        assert world.cluster.deletes() == []
+
     async def test_the_outcome_is_written_only_after_the_rollback(self) -> None:
         world = World(*running("a"))
         world.cluster.always_fail("delete", "a", FORBIDDEN)

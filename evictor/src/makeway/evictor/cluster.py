@@ -58,8 +58,8 @@ class Cluster(Protocol):
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
 
-    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget; the pod as patched."""
+    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read."""
 
     async def delete(self, victim: Victim) -> Deleted | None:
         """Delete this incarnation, with its own grace period."""
@@ -149,13 +149,13 @@ class ApiCluster:
         spec = _lease(body).spec
         return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
 
-    async def mark(self, victim: Victim, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget (strategic merge, so other conditions stay as they are)."""
+    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`."""
         body = await self._call(
             "mark",
             "PATCH",
             _pod_path(victim.namespace, victim.name) + "/status",
-            body=patches.set_mark(victim.uid, message, now),
+            body=patches.set_mark(victim.uid, resource_version, message, now),
             content_type=patches.STRATEGIC_MERGE,
             incarnation=victim,
         )

@@ -182,7 +182,7 @@ def judge(
     allowed = ask(rules, Pair(preemptor, facts_of(pod), now))
     if not allowed.removable:
         return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
-    return Delete(mark=disruption_target(pod) is None)
+    return Delete(disruption_target(pod) is None, pod.metadata.resource_version)
 
 
 def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
@@ -202,7 +202,7 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
         return Spared("not-bound", "the pod is bound to no node, and so not counted")
     if (bar := bar_of(facts_of(pod), protection)) is not None:
         return Spared(bar.rule, bar.detail)
-    return Delete(mark=disruption_target(pod) is None)
+    return Delete(disruption_target(pod) is None, pod.metadata.resource_version)
 
 
 def first_spared(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
@@ -249,7 +249,7 @@ def nomination_is_ours(order: EvictionOrder, preemptor: Pod | None) -> bool:
         order.preemptor is not None
         and preemptor is not None
         and preemptor.metadata.uid == order.preemptor.uid
-        and not preemptor.spec.node_name
+        and _waits(preemptor)
         and preemptor.status.nominated_node_name == order.node
     )
 
@@ -259,9 +259,16 @@ def nomination_yields(order: EvictionOrder, uid: str, pod: Pod | None, preemptor
     return (
         pod is not None
         and pod.metadata.uid == uid
-        and not pod.spec.node_name
+        and _waits(pod)
         and pod.status.nominated_node_name == order.node
         and (pod.spec.priority or 0) < preemptor_priority
+    )
+
+
+def _waits(pod: Pod) -> bool:
+    """Whether a pod is bound to no node and will be there a moment later; `patches` says why that matters."""
+    return not pod.spec.node_name and (
+        pod.metadata.deletion_timestamp is None or bool(pod.metadata.finalizers)
     )
 
 

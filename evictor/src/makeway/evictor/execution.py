@@ -301,7 +301,9 @@ class Execution:
         if isinstance(verdict, Delete) and verdict.mark:
             await failpoint("evictor.before-mark", self.order.order_id)
             self._may_begin()
-            marked = await self._cluster.mark(victim, self._message, self._clock.now())
+            marked = await self._cluster.mark(
+                victim, verdict.resource_version, self._message, self._clock.now()
+            )
             await failpoint("evictor.after-mark", self.order.order_id)
             verdict = self._judge(victim, marked)
         if not isinstance(verdict, Delete):

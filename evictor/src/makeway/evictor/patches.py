@@ -1,8 +1,11 @@
 """The bodies of the evictor's writes, as JSON. Pure.
 
-Every patch of a pod carries the pod's UID in its metadata: the API server answers 422 ("field is
-immutable") where the pod under that name is another one, so a recreated pod is never touched. A
-`resourceVersion` beside it makes the patch a compare-and-set (409 where the pod has changed).
+Every patch of a pod carries UID and resourceVersion of the pod as it was read: the API server answers
+409 where the pod has changed, and 422 ("field is immutable") where the pod under that name is another
+one. The UID alone is not enough. A patch that meets a pod in the last moment of its deletion (grace
+period 0, no finalizers) makes kube-apiserver delete by name whatever has that name by then, though
+the patch was for the pod before (registry/generic/registry/store.go, Update: a patch brings no
+preconditions to `deleteWithoutFinalizers`). So no pod that was read in that state is patched at all.
 Conditions merge by `type` under a strategic merge patch (`patchMergeKey` of v1.PodStatus.conditions).
 """
 
@@ -42,8 +45,8 @@ def _second(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def set_mark(uid: str, message: str, now: datetime) -> bytes:
-    """Set DisruptionTarget on exactly this incarnation of a pod (strategic merge, /status)."""
+def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> bytes:
+    """Set DisruptionTarget on a pod as it was read (strategic merge, /status)."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
@@ -51,7 +54,12 @@ def set_mark(uid: str, message: str, now: datetime) -> bytes:
         "message": message,
         "lastTransitionTime": _second(now),
     }
-    return _encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+    return _encode(
+        {
+            "metadata": {"uid": uid, "resourceVersion": resource_version},
+            "status": {"conditions": [condition]},
+        }
+    )
 
 
 def clear_mark(uid: str, resource_version: str) -> bytes:

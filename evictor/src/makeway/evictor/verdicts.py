@@ -25,9 +25,11 @@ class Delete:
     """The victim is there, is what the order means, and may go.
 
     `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
+    `resource_version`: of the pod that was judged, which nobody was deleting.
     """
 
     mark: bool = True
+    resource_version: str = ""
 
 
 @dataclass(frozen=True)
