@@ -78,6 +78,11 @@ def on(space: Space, pod: PodBuilder, node: str) -> PodBuilder:
     return pod.spec(nodeSelector={"kubernetes.io/hostname": space.node_name(node)})
 
 
+def full_nodes() -> list[str]:
+    """Nodes with one victim each."""
+    return [f"full-{n}" for n in range(EVICTIONS)]
+
+
 async def create(space: Space, pods: list[PodBuilder], at_once: int = 16) -> None:
     """Create pods as fast as the API server takes them."""
     await asyncio.gather(*(space.create(*pods[first::at_once]) for first in range(at_once)))
@@ -96,7 +101,8 @@ async def cordon(space: Space, cordoned: bool) -> None:
 async def prepare(space: Space, pods: int) -> None:
     """Full nodes with a victim each, and pods that wait for the cordoned node."""
     await cordon(space, True)
-    fill = [make_pod(f"v-{n}").priority("low").cpu("500m").on(f"full-{n}") for n in range(EVICTIONS)]
+    fill = [make_pod(f"v-{node}").priority("low").cpu("500m").on(node) for node in full_nodes()]
+    fill += [make_pod(name).priority(name).cpu("250m").on("hopeless") for name in ("low", "high")]
     wait = [on(space, make_pod(f"small-{n}").priority("low").cpu("10m"), "room") for n in range(pods)]
     await create(space, fill + wait)
     await settle()
@@ -104,12 +110,12 @@ async def prepare(space: Space, pods: int) -> None:
 
 async def preemptors(space: Space) -> None:
     """Let preemptors arrive for as long as this runs."""
-    for n in range(EVICTIONS):
-        await space.create(on(space, make_pod(f"p-{n}").priority("high").cpu("500m"), f"full-{n}"))
+    for node in full_nodes():
+        await space.create(on(space, make_pod(f"p-{node}").priority("high").cpu("500m"), node))
     n = 0
     while True:
-        # More than the node could ever hold, next to a pod that may be removed.
-        await space.create(on(space, make_pod(f"q-{n}").priority("high").cpu("9"), "full-0"))
+        # More than there would be without the pod that may be removed.
+        await space.create(on(space, make_pod(f"q-{n}").priority("high").cpu("500m"), "hopeless"))
         n += 1
         await asyncio.sleep(HOPELESS_EVERY_SECONDS)
 
@@ -174,7 +180,7 @@ async def compare(makeway: RunningCluster, plain: RunningCluster, rounds: int, p
         for space in (left, right):
             await space.add_nodes(
                 make_node("room").cpu("64").memory("256Gi").pods(5000),
-                *(make_node(f"full-{n}").cpu("500m") for n in range(EVICTIONS)),
+                *(make_node(name).cpu("500m") for name in ("hopeless", *full_nodes())),
             )
             await measure(space, pods, TROUBLES["all well"])  # warms up
         for name, trouble in TROUBLES.items():
@@ -186,6 +192,7 @@ async def compare(makeway: RunningCluster, plain: RunningCluster, rounds: int, p
                 with_makeway.append(await measure(left, pods, trouble))
                 if not first:
                     without.append(await measure(right, pods, TROUBLES["all well"]))
+                print(f"  {name}: {with_makeway[-1]} with, {without[-1]} without", flush=True)
             report(name, with_makeway, without)
 
 
