@@ -176,6 +176,9 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 		return
 	}
 	e.control.current.Store(&inControl{state: state, stream: r.stream})
+	if before == nil || before.state.PolicyRevision != state.PolicyRevision {
+		e.retry.policyChanged()
+	}
 	e.gate.reconsider()
 	e.inflight.notify()
 	controlRevision.Set(float64(state.Revision))

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,10 +33,12 @@ const (
 	unreachableLongest = 30 * time.Second
 )
 
-// Kinds of objects that a refusal depends on and that are watched here.
+// Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
+// tells; the others are watched here.
 const (
 	kindPDB           = "PodDisruptionBudget"
 	kindPriorityClass = "PriorityClass"
+	kindConfigMap     = "ConfigMap"
 )
 
 // refused is a pod that waits for a time or for an object.
@@ -115,13 +118,20 @@ func (r *retries) forget(uid types.UID) {
 
 // changed marks the pods that depend on an object. O(pods).
 func (r *retries) changed(kind, namespace, name string) {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kind && d.Namespace == namespace && d.Name == name })
+}
+
+// policyChanged marks the pods that depend on the policy. O(pods).
+func (r *retries) policyChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindConfigMap })
+}
+
+func (r *retries) mark(meant func(wire.Dependency) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, entry := range r.pods {
-		for _, d := range entry.dependsOn {
-			if d.Kind == kind && d.Namespace == namespace && d.Name == name {
-				entry.due = true
-			}
+		if slices.ContainsFunc(entry.dependsOn, meant) {
+			entry.due = true
 		}
 	}
 }

@@ -67,3 +67,19 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
+	w := newWorld(t, setup{}, nil)
+	retry, stream := w.plugin.engine.retry, at(1)
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
+	retry.refuse(waiting, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
+
+	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
+	if due := retry.due(); len(due) != 0 {
+		t.Fatalf("due though the policy is the same: %v", due)
+	}
+	w.tells(enforcing(3, func(s *wire.ControlState) { s.PolicyRevision = "second" }), stream)
+	if due := retry.due(); len(due) != 1 {
+		t.Fatalf("due after the policy has changed: %v", due)
+	}
+}

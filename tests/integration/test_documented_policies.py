@@ -70,6 +70,8 @@ async def test_the_policy_of_the_page_on_protection_protects(space: Space, prote
         assert deletes_of(space, "victim") == []
     finally:
         await put_policy(space.cluster, NO_POLICY)
+    # Nothing protects the victim any more, and the pod that waits is tried again by itself.
+    assert await space.until_bound("urgent") == "n1"
 
 
 async def test_the_policy_of_the_page_on_daemonsets_makes_room_as_its_table_says(space: Space) -> None:
