@@ -120,6 +120,7 @@ func (a *attempt) run(ctx context.Context) ending {
 			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 			return ending{kind: endNotSynced, message: "the planner has not read the cluster yet"}
 		case a.mode == wire.ModeObserve:
+			a.engine.retry.restrained(refOf(a.pod))
 			return ending{kind: endObserved, message: "mode observe"}
 		case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 			return a.refused(reply, len(failed))

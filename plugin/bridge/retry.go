@@ -78,6 +78,11 @@ func (r *retries) refuse(pod wire.PodRef, at time.Time, dependsOn []wire.Depende
 	}
 }
 
+// restrained remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
+func (r *retries) restrained(pod wire.PodRef) {
+	r.refuse(pod, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
+}
+
 // unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
 // when the planner may be asked again.
 func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
