@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
+from makeway.bus.jetstream import JetStreamError
 
 pytestmark = pytest.mark.nats
 
@@ -150,3 +153,33 @@ async def test_what_was_fetched_and_not_taken_is_given_back_on_close(bus: Bus) -
     await first.close()
 
     assert await second.next(5) is not None
+
+
+@pytest.mark.parametrize(
+    ("description", "passes"),
+    [
+        ("error creating store for consumer", True),  # what nats-server says while it deletes the namesake
+        ("deliver policy can not be updated", False),
+    ],
+)
+async def test_only_a_refusal_that_passes_is_tried_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, description: str, passes: bool
+) -> None:
+    refusals = [JetStreamError("CONSUMER.CREATE", 500, 10012, description)]
+    api = bus.jetstream.api
+
+    async def refuse_once(subject: str, request: Mapping[str, Any] | None = None) -> Any:
+        if subject.startswith("CONSUMER.CREATE") and refusals:
+            raise refusals.pop()
+        return await api(subject, request)
+
+    consumer = await bus.orders_consumer()
+    await consumer.close()
+    await bus.publish_order(make_order("uid-1"), 0)
+    monkeypatch.setattr(bus.jetstream, "api", refuse_once)
+
+    if passes:
+        assert await consumer.next(10) is not None
+    else:
+        with pytest.raises(StreamConflict, match=description):
+            await consumer.next(10)

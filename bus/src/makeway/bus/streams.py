@@ -31,6 +31,8 @@ _FIXED: Final = ("retention", "storage")
 _STREAM_NOT_FOUND: Final = 10059
 _NAME_IN_USE: Final = 10058
 _CONSUMER_REFUSED: Final = 10012
+# The one refusal under that number which passes: the files of a consumer just deleted are still going.
+_STORE_BUSY: Final = "error creating store for consumer"
 _UNAVAILABLE: Final = 503
 
 _log = structlog.get_logger()
@@ -231,7 +233,8 @@ async def ensure_consumer(jetstream: JetStream, stream: str, config: Mapping[str
 
     Raises:
         StreamConflict: one of the name exists that cannot be changed into this.
-        JetStreamError: with `not_found`, where the stream does not exist; or the server is overloaded.
+        JetStreamError: with `not_found`, where the stream does not exist; with `temporary`, where the
+            server is overloaded or still deletes the consumer that had the name.
         BusUnavailable: NATS does not answer.
     """
     name, filter_ = config["name"], config["filter_subject"]
@@ -240,6 +243,7 @@ async def ensure_consumer(jetstream: JetStream, stream: str, config: Mapping[str
             f"CONSUMER.CREATE.{stream}.{name}.{filter_}", {"stream_name": stream, "config": config}
         )
     except JetStreamError as error:
-        if error.not_found or (error.temporary and error.err_code != _CONSUMER_REFUSED):
+        passes = error.err_code != _CONSUMER_REFUSED or error.description == _STORE_BUSY
+        if error.not_found or (error.temporary and passes):
             raise
         raise StreamConflict(f"consumer {name} of stream {stream}: {error.description}") from error
