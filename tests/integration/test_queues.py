@@ -5,10 +5,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
-from integration.arming import KILL, Crashes
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
@@ -191,60 +189,6 @@ async def test_nobody_goes_while_the_feature_is_off(crash_cluster: RunningCluste
         return bool(await quota_orders(space, path(space)))
 
     await never(3, "an order was written", ordered)
-
-
-@pytest.mark.parametrize("point", ["planner.before-quota-order", "planner.after-quota-order"])
-async def test_a_planner_killed_round_its_order_neither_doubles_it_nor_forgets_the_quota(
-    crash_cluster: RunningCluster, space: Space, point: str
-) -> None:
-    await run_in_queue(space, 10, 10, 10)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=40, delay="1s")))
-    await until_ended(crash_cluster, path(space))
-
-    async with Crashes(crash_cluster, PLANNER).at(point, KILL):
-        await put(
-            crash_cluster,
-            {"queues.yaml": queues_yaml(queue(space.namespace, max=15, delay="1s"))},
-            QUEUES_CONFIGMAP,
-        )
-
-    await until_state(
-        crash_cluster, path(space), "within its maximum", lambda state: state.usage["cpu"] <= 15_000
-    )
-    await never(3, "more pods went", lambda: _fewer(space, 1))
-
-    orders = await quota_orders(space, path(space))
-    assert len(orders) == 1
-    assert len(await living(space)) == 1
-
-
-async def _fewer(space: Space, count: int) -> bool:
-    return len(await living(space)) < count
-
-
-async def test_nats_killed_in_the_middle_of_a_process_leaves_it_to_end_well(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    await run_in_queue(space, 10, 10, 10, 10)
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=40, delay="1s")))
-    await until_ended(crash_cluster, path(space))
-
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, guaranteed=10, max=15, delay="1s")))
-    await asyncio.sleep(0.9)
-    await crash_cluster.kill("nats")
-    await asyncio.sleep(1.5)
-    await crash_cluster.start("nats")
-    await until_state(
-        crash_cluster,
-        path(space),
-        "within its maximum",
-        lambda state: state.usage["cpu"] <= 15_000,
-        seconds=40,
-    )
-
-    assert len(await living(space)) == 1
-    victims = [victim.uid for order in await quota_orders(space, path(space)) for victim in order.victims]
-    assert len(victims) == len(set(victims)) == 3
 
 
 async def test_the_command_shows_the_tree_and_one_queue(crash_cluster: RunningCluster, space: Space) -> None:
