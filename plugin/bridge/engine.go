@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,6 +35,7 @@ type engine struct {
 	bus      Bus
 	records  Records
 	fence    *fence
+	ownMode  atomic.Pointer[string] // of the profile that may do most
 
 	breaker    *breaker
 	inflight   *inflight
@@ -69,6 +71,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
+		existing.profileMode(args.Mode)
 		return existing, nil
 	}
 	identity := newIdentity()
@@ -77,6 +80,9 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
+	spawn(ctx, "status", func(ctx context.Context) {
+		bus.Answer(ctx, e.subjects.Status, func() any { return e.status() })
+	})
 	engines.of[factory] = e
 	context.AfterFunc(ctx, func() {
 		engines.Lock()
@@ -112,6 +118,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),
 	}
+	e.profileMode(args.Mode)
 	e.gate = newQueueGate(clock, e.pods, e.control.mode)
 	e.inflight.holds = e.gate
 	return e

@@ -118,7 +118,7 @@ var (
 
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control.",
+		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, status.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{

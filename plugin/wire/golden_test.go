@@ -19,7 +19,12 @@ var kinds = map[string]func() any{
 	"outcome":      func() any { return &Outcome{} },
 	"decision":     func() any { return &DecisionRecord{} },
 	"control":      func() any { return &ControlState{} },
+
+	"component-status": func() any { return &ComponentStatus{} },
 }
+
+// notSpoken are kinds of golden files that the scheduler neither writes nor reads.
+var notSpoken = map[string]bool{"comparison": true}
 
 func read(t *testing.T, pattern string) map[string][]byte {
 	t.Helper()
@@ -45,6 +50,9 @@ func TestGoWritesEveryMessageAsPythonDoes(t *testing.T) {
 	for name, golden := range read(t, "*.json") {
 		kind, _, _ := strings.Cut(name, ".")
 		kind, isEnvelope := strings.CutSuffix(kind, "-envelope")
+		if notSpoken[kind] {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			if !isEnvelope {
 				message := kinds[kind]()

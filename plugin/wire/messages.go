@@ -266,6 +266,27 @@ type ControlState struct {
 	Queues         []QueueLimit      `json:"queues,omitempty"`
 }
 
+// ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in
+// force in it, after its own argument and all that it was told; Revision and PolicyRevision are of the control
+// state in force, Trouble says what stands in the way of its work.
+type ComponentStatus struct {
+	APIVersion         string            `json:"apiVersion"`
+	Component          string            `json:"component" check:"planner|evictor|scheduler"`
+	Identity           string            `json:"identity"`
+	Version            string            `json:"version"`
+	At                 Time              `json:"at"`
+	Mode               string            `json:"mode" check:"off|observe|enforce"`
+	OwnMode            string            `json:"ownMode" check:"off|observe|enforce"`
+	ClusterUID         string            `json:"clusterUid,omitempty"`
+	NamespaceModes     map[string]string `json:"namespaceModes,omitempty" check:"off|observe|enforce"`
+	Revision           int64             `json:"revision,omitempty"`
+	PolicyRevision     string            `json:"policyRevision,omitempty"`
+	ToldPolicyRevision string            `json:"toldPolicyRevision,omitempty"`
+	QueuesRevision     string            `json:"queuesRevision,omitempty"`
+	Leading            bool              `json:"leading,omitempty"`
+	Trouble            string            `json:"trouble,omitempty"`
+}
+
 // Spared is a pod of lower priority that a rule keeps from being a victim.
 type Spared struct {
 	Namespace string `json:"namespace"`

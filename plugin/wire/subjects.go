@@ -16,6 +16,8 @@ type Subjects struct {
 	Plan string
 	// Control is where the leading planner says what is in force.
 	Control string
+	// Status is where every component is asked how it is.
+	Status string
 	// Orders and Outcomes match every message of their streams.
 	Orders   string
 	Outcomes string
@@ -38,6 +40,7 @@ func NewSubjects(prefix string) (Subjects, error) {
 		Prefix:         prefix,
 		Plan:           prefix + ".v1.plan",
 		Control:        prefix + ".v1.control",
+		Status:         prefix + ".v1.status",
 		Orders:         prefix + ".v1.orders.>",
 		Outcomes:       prefix + ".v1.outcomes.>",
 		OrdersStream:   stem + "_ORDERS",

@@ -35,3 +35,11 @@ def test_every_make_target_has_a_line_of_help() -> None:
     helped = re.findall(r"^([a-z-]+):.*## .+$", makefile, re.MULTILINE)
 
     assert sorted(targets) == sorted(helped)
+
+
+def test_the_plugin_says_the_version_of_the_distribution() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    said = re.search(r'^const Version = "(.*)"$', (ROOT / "plugin/wire/version.go").read_text(), re.MULTILINE)
+
+    assert said is not None
+    assert said[1] == wanted

@@ -15,6 +15,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus import codec, metrics, quarantine, streams
+from makeway.bus.comparison import Comparison
+from makeway.bus.components import Components
 from makeway.bus.connection import Connection, Timings
 from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
@@ -70,6 +72,7 @@ class Bus:
         self.subjects = subjects
         self.epochs = Epochs(self.jetstream, subjects)
         self.repairs = Repairs(connection, subjects)
+        self.components = Components(connection, subjects)
         self.source = f"makeway/{name}"
         self._keeper: Keeper | None = None
 
@@ -247,6 +250,18 @@ class Bus:
         if isinstance(answer, AlreadyExists):
             raise BusUnavailable("a record was refused for a sequence nobody expected")
         return answer
+
+    async def publish_comparison(self, comparison: Comparison) -> None:
+        """Write a comparison beside the decision it is about. Raises as `makeway.bus.publishing.publish`."""
+        await publish(
+            self.jetstream,
+            "comparison",
+            stream=self.subjects.decisions_stream,
+            subject=self.subjects.comparison(comparison.preemptor.uid),
+            message_id=codec.envelope_id(comparison),
+            data=codec.wrap(comparison, self.source),
+            expected_last_sequence=None,
+        )
 
     async def publish_control(
         self, state: ControlState, expected_last_sequence: int, at: datetime

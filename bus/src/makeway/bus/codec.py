@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import (
@@ -44,7 +45,7 @@ UNKNOWN_REQUEST: Final = "unknown"
 JSON: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 
-StreamMessage = EvictionOrder | Outcome | DecisionRecord | ControlState
+StreamMessage = EvictionOrder | Outcome | DecisionRecord | ControlState | Comparison
 """What travels in an envelope."""
 
 _M = TypeVar("_M", bound=Message)
@@ -54,6 +55,7 @@ _TYPES: Final[dict[str, type[StreamMessage]]] = {
     TYPE_OUTCOME: Outcome,
     TYPE_DECISION: DecisionRecord,
     TYPE_CONTROL: ControlState,
+    TYPE_COMPARISON: Comparison,
 }
 
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -91,7 +93,7 @@ def decode_plan_request(data: bytes) -> PlanRequest:
     Raises:
         Malformed: it was not understood.
     """
-    return _decode_versioned(data, _request_decoder)
+    return decode_versioned(data, _request_decoder)
 
 
 def request_id_of(data: bytes) -> str:
@@ -108,7 +110,7 @@ def decode_plan_reply(data: bytes) -> PlanReply:
     Raises:
         Malformed: it was not understood.
     """
-    return _decode_versioned(data, _reply_decoder)
+    return decode_versioned(data, _reply_decoder)
 
 
 def decode_repair_proposal(data: bytes) -> RepairProposal:
@@ -117,14 +119,14 @@ def decode_repair_proposal(data: bytes) -> RepairProposal:
     Raises:
         Malformed: it was not understood.
     """
-    return _decode_versioned(data, _repair_decoder)
+    return decode_versioned(data, _repair_decoder)
 
 
 def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> bytes:
     """Put a message into an envelope and encode it.
 
     Args:
-        message: an order, outcome, decision record or control state.
+        message: an order, outcome, decision record, control state or comparison.
         source: `makeway/<component>/<identity>`, see `source`.
         at: the event's time where the message itself has none (control state).
     """
@@ -147,7 +149,7 @@ def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> 
 
 
 def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
-    """Read an envelope and the message in it, whichever of the four it is.
+    """Read an envelope and the message in it, whichever of the five it is.
 
     Raises:
         Malformed: either was not understood; unknown types and versions too.
@@ -214,6 +216,8 @@ def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
         case DecisionRecord():
             subject = message.preemptor.uid if message.preemptor else ""
             return message.decision_id, subject, message.at
+        case Comparison():
+            return f"cmp-{message.decision_id}", message.preemptor.uid, message.at
         case ControlState():
             return f"ctl-{message.cluster_uid}-{message.revision}", "", None
 
@@ -230,7 +234,12 @@ def _only(data: bytes, wanted: type[_M]) -> _M:
     return message
 
 
-def _decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_M]) -> _M:
+def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_M]) -> _M:
+    """Read bare JSON whose `apiVersion` says what it is.
+
+    Raises:
+        Malformed: it was not understood.
+    """
     version = _decode(data, _version_decoder).api_version
     if version and version != API_VERSION:
         raise Malformed("unknown-version", f"apiVersion {version!r}, this side speaks {API_VERSION}")

@@ -24,15 +24,15 @@ PROBE_MISSES: Final = Counter(
 )
 PUBLISHES: Final = Counter(
     "makeway_bus_publishes_total",
-    "Messages published into streams, by kind (order, outcome, decision, control, quarantine) and result: "
-    "published, already_exists (another message is the subject's last), unavailable (not known to be "
-    "stored), refused (by the stream, for good).",
+    "Messages published into streams, by kind (order, outcome, decision, comparison, control, quarantine) "
+    "and result: published, already_exists (another message is the subject's last), unavailable (not known "
+    "to be stored), refused (by the stream, for good).",
     ["kind", "result"],
 )
 PUBLISH_SECONDS: Final = Histogram(
     "makeway_bus_publish_duration_seconds",
     "From the first attempt to the end of a publish, repeats included, by kind (order, outcome, decision, "
-    "control, quarantine).",
+    "comparison, control, quarantine).",
     ["kind"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
@@ -44,10 +44,10 @@ REBUILDS: Final = Counter(
 )
 MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",
-    "Messages that were not understood, by kind (request, order, outcome, decision, control, envelope) and "
-    "reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type.",
+    "Messages that were not understood, by kind (request, order, outcome, decision, control, status, "
+    "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type.",
     ["kind", "reason"],
 )
 HANDLER_ERRORS: Final = Counter(
-    "makeway_bus_handler_errors_total", "Plan requests that were left without an answer by an error."
+    "makeway_bus_handler_errors_total", "Requests that were left without an answer by an error."
 )

@@ -14,6 +14,8 @@ import msgspec
 import yaml
 
 from makeway.bus import codec, quarantine, streams
+from makeway.bus.comparison import TYPE_COMPARISON, Comparison
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
 from makeway.bus.messages import (
     TYPE_CONTROL,
@@ -44,7 +46,9 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "order": EvictionOrder,
     "outcome": Outcome,
     "decision": DecisionRecord,
+    "comparison": Comparison,
     "control": ControlState,
+    "component-status": ComponentStatus,
     "repair-proposal": RepairProposal,
     "envelope": Envelope,
 }
@@ -162,6 +166,13 @@ def asyncapi() -> dict[str, Any]:
                 {"preemptorUid": "UID of the pod that was asked about."},
                 ["decision"],
             ),
+            "comparisons": _channel(
+                f"{subjects.prefix}.v1.decisions.comparison.{{preemptorUid}}",
+                "What DefaultPreemption did beside what makeway would have done, in mode observe. "
+                + kept(subjects.decisions_stream),
+                {"preemptorUid": "UID of the pod that both were asked about."},
+                ["comparison"],
+            ),
             "quarantine": {
                 "address": f"{subjects.prefix}.v1.quarantine.{{component}}",
                 "description": "Messages that a component could not read or carry out, with the original's "
@@ -176,6 +187,17 @@ def asyncapi() -> dict[str, Any]:
                 {},
                 ["control"],
             ),
+            "status": _channel(
+                subjects.status,
+                "Asks every component how it is; the question is empty, and all answer. Not stored.",
+                {},
+                ["statusQuestion"],
+            ),
+            "statusReply": {
+                "address": None,
+                "description": "The reply subject of the question: an answer from each component.",
+                "messages": {"componentStatus": _ref("messages", "componentStatus")},
+            },
             "repairs": _channel(
                 subjects.repairs,
                 "Pods that may carry a mark left behind; queue group `evictor`. Neither stored nor answered.",
@@ -198,6 +220,13 @@ def asyncapi() -> dict[str, Any]:
             "reportOutcome": _send("outcomes", "An evictor ends an order."),
             "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
+            "recordComparison": _send("comparisons", "The planner records how the two choices compare."),
+            "askStatus": {
+                "action": "send",
+                "channel": _channel_ref("status"),
+                "summary": "`makeway mode` and `makeway check` ask every component.",
+                "reply": {"channel": _channel_ref("statusReply")},
+            },
             "putAside": _send("quarantine", "An evictor or a planner puts a message aside."),
             "setControl": _send("control", "The leading planner says what is in force."),
             "followControl": _receive("control", "The scheduler plugin and the evictors follow it."),
@@ -212,6 +241,13 @@ def asyncapi() -> dict[str, Any]:
                 "order": _event("order", "Eviction order", TYPE_ORDER),
                 "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),
                 "decision": _event("decision", "Decision record", TYPE_DECISION),
+                "comparison": _event("comparison", "Comparison", TYPE_COMPARISON),
+                "componentStatus": _bare("component-status", "Status of a component"),
+                "statusQuestion": {
+                    "name": "status-question",
+                    "title": "Question for the status",
+                    "payload": {"type": "string", "maxLength": 0},
+                },
                 "control": _event("control", "Control state", TYPE_CONTROL),
                 "parked": _PARKED,
             }

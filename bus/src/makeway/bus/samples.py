@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from makeway.bus import codec
+from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
 from makeway.bus.messages import (
     API_VERSION,
@@ -361,6 +363,70 @@ _CONTROL_FULL: Final = ControlState(
     ),
 )
 
+_COMPARISON_MINIMAL: Final = Comparison(
+    decision_id=_DECISION,
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    planned_at=_AT,
+    preemptor=_PREEMPTOR,
+    result="undetermined",
+)
+_COMPARISON_FULL: Final = Comparison(
+    decision_id=_DECISION,
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    planned_at=_AT,
+    preemptor=_PREEMPTOR,
+    result="better",
+    queue="root.shop",
+    decided_by="fewest-pdb-violations",
+    makeway=Choice(
+        node="node-1",
+        victims=(_VICTIM_A,),
+        highest_priority=-100,
+        priority_sum=2**31 - 100,
+        latest_start=_AT,
+    ),
+    default_preemption=Choice(
+        node="node-2", victims=(_VICTIM_B,), pdb_violations=1, highest_priority=0, priority_sum=2**31
+    ),
+    refusal=_REFUSAL,
+    plan_duration_microseconds=1834,
+    nominated_after_microseconds=12_000,
+    evicted_after_microseconds=40_000,
+    shared=True,
+    note=_ODD_TEXT,
+)
+_STATUS_MINIMAL: Final = ComponentStatus(
+    api_version=API_VERSION,
+    component="planner",
+    identity=_PLANNER,
+    version="0.1.0",
+    cluster_uid=_CLUSTER,
+    at=_AT,
+    mode="observe",
+    own_mode="enforce",
+)
+_STATUS_FULL: Final = ComponentStatus(
+    api_version=API_VERSION,
+    component="scheduler",
+    identity=_SCHEDULER,
+    version="0.1.0",
+    cluster_uid=_CLUSTER,
+    at=_LATER,
+    mode="enforce",
+    own_mode="enforce",
+    namespace_modes={"shop": "observe", "batch": "off"},
+    revision=12,
+    policy_revision="sha256:00ff",
+    told_policy_revision="sha256:00ff",
+    queues_revision="sha256:11ee",
+    leading=True,
+    trouble=_ODD_TEXT,
+)
+
 
 MESSAGES: Final[Mapping[str, Message]] = {
     "plan-request.minimal": _REQUEST_MINIMAL,
@@ -387,6 +453,10 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "decision.quota": _DECISION_QUOTA,
     "control.minimal": _CONTROL_MINIMAL,
     "control.full": _CONTROL_FULL,
+    "comparison.minimal": _COMPARISON_MINIMAL,
+    "comparison.full": _COMPARISON_FULL,
+    "component-status.minimal": _STATUS_MINIMAL,
+    "component-status.full": _STATUS_FULL,
 }
 """By kind and variant."""
 
@@ -406,6 +476,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = {
     ),
     "outcome-envelope.full": _envelope(_OUTCOME_FULL, "evictor", _EVICTOR),
     "decision-envelope.full": _envelope(_DECISION_FULL, "planner", _PLANNER),
+    "comparison-envelope.full": _envelope(_COMPARISON_FULL, "planner", _PLANNER),
     "control-envelope.full": _envelope(_CONTROL_FULL, "planner", _PLANNER),
 }
 """By kind and variant."""

@@ -46,6 +46,7 @@ class Subjects:
         self.probe = f"{prefix}.v1.probe"
         self.repairs = f"{prefix}.v1.repairs"
         self.queues = f"{prefix}.v1.queues"
+        self.status = f"{prefix}.v1.status"
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
@@ -83,6 +84,10 @@ class Subjects:
     def quota_decision(self, queue: str) -> str:
         """The subject of decision records about one queue, given by its path."""
         return f"{self.prefix}.v1.decisions.quota.{queue_hash(queue)}"
+
+    def comparison(self, preemptor_uid: str) -> str:
+        """The subject of comparisons with DefaultPreemption about one preemptor; in the decisions' stream."""
+        return f"{self.prefix}.v1.decisions.comparison.{token(preemptor_uid)}"
 
     def quarantined(self, component: str) -> str:
         """The subject of the messages that a component (evictor, planner) has put aside."""

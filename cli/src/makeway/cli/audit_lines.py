@@ -16,6 +16,7 @@ import msgspec
 from rich.text import Text
 
 from makeway.bus import codec
+from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import StreamMessage
 from makeway.bus.messages import (
@@ -40,6 +41,19 @@ _QUOTA_RESULTS: Final[Mapping[str, str]] = {
     "bestEffort": "comes nearer to its quota",
     "unsuccessful": "keeps all its pods",
 }
+
+COMPARED: Final[Mapping[str, str]] = {
+    "same": "makeway would have done the same",
+    "equal": "makeway would have done as well elsewhere",
+    "better": "makeway would have done better",
+    "worse": "makeway would have done worse",
+    "makewayOnly": "DefaultPreemption evicted nobody, makeway would have",
+    "defaultOnly": "makeway would have evicted nobody",
+    "undetermined": "the two cannot be compared",
+}
+"""What a comparison came to, for a person."""
+
+_COMPARED_STYLES: Final[Mapping[str, str]] = {"better": "green", "worse": "bold red"}
 
 _RESULT_STYLES: Final[Mapping[str, str]] = {
     "succeeded": "green",
@@ -100,6 +114,8 @@ class Auditor:
                 line.append(_safe(f"  {where}: {malformed.reason}: {malformed.detail}"))
             case DecisionRecord() as record:
                 _decision(line, record)
+            case Comparison() as comparison:
+                _comparison(line, comparison)
             case EvictionOrder() as order:
                 _order(line, order)
             case Outcome() as outcome:
@@ -132,6 +148,10 @@ class Auditor:
             case EvictionOrder() | DecisionRecord():
                 named = {victim.namespace for victim in content.victims}
                 return named | {content.preemptor.namespace} if content.preemptor else named
+            case Comparison():
+                choices = (content.makeway, content.default_preemption)
+                named = {victim.namespace for choice in choices if choice for victim in choice.victims}
+                return named | {content.preemptor.namespace}
             case Outcome():
                 named = {victim.namespace for victim in content.victims}
                 order = self._orders.get(content.order_id)
@@ -184,6 +204,30 @@ def _quota(line: Text, quota: QuotaDecision, victims: Iterable[Victim]) -> None:
         line.append(f"; {_safe(texts_of(quota.short))} short", style="yellow")
     for obstacle in quota.blocked:
         line.append(f"; {_safe(obstacle.message)}", style="yellow")
+
+
+def _comparison(line: Text, comparison: Comparison) -> None:
+    line.append("compared  ", style="bold blue")
+    line.append(_preemptor(comparison.preemptor, ""), style="bold")
+    line.append(f": {COMPARED[comparison.result]}", style=_COMPARED_STYLES.get(comparison.result, "default"))
+    if comparison.decided_by:
+        line.append(f" by {_safe(comparison.decided_by)}")
+    if comparison.note:
+        line.append(f" ({_safe(comparison.note)})")
+    for name, choice in (
+        ("DefaultPreemption", comparison.default_preemption),
+        ("makeway", comparison.makeway),
+    ):
+        if choice is not None and not (name == "makeway" and comparison.result == "same"):
+            line.append(f"; {name} on {_choice(choice)}")
+    if comparison.refusal is not None:
+        line.append(f"; makeway refused: {_refusal(comparison.refusal)}")
+    line.append(f"  [mode observe] {_safe(comparison.decision_id)}", style="dim")
+
+
+def _choice(choice: Choice) -> str:
+    violations = f", {_count(choice.pdb_violations, 'PDB violation')}" if choice.pdb_violations else ""
+    return f"{_safe(choice.node)}: {_victims(choice.victims)}{violations}"
 
 
 def _order(line: Text, order: EvictionOrder) -> None:

@@ -24,6 +24,7 @@ from makeway.evictor.repair import Repairing
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.status import Status
 from makeway.runtime import http
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -98,14 +99,27 @@ async def run(
         repairing = Repairing(
             cluster_uid, restraint, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
-        server = await http.serve(
-            listen.listen,
-            ready=lambda: {
+
+        def checks() -> dict[str, str]:
+            return {
                 "nats": bus.healthy(),
                 "orders": orders.unhealthy(),
                 "kubernetes": probe.unhealthy(),
                 "configuration": source.unhealthy() or policy.unsynced(),
-            },
+            }
+
+        status = Status(
+            identity,
+            cluster_uid,
+            restraint,
+            policy_revision=lambda: policy.revision,
+            trouble=lambda: "; ".join(trouble for trouble in checks().values() if trouble),
+        )
+        answering = await bus.components.answer(status.now)
+        closing.push_async_callback(answering.unsubscribe)
+        server = await http.serve(
+            listen.listen,
+            ready=checks,
             live=dict,
             registry=REGISTRY,
         )

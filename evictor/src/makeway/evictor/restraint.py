@@ -44,6 +44,22 @@ class Restraint:
         return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
 
     @property
+    def own_mode(self) -> Mode:
+        """This evictor's own argument."""
+        return self._own_mode
+
+    @property
+    def control(self) -> ControlState | None:
+        """The control state in force; None before the first."""
+        return self._control
+
+    def modes(self) -> tuple[Mode, dict[str, Mode]]:
+        """Give the mode that holds everywhere, and for which namespaces another is said."""
+        told = self._control.namespace_modes if self._control is not None else {}
+        # No namespace has the empty name, so it has the mode of all that nothing is said of.
+        return self.mode(""), {name: self.mode(name) for name in sorted({*self._policy().modes(), *told})}
+
+    @property
     def policy(self) -> Policy:
         """The policy in force."""
         return self._policy()

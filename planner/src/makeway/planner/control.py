@@ -105,6 +105,12 @@ class Control:
         self._metrics = metrics
         self._changed = asyncio.Event()
         self._revision = 0
+        self._standing = 0
+
+    @property
+    def said(self) -> int:
+        """The revision of what stands, as this planner said or found it while leading; 0 for none."""
+        return self._standing
 
     def changed(self) -> None:
         """Look at once: something in force may have changed."""
@@ -131,7 +137,7 @@ class Control:
             return True
         stored, sequence = await self._bus.control()
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
-            self._metrics.control_revision.set(stored.revision)
+            self._stands(stored.revision)
             return True
         now = datetime.now(UTC)
         state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
@@ -140,7 +146,7 @@ class Control:
             return False
         self._revision = state.revision
         self._metrics.control.labels("published").inc()
-        self._metrics.control_revision.set(state.revision)
+        self._stands(state.revision)
         _log.info(
             "control_published",
             revision=state.revision,
@@ -151,3 +157,7 @@ class Control:
             queues=len(state.queues),
         )
         return True
+
+    def _stands(self, revision: int) -> None:
+        self._standing = revision
+        self._metrics.control_revision.set(revision)

@@ -29,6 +29,7 @@ from makeway.planner.quota_plan import mode_of
 from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
 from makeway.runtime import http
@@ -137,6 +138,18 @@ async def run(
                 "namespaces": lambda: len(snapshot.namespaces),
             },
         )
+        leadership = Leadership(api, lease, identity) if lease else None
+        fence = PlannerFence(bus.epochs, leadership)
+        status = Status(
+            identity,
+            cluster_uid,
+            mode,
+            configuration=configuration,
+            said=lambda: control.said,
+            trouble=lambda: bus.healthy() or unsynced() or watch.unhealthy() or configuration.unhealthy(),
+        )
+        answering = await bus.components.answer(status.now)
+        closing.push_async_callback(answering.unsubscribe)
         server = await http.serve(
             listen.listen,
             ready=lambda: {
@@ -158,15 +171,13 @@ async def run(
             port=server.port,
         )
 
-        leadership = Leadership(api, lease, identity) if lease else None
-        fence = PlannerFence(bus.epochs, leadership)
-
         async def lead() -> None:
             services = [
                 await bus.serve_plan(planner.handle),
                 await bus.serve_queues(QueueDesk(identity, snapshot.queues, quotas).handle),
             ]
             metrics.leading.set(1)
+            status.leading = True
             configuration.begin_telling()
             warnings.begin()
             try:
@@ -178,6 +189,7 @@ async def run(
                 warnings.end()
                 configuration.end_telling()
                 metrics.leading.set(0)
+                status.leading = False
                 for service in services:
                     await service.unsubscribe()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import importlib.metadata
 import os
 import re
 import secrets
@@ -33,6 +35,12 @@ def identity() -> str:
     """
     host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname()) or "localhost"
     return f"{host}_{os.getpid()}_{secrets.token_hex(4)}"
+
+
+@functools.cache
+def version() -> str:
+    """The version of this distribution."""
+    return importlib.metadata.version("makeway")
 
 
 async def run_until_signalled(

@@ -1,0 +1,62 @@
+"""The comparison of one plan with what DefaultPreemption did about the same pod, in mode `observe`.
+
+The planner writes it beside its decision records, when it is known what became of the pod. Both choices are
+judged by the same numbers, on the cluster as it was when the plan was made.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from makeway.bus.messages import Int64, Message, Preemptor, Refusal, Text, Time, Token, Victim
+
+TYPE_COMPARISON = "dev.makeway.comparison.v1"
+
+ComparisonResult = Literal["same", "equal", "better", "worse", "makewayOnly", "defaultOnly", "undetermined"]
+
+
+class Choice(Message, frozen=True):
+    """A node and the pods that go there, with the numbers that judge it.
+
+    `pdb_violations`: victims beyond what their disruption budgets allowed, counted over these victims
+    alone. `priority_sum`: each priority plus 2³¹, as kube-scheduler sums them.
+    """
+
+    node: Text
+    victims: tuple[Victim, ...] = ()
+    pdb_violations: Int64 = 0
+    highest_priority: Int64 = 0
+    priority_sum: Int64 = 0
+    latest_start: Time | None = None
+
+
+class Comparison(Message, frozen=True):
+    """What makeway would have done for a pod, and what DefaultPreemption did.
+
+    `result`, always from makeway's side: `same` (node and victims), `equal` (another choice, as good),
+    `better`, `worse` (`decided_by` names the first rule on which they differ), `makewayOnly` (nobody was
+    evicted; `refusal` is absent), `defaultOnly` (makeway refused, for the reason in `refusal`),
+    `undetermined` (`note` says why the two cannot be told apart).
+    `planned_at`, `plan_duration_microseconds`: of the plan. `nominated_after_microseconds`,
+    `evicted_after_microseconds`: from then until the planner saw the nomination, and the last victim marked;
+    0 where it saw none. `shared`: other preemptors had the same node at that time, so that a victim may
+    stand with the wrong one of them; it never stands with two.
+    """
+
+    decision_id: Token
+    cluster_uid: Text
+    planner: Text
+    at: Time
+    planned_at: Time
+    preemptor: Preemptor
+    result: ComparisonResult
+    queue: str = ""
+    decided_by: str = ""
+    makeway: Choice | None = None
+    default_preemption: Choice | None = None
+    refusal: Refusal | None = None
+    plan_duration_microseconds: Int64 = 0
+    nominated_after_microseconds: Int64 = 0
+    evicted_after_microseconds: Int64 = 0
+    shared: bool = False
+    note: str = ""

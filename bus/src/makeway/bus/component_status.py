@@ -1,0 +1,58 @@
+"""What every component answers when it is asked how it is: who it is, and what it goes by.
+
+Bare JSON over request and reply. The question goes to all at once and has no content; every planner, evictor
+and scheduler that is connected answers for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import field
+
+from makeway.bus import codec
+from makeway.bus.messages import Int64, Message, Text, Time
+from makeway.core.mode import Mode
+
+Component = Literal["planner", "evictor", "scheduler"]
+
+
+class ComponentStatus(Message, frozen=True):
+    """One running component.
+
+    `mode`, `namespace_modes`: what is in force in it, after its own argument `own_mode` and all that it was
+    told. `revision`: of the control state in force in it, 0 without one. `policy_revision`: of the policy
+    that it read, or was told of; empty without one. `told_policy_revision`: of the policy behind the control
+    state, where it reads the policy too. `leading`: it is the planner that answers, or an evictor,
+    all of which act; schedulers do not say.
+    `trouble`: what stands in the way of its work; empty where nothing does.
+    """
+
+    api_version: Text
+    component: Component
+    identity: Text
+    version: Text
+    at: Time
+    mode: Mode
+    own_mode: Mode
+    cluster_uid: str = ""
+    namespace_modes: dict[str, Mode] = field(default_factory=dict)
+    revision: Int64 = 0
+    policy_revision: str = ""
+    told_policy_revision: str = ""
+    queues_revision: str = ""
+    leading: bool = False
+    trouble: str = ""
+
+
+_decoder = msgspec.json.Decoder(ComponentStatus)
+
+
+def decode_component_status(data: bytes) -> ComponentStatus:
+    """Read an answer.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return codec.decode_versioned(data, _decoder)

@@ -1,0 +1,101 @@
+"""Asking all components at once how they are, and answering.
+
+Planners, evictors and schedulers each answer for themselves; who asks waits a moment and takes what has come.
+Nobody keeps a list of who should be there: one that does not answer is known only to whoever heard it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from makeway.bus import codec, metrics
+from makeway.bus.component_status import ComponentStatus, decode_component_status
+from makeway.bus.connection import Connection
+from makeway.bus.errors import Malformed
+from makeway.bus.jetstream import translated
+from makeway.bus.subjects import Subjects
+
+_MAX_WAITING: Final = 256
+
+_log = structlog.get_logger()
+
+
+class StatusService:
+    """A subscription to the question."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    async def unsubscribe(self) -> None:
+        """Answer no more."""
+        try:
+            await self._subscription.unsubscribe()
+        except (nats.errors.Error, OSError) as error:
+            # Without a connection the server has no subscription to take back.
+            _log.debug("unsubscribe_failed", error=str(error))
+
+
+class Components:
+    """All components that are on one bus."""
+
+    def __init__(self, connection: Connection, subjects: Subjects) -> None:
+        self._connection = connection
+        self._subject = subjects.status
+
+    async def answer(self, status: Callable[[], ComponentStatus]) -> StatusService:
+        """Answer for this component, until it ends.
+
+        Raises:
+            BusUnavailable: not connected.
+        """
+
+        async def tell(message: Msg) -> None:
+            try:
+                await self._connection.client.publish(message.reply, codec.encode(status()))
+            except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
+                metrics.HANDLER_ERRORS.inc()
+                _log.error("status_request_failed", error=str(error), exc_info=error)
+
+        with translated("subscribe to questions about the status"):
+            subscription = await self._connection.client.subscribe(
+                self._subject, cb=tell, pending_msgs_limit=_MAX_WAITING
+            )
+        return StatusService(subscription)
+
+    async def ask(self, seconds: float) -> list[ComponentStatus]:
+        """Ask all and give what answers come within so long, by component and identity.
+
+        Answers that are not understood are counted and left out.
+
+        Raises:
+            BusUnavailable: not connected.
+        """
+        found: dict[str, ComponentStatus] = {}
+
+        async def take(message: Msg) -> None:
+            if not message.data:
+                return  # NATS says that there is nobody
+            try:
+                one = decode_component_status(message.data)
+            except Malformed as error:
+                metrics.MALFORMED.labels("status", error.reason).inc()
+                return
+            found[one.identity] = one
+
+        client = self._connection.client
+        with translated("ask the components"):
+            inbox = client.new_inbox()
+            subscription = await client.subscribe(inbox, cb=take)
+            try:
+                await client.publish(self._subject, b"", reply=inbox)
+                await asyncio.sleep(seconds)
+            finally:
+                await subscription.unsubscribe()
+        return sorted(found.values(), key=lambda one: (one.component, one.identity))

@@ -1,0 +1,55 @@
+"""What an evictor answers when it is asked how it is; see `makeway.bus.component_status`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from makeway.bus.component_status import ComponentStatus
+from makeway.bus.messages import API_VERSION
+from makeway.evictor.restraint import Restraint
+from makeway.runtime.process import version
+
+
+class Status:
+    """One evictor's.
+
+    `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        cluster_uid: str,
+        restraint: Restraint,
+        *,
+        policy_revision: Callable[[], str],
+        trouble: Callable[[], str],
+    ) -> None:
+        self._identity = identity
+        self._cluster_uid = cluster_uid
+        self._restraint = restraint
+        self._policy_revision = policy_revision
+        self._trouble = trouble
+
+    def now(self) -> ComponentStatus:
+        """Give it as it is."""
+        mode, namespace_modes = self._restraint.modes()
+        control = self._restraint.control
+        return ComponentStatus(
+            api_version=API_VERSION,
+            component="evictor",
+            identity=self._identity,
+            version=version(),
+            at=datetime.now(UTC),
+            mode=mode,
+            own_mode=self._restraint.own_mode,
+            cluster_uid=self._cluster_uid,
+            namespace_modes=namespace_modes,
+            revision=control.revision if control else 0,
+            policy_revision=self._policy_revision(),
+            told_policy_revision=control.policy_revision if control else "",
+            queues_revision=control.queues_revision if control else "",
+            leading=True,
+            trouble=self._trouble(),
+        )

@@ -1,0 +1,86 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// status is what this scheduler answers when it is asked how it is. Whether it leads it does not say:
+// kube-scheduler's election does not tell its plugins.
+func (e *engine) status() *wire.ComponentStatus {
+	own := *e.ownMode.Load()
+	status := &wire.ComponentStatus{
+		APIVersion: wire.APIVersion,
+		Component:  "scheduler",
+		Identity:   e.identity,
+		Version:    wire.Version,
+		At:         wire.At(e.clock.Now()),
+		Mode:       e.control.mode(own, ""),
+		OwnMode:    own,
+		Trouble:    e.trouble(),
+	}
+	if uid, err := e.clusterUID(); err == nil {
+		status.ClusterUID = uid
+	}
+	current := e.control.current.Load()
+	if current == nil {
+		return status
+	}
+	status.Revision = current.state.Revision
+	status.PolicyRevision = current.state.PolicyRevision
+	status.ToldPolicyRevision = current.state.PolicyRevision
+	status.QueuesRevision = current.state.QueuesRevision
+	if len(current.state.NamespaceModes) > 0 {
+		status.NamespaceModes = map[string]string{}
+		for namespace := range current.state.NamespaceModes {
+			status.NamespaceModes[namespace] = e.control.mode(own, namespace)
+		}
+	}
+	return status
+}
+
+// profileMode takes in the mode of one more profile: the status names the one that does most.
+func (e *engine) profileMode(mode string) {
+	if before := e.ownMode.Load(); before == nil || moreRestrictive(*before, mode) == *before {
+		e.ownMode.Store(&mode)
+	}
+}
+
+// trouble is what stands in the way of preempting.
+func (e *engine) trouble() string {
+	if state, _ := e.breaker.current(); state != breakerClosed {
+		return "the planner has not answered lately"
+	}
+	return ""
+}
+
+// Answer answers every question on a subject until the context ends, with a message made for each.
+func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any) {
+	for ctx.Err() == nil {
+		c := b.conn.Load()
+		if c == nil {
+			sleep(ctx, natsReconnectWait)
+			continue
+		}
+		// The client subscribes again by itself when it reconnects.
+		_, err := c.nc.Subscribe(subject, func(question *nats.Msg) {
+			defer recovered(ctx, "status", nil)
+			data, err := wire.Encode(answer())
+			if err == nil {
+				err = question.Respond(data)
+			}
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("status_not_answered", "reason", err.Error())
+			}
+		})
+		if err == nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "status_not_served")
+		sleep(ctx, natsRetryDelay)
+	}
+}
