@@ -36,6 +36,7 @@ SUB_COMMANDS = {
         "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
     ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
+    "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
     "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
     "policy": SubCommand("makeway.cli.policy", "Check policies and queues before they are applied."),
     "quarantine": SubCommand(

@@ -33,6 +33,7 @@ ANTI_AFFINITY = "Pod anti-affinity"
 OTHERS_ANTI_AFFINITY = "Existing pods' anti-affinity"
 CLAIM_TAKEN = "ReadWriteOncePod claim in use"
 NO_AFFINITY = "Pod affinity"
+SPREAD_OVER = "Topology spread over "
 
 Placed = tuple[int, PodRecord]
 """A row, and a pod that the scheduler has placed there though the API does not show it."""
@@ -334,7 +335,7 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
         most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
     room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
     room[~labelled] = -MOST
-    return Layer((spread, tally.key), f"Topology spread over {spread.topology_key}", tally.use, room)
+    return Layer((spread, tally.key), f"{SPREAD_OVER}{spread.topology_key}", tally.use, room)
 
 
 def _least_of_others(totals: Ints, exists: Flags) -> Ints:

@@ -31,9 +31,6 @@ UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
 """As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
 
-MOST_PODS = 4000
-"""Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
-
 
 def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
     """Decide which nodes could be helped by removing which pods, best first.
@@ -58,7 +55,7 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
             return diagnosis.no_nodes(scope, question, unknown)
         return plan_pinned(snapshot, question, scope, now)
 
-    view = _View(snapshot, question, now)
+    view = View(snapshot, question, now)
     rows, special = touched(snapshot, question, potential)
     few, beyond = rows, 0
     if not view.queues.matter:
@@ -71,10 +68,10 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     parts += [view.part(special)] if special is not None else []
 
     candidates, candidates_total = best(
-        [part.helped() for part in parts], question.max_candidates, MOST_PODS, beyond
+        [part.helped() for part in parts], question.max_candidates, question.most_pods, beyond
     )
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
-    unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, MOST_PODS)
+    unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, question.most_pods)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
     if few is not rows:
@@ -85,7 +82,7 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     )
 
 
-class _View:
+class View:
     """One question over one snapshot: what looking at nodes needs, worked out once."""
 
     def __init__(self, snapshot: Snapshot, question: Question, now: datetime) -> None:

@@ -21,6 +21,9 @@ FIT = "NodeResourcesFit"
 UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition PodScheduled once the scheduler has tried and failed."""
 
+MOST_PODS = 4000
+"""Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
+
 _RESOLUTION = timedelta(seconds=1)
 _pod_decoder = msgspec.json.Decoder(Pod)
 
@@ -42,6 +45,7 @@ class Question:
 
     `needs`: what it asks of a node, by column; empty where the profile does not filter by resources.
     `constraints`: what it asks besides.
+    `max_candidates`, `most_pods`: how many nodes the answer may name, and about how many pods on them.
     `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
     victims whose order ended a moment ago, for budgets that do not show it yet.
     `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
@@ -54,6 +58,7 @@ class Question:
     scheduler_name: str
     nodes: NodeSelection
     max_candidates: int
+    most_pods: int = MOST_PODS
     constraints: Constraints = field(default_factory=Constraints)
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()

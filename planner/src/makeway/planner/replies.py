@@ -85,7 +85,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         status="candidates" if planned else "refused",
         snapshot_revision=result.scope.revision,
         policy_revision=decision.policy_revision,
-        preemptor=_preemptor(decision.question),
+        preemptor=preemptor_of(decision.question),
         nodes_total=result.scope.nodes_total,
         nodes_potential=result.scope.nodes_potential,
         candidates_total=planned.candidates_total if planned else 0,
@@ -188,7 +188,8 @@ def _spared(spared: Spared) -> tuple[messages.Spared, ...]:
     )
 
 
-def _preemptor(question: Question) -> messages.Preemptor:
+def preemptor_of(question: Question) -> messages.Preemptor:
+    """Name the pod that room is made for."""
     pod = question.preemptor
     return messages.Preemptor(
         namespace=pod.namespace,

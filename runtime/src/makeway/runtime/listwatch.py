@@ -223,6 +223,10 @@ class ListWatch(Generic[T]):
 
     # -------------------------------------------------------------------------------- listing
 
+    async def list_once(self) -> None:
+        """Read all there is and hand it on, without watching. Raises ApiError, ApiUnavailable."""
+        await self._list()
+
     async def _list(self) -> None:
         """Read all pages and hand them on; then let the handler forget what was not in them."""
         uids: set[str] = set()

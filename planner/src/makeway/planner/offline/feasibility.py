@@ -1,0 +1,134 @@
+"""What kube-scheduler's filters say of every node, as far as the columns know: fits, may be helped, or never.
+
+A node may be helped where its filter would answer Unschedulable; where it would answer
+UnschedulableAndUnresolvable, removing pods is no help and the scheduler does not ask for it. Sources:
+NodeAffinity, TaintToleration, NodeResourcesFit, InterPodAffinity and PodTopologySpread of kube-scheduler
+1.36. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from makeway.core.resources import PODS
+from makeway.planner.columns import MOST, Flags, Ints
+from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
+from makeway.planner.overlay import plain, touched
+from makeway.planner.plan import View
+from makeway.planner.proposals import Part
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+
+SELECTOR = "Node selector or affinity does not match"
+TAINT = "Untolerated taint"
+AFFINITY = "Pod affinity is not met"
+NO_LABEL = "Label of a topology spread is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """Rows of nodes: those that fit, and those that removing pods may help.
+
+    `free`: float[fits], the part of CPU and memory that stays free with the pod there. `helpable` ascends.
+    `excluded`: how many other nodes there are, by reason.
+    """
+
+    fits: Ints
+    free: NDArray[np.float64]
+    helpable: Ints
+    excluded: dict[str, int]
+
+    def roomiest(self, snapshot: Snapshot) -> str:
+        """Give the node that keeps most free, of equals the lower name: kube-scheduler's LeastAllocated."""
+        order = np.lexsort((snapshot.name_rank()[self.fits], -self.free))
+        return snapshot.names[int(self.fits[order[0]])]
+
+
+def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasibility:
+    """Sort all nodes for one pod. O(slots · nodes)."""
+    rows = snapshot.columns.nodes
+    constraints = question.constraints
+    matching = snapshot.topology.eligible(constraints.nodes, None, rows)
+    allowed = snapshot.topology.eligible(constraints.nodes, constraints.tolerations, rows)
+    present = snapshot.present
+    excluded = {
+        SELECTOR: int((present & ~matching).sum()),
+        TAINT: int((present & matching & ~allowed).sum()),
+    }
+    view = View(snapshot, question, now)
+    untouched, special = touched(snapshot, question, np.flatnonzero(present & allowed))
+    parts = [view.part(plain(snapshot, untouched))] if untouched.size else []
+    parts += [view.part(special)] if special is not None else []
+
+    fits: list[Ints] = []
+    free: list[NDArray[np.float64]] = []
+    helpable: list[Ints] = []
+    for part in parts:
+        never = _never(part, excluded)
+        fit = part.found.fits & ~never
+        fits.append(part.block.rows[fit])
+        free.append(_free(part, fit))
+        helpable.append(part.block.rows[~fit & ~never])
+    nothing = np.zeros(0, np.int64)
+    return Feasibility(
+        np.concatenate([nothing, *fits]),
+        np.concatenate([np.zeros(0), *free]),
+        np.sort(np.concatenate([nothing, *helpable])),
+        {reason: number for reason, number in excluded.items() if number},
+    )
+
+
+def _never(part: Part, excluded: dict[str, int]) -> Flags:
+    """Say which nodes of a block no removal helps, and count them by reason.
+
+    The filters are asked in the scheduler's order, and the first that says no on a node decides.
+    """
+    found, block, required = part.found, part.block, part.required
+    never = np.zeros(block.nodes.size, np.bool_)
+    decided = never.copy()
+
+    def exclude(reason: str, flags: Flags) -> None:
+        fresh = flags & ~decided
+        if number := int(fresh.sum()):
+            excluded[reason] = excluded.get(reason, 0) + number
+        never[fresh] = True
+        decided[fresh] = True
+
+    leaving = [
+        np.broadcast_to(block.leaving[found.asked], (found.asked.size, block.nodes.size)),
+        required.leaving,
+    ]
+    lacking = found.room - np.concatenate(leaving) < 0
+    resources, layers = lacking[: found.asked.size], lacking[found.asked.size :]
+    by_layer = {layer: name for name, layer in block.columns.resources.items()}
+    for name, lacks in zip(required.names, layers, strict=True):
+        if name == PORT_TAKEN:
+            decided |= lacks
+    for place, layer in enumerate(found.asked.tolist()):
+        if by_layer[layer] != PODS:
+            exclude(f"Node too small: {by_layer[layer]}", found.too_small[place])
+    decided |= resources.any(axis=0)
+    for name, room, lacks in zip(required.names, required.room, layers, strict=True):
+        if name.startswith(SPREAD_OVER):
+            exclude(NO_LABEL, room <= -MOST)
+        if name.startswith(SPREAD_OVER) or name == CLAIM_TAKEN:
+            decided |= lacks
+    if required.company is not None:
+        exclude(AFFINITY, ~required.company.kept(np.zeros_like(found.removable)))
+    return never
+
+
+def _free(part: Part, chosen: Flags) -> NDArray[np.float64]:
+    columns, nodes = part.block.columns, part.block.nodes[chosen]
+    shares = []
+    for resource in ("cpu", "memory"):
+        layer = columns.resources[resource]
+        allocatable = columns.allocatable[layer, nodes]
+        asked = part.question.needs.get(resource, 0)
+        left = allocatable - columns.requested[layer, nodes] - asked
+        shares.append(left / np.maximum(allocatable, 1))
+    return np.asarray(sum(shares) / len(shares), np.float64)

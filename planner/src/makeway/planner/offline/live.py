@@ -1,0 +1,80 @@
+"""A cluster read once from its API server, by the same lists as the planner's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from makeway.core.objects import ConfigMap
+from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take
+from makeway.planner.offline.world import World
+from makeway.planner.watch import BUDGETS, CLAIMS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.listwatch import Identified, ListWatch, Resource
+from makeway.runtime.settings import ConfigSettings
+
+RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
+
+T = TypeVar("T", bound=Identified)
+
+_decode_configmap = msgspec.json.Decoder(ConfigMap).decode
+
+
+class _Into(Generic[T]):
+    """Puts the objects of a list into a world, and tells which could not be read."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def put(self, item: T) -> None:
+        """Take it."""
+        self._world.put(item)
+
+    def drop(self, item: T) -> None:
+        """Not called: nothing is watched."""
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget nothing: there was nothing before."""
+
+    def listed(self, resource: str, reason: str) -> None:
+        """Not counted."""
+
+    def reconnected(self, resource: str, reason: str) -> None:
+        """Not called: nothing is watched."""
+
+    def undecodable(self, resource: str) -> None:
+        """Tell that an object is missing."""
+        self._world.warnings.append(f"one of the {resource} cannot be read and is left out")
+
+
+async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool = True) -> World:
+    """List everything that a plan looks at; `configuration`: also the ConfigMaps of policy and queues.
+
+    Raises ApiError (403: the caller may not list something), ApiUnavailable.
+    """
+    world = World()
+    await asyncio.gather(*(_listed(api, resource, world) for resource in RESOURCES))
+    if configuration:
+        for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
+            await _configured(api, world, settings.namespace, name, key)
+    return world
+
+
+async def _listed(api: Api, resource: Resource[Any], world: World) -> None:
+    into: _Into[Any] = _Into(world)
+    await ListWatch(api, resource, into, into).list_once()
+
+
+async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:
+    if not name:
+        return
+    try:
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+    except ApiError as error:
+        if error.status == 404:
+            return
+        raise
+    data = _decode_configmap(body).data or {}
+    take(world, key, data.get(key), ("ConfigMap", namespace, name))

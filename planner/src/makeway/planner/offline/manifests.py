@@ -1,0 +1,103 @@
+"""What a file of pods holds: YAML or JSON, pods, lists of them, and workloads with a pod template. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+Manifest = dict[str, Any]
+"""An object as YAML or JSON has it."""
+
+MOST_REPLICAS: Final = 10_000
+"""Pods that one workload may stand for: as many as a large cluster would hardly take at once."""
+
+_COUNTED: Final = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas"}
+_ONE_AT_A_TIME: Final = {"Job": "parallelism"}
+
+
+class ManifestError(ValueError):
+    """A file that does not hold pods, or not readable ones; says which document and what to do."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Safe YAML without dates: Kubernetes reads a time as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def documents(text: str, source: str) -> list[Manifest]:
+    """Read all documents of a YAML (or JSON) text; empty ones are left out. Raises ManifestError."""
+    try:
+        found = [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{source}:{mark.line + 1}" if mark else source
+        problem = getattr(error, "problem", None) or str(error)
+        raise ManifestError(f"{where}: not YAML: {problem}") from error
+    for number, one in enumerate(found, 1):
+        if not isinstance(one, dict):
+            raise ManifestError(f"{source}: document {number} is {type(one).__name__}, no Kubernetes object")
+    return found
+
+
+def pods_of(found: list[Manifest], source: str) -> list[Manifest]:
+    """Give the pods that the documents stand for, in order: each with a name. Raises ManifestError."""
+    pods = [pod for one in found for pod in _pods(one, source)]
+    if not pods:
+        raise ManifestError(
+            f"{source}: no pods in it; give Pods, a List of them, or Deployments, ReplicaSets, "
+            "StatefulSets or Jobs"
+        )
+    return pods
+
+
+def _pods(one: Manifest, source: str) -> Iterator[Manifest]:
+    kind = one.get("kind")
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(one.get("items"), list):
+        for item in one["items"]:
+            yield from _pods({"kind": kind.removesuffix("List"), **item}, source)
+    elif kind == "Pod":
+        yield _named(one, 0)
+    elif kind in _COUNTED or kind in _ONE_AT_A_TIME:
+        yield from _replicas(one, str(kind), source)
+    else:
+        named = kind or "a document without kind"
+        raise ManifestError(
+            f"{source}: {named} is no pod; give Pods, a List of them, or Deployments, ReplicaSets, "
+            "StatefulSets or Jobs"
+        )
+
+
+def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
+    """Give the pods of a workload, as its controller would make them."""
+    spec, meta = one.get("spec") or {}, one.get("metadata") or {}
+    field = _COUNTED.get(kind) or _ONE_AT_A_TIME[kind]
+    count = 1 if spec.get(field) is None else spec[field]
+    template, name = spec.get("template"), meta.get("name") or kind.lower()
+    if not isinstance(template, dict):
+        raise ManifestError(f"{source}: {kind} {name} has no spec.template")
+    if not isinstance(count, int) or not 0 <= count <= MOST_REPLICAS:
+        raise ManifestError(f"{source}: {kind} {name}: spec.{field} is no number from 0 to {MOST_REPLICAS}")
+    for number in range(count):
+        pod = copy.deepcopy(template)
+        pod["metadata"] = {
+            **(pod.get("metadata") or {}),
+            "name": f"{name}-{number}",
+            "namespace": meta.get("namespace"),
+        }
+        yield pod
+
+
+def _named(pod: Manifest, number: int) -> Manifest:
+    """Give a pod with `generateName` the name of its first."""
+    meta = pod.get("metadata") or {}
+    if not isinstance(meta, dict) or meta.get("name") or not meta.get("generateName"):
+        return pod
+    return {**pod, "metadata": {**meta, "name": f"{meta['generateName']}{number}"}}

@@ -1,0 +1,99 @@
+"""A cluster as it is read once, from the API server or from a dump: the snapshot, and who is nominated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from makeway.bus.messages import Placement
+from makeway.core.budget import budget_of
+from makeway.core.objects import (
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+    Taint,
+)
+from makeway.core.policy import Policy
+from makeway.core.quantity import QuantityError
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.offline.admission import stand_in_uid
+from makeway.planner.records import node_record, pod_record
+from makeway.planner.shields import Source
+from makeway.planner.snapshot import Snapshot
+
+ENDED = ("Succeeded", "Failed")
+"""Phases in which a pod takes no room."""
+
+CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that a cordoned node gets from its controller, and that a dump may lack."""
+
+
+class World:
+    """What one reading of a cluster has brought; `put` takes its objects one by one.
+
+    `nominations`: where pods without a node are to come, by UID. `seen`: how many objects of each kind.
+    `warnings`: what could not be read, in sentences. An object without a UID gets one by its name.
+    """
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self.nominations: dict[str, Placement] = {}
+        self.seen: Counter[str] = Counter()
+        self.warnings: list[str] = []
+
+    def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
+        """Put a policy in force."""
+        self.snapshot.enforce(policy, revision, source)
+
+    def adopt(self, tree: QueueTree | None, revision: str, source: Source | None = None) -> None:
+        """Put a tree of queues in force."""
+        self.snapshot.queues.source = source
+        self.snapshot.adopt(tree, revision)
+
+    def put(self, item: Any) -> None:
+        """Take one object; one of a kind that no plan looks at is passed over. O(slots) for a pod."""
+        self.seen[type(item).__name__] += 1
+        try:
+            match item:
+                case Pod():
+                    self._put_pod(item)
+                case Node():
+                    self._put_node(item)
+                case PriorityClass():
+                    self.snapshot.put_priority_class(item)
+                case PodDisruptionBudget():
+                    self.snapshot.put_budget(budget_of(item))
+                case Namespace():
+                    self.snapshot.put_namespace(item)
+                case PersistentVolumeClaim():
+                    key = (item.metadata.namespace, item.metadata.name)
+                    exclusive = "ReadWriteOncePod" in (item.spec.access_modes or ())
+                    self.snapshot.put_claim(key, exclusive=exclusive)
+        except QuantityError as error:
+            name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
+            self.warnings.append(f"{type(item).__name__} {name} is left out: {error}")
+
+    def _put_pod(self, pod: Pod) -> None:
+        meta = pod.metadata
+        if pod.status.phase in ENDED:
+            return
+        if not meta.uid:
+            meta = msgspec.structs.replace(meta, uid=stand_in_uid(meta.namespace, meta.name))
+            pod = msgspec.structs.replace(pod, metadata=meta)
+        self.snapshot.put_pod(pod_record(pod))
+        nominated = pod.status.nominated_node_name
+        if nominated and not pod.spec.node_name:
+            self.nominations[meta.uid] = Placement(
+                namespace=meta.namespace, name=meta.name, uid=meta.uid, node=nominated
+            )
+
+    def _put_node(self, node: Node) -> None:
+        record = node_record(node)
+        if node.spec.unschedulable and not any(taint.key == CORDONED.key for taint in record.taints):
+            record = msgspec.structs.replace(record, taints=(*record.taints, CORDONED))
+        self.snapshot.put_node(record)

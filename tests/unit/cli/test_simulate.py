@@ -1,0 +1,163 @@
+"""`makeway simulate`: files, stdin and dumps; text in a pipe, JSON and YAML; what cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from makeway.cli.main import app
+from unit.planner.offline_building import dump, node, pod, priority_class
+
+PODS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: train}
+spec:
+  priorityClassName: high
+  containers: [{name: c, resources: {requests: {cpu: "2"}}}]
+"""
+QUEUES = """\
+partitions:
+- name: default
+  queues:
+  - name: root
+    queues:
+    - name: ml
+      resources: {max: {vcore: "1"}}
+"""
+
+
+def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["simulate", *arguments], input=stdin)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.json"
+    path.write_bytes(
+        dump(
+            node("a", "2"),
+            priority_class("high", 1000),
+            pod("one", "a", priority=0),
+            pod("two", "a", priority=0),
+        )
+    )
+    return str(path)
+
+
+def test_text_says_who_would_leave_and_sums_up(cluster: str) -> None:
+    code, output, _ = run("-f", "-", "--cluster", cluster, stdin=PODS)
+
+    assert code == 0
+    assert output.splitlines() == [
+        "default/train (priority 1000) would preempt on a: 2 pods would leave",
+        "  - default/one (priority 0): lower-priority",
+        "  - default/two (priority 0): lower-priority",
+        "  the only node on which that makes room",
+        "1 pod on 1 node: 1 would preempt; 2 victims",
+    ]
+
+
+def test_json_and_yaml_hold_the_fields_of_a_decision_record(cluster: str) -> None:
+    _, output, _ = run("-f", "-", "--cluster", cluster, "-o", "json", stdin=PODS)
+    _, same, _ = run("-f", "-", "--cluster", cluster, "-o", "yaml", stdin=PODS)
+    (answer,) = json.loads(output)["pods"]
+
+    assert answer["nominatedNode"] == answer["node"] == "a"
+    assert answer["diagnosis"] is None
+    assert answer["pdbViolations"] == 0
+    assert answer["victims"][0] == {
+        "namespace": "default",
+        "name": "one",
+        "uid": "uid-one",
+        "node": "a",
+        "priority": 0,
+        "gracePeriodSeconds": 30,
+        "rule": "lower-priority",
+    }
+    assert yaml.safe_load(same)["pods"] == json.loads(output)["pods"]
+
+
+def test_a_dump_in_yaml_is_read_too(cluster: str, tmp_path: Path) -> None:
+    again = tmp_path / "cluster.yaml"
+    again.write_text(yaml.safe_dump(json.loads(Path(cluster).read_bytes())))
+    pods = tmp_path / "pods.yaml"
+    pods.write_text(PODS)
+
+    assert run("-f", str(pods), "--cluster", str(again))[1] == run("-f", str(pods), "--cluster", cluster)[1]
+
+
+def test_a_policy_and_queues_can_be_tried(cluster: str, tmp_path: Path) -> None:
+    policy, queues = tmp_path / "policy.yaml", tmp_path / "queues.yaml"
+    policy.write_text("apiVersion: makeway.dev/v1\nkind: Policy\nprotection: {namespaces: [default]}\n")
+    queues.write_text(QUEUES)
+    queued = PODS.replace("name: train", "name: train, labels: {queue: root.ml}")
+
+    spared = run("-f", "-", "--cluster", cluster, "--policy", str(policy), stdin=PODS)[1]
+    full = run("-f", "-", "--cluster", cluster, "--queues", str(queues), "-o", "json", stdin=queued)[1]
+
+    assert "stays pending" in spared
+    assert "protected-namespace" in spared
+    (answer,) = json.loads(full)["pods"]
+    assert answer["queue"] == "root.ml"
+    assert "Queue root.ml at max" in answer["diagnosis"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-f", "nowhere.yaml"], "nowhere.yaml: cannot be read: No such file or directory"),
+        (["-f", "-", "--cluster", "-"], "stdin can be read once"),
+        (["-f", "-", "--cluster", "CLUSTER", "--policy", "CLUSTER"], "CLUSTER"),
+        (["-f", "CLUSTER", "--cluster", "CLUSTER"], "Node is no pod"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_with_1_and_says_why(
+    cluster: str, arguments: list[str], told: str
+) -> None:
+    code, output, error = run(*(a.replace("CLUSTER", cluster) for a in arguments), stdin=PODS)
+
+    assert (code, output) == (1, "")
+    assert error.startswith("makeway: ")
+    assert told.replace("CLUSTER", cluster) in error
+    assert "Traceback" not in error
+
+
+def test_a_dump_without_nodes_says_how_to_make_one(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"kind": "List", "items": []}')
+
+    code, _, error = run("-f", "-", "--cluster", str(empty), stdin=PODS)
+
+    assert code == 1
+    assert "kubectl get nodes,pods" in error
+
+
+def test_no_connection_ends_with_3(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {}}],
+                "current-context": "c",
+            }
+        )
+    )
+
+    code, output, error = run("-f", "-", "--kubeconfig", str(config), stdin=PODS)
+
+    assert (code, output) == (3, "")
+    assert "127.0.0.1:9" in error
+
+
+def test_wrong_usage_ends_with_2() -> None:
+    assert run()[0] == 2

@@ -1,0 +1,283 @@
+"""Pods on a dump: who fits, who would preempt whom, who is refused, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.policy import Limits, Policy
+from makeway.planner.offline.manifests import ManifestError, documents, pods_of
+from unit.planner.offline_building import (
+    Object,
+    budget,
+    names,
+    node,
+    pod,
+    priority_class,
+    simulated,
+    world,
+)
+
+
+def test_a_pod_that_fits_is_said_to_fit_and_takes_nobodys_place() -> None:
+    (answer,) = simulated(world(node("a"), node("b"), pod("p", "a")), pod("new", priority=1000))
+
+    assert (answer.result, answer.node, answer.nominated_node) == ("fits", "b", None)
+    assert (answer.victims, answer.candidates, answer.diagnosis) == ((), (), None)
+    assert answer.nodes_fitting == 2
+
+
+def test_each_pod_finds_the_cluster_as_the_one_before_left_it() -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="2", priority=0), pod("y", "a", cpu="2", priority=10))
+
+    first, second, third = simulated(
+        cluster,
+        pod("one", cpu="2", priority=100),
+        pod("two", cpu="2", priority=100),
+        pod("three", cpu="2", priority=100),
+    )
+
+    assert (first.nominated_node, names(first)) == ("a", ["x"])
+    assert (second.nominated_node, names(second)) == ("a", ["y"])
+    assert third.result == "refused"
+    assert third.diagnosis is not None
+    assert third.diagnosis.reason == "NoLowerPriorityPods"
+
+
+def test_a_budget_that_one_pod_has_used_up_is_used_up_for_the_next() -> None:
+    web = {"app": "web"}
+    cluster = world(
+        node("a", "1"),
+        node("b", "1"),
+        pod("w1", "a", labels=web, priority=0),
+        pod("w2", "b", labels=web, priority=0),
+        budget("web", web, 1),
+    )
+
+    first, second = simulated(cluster, pod("one", priority=9), pod("two", priority=8))
+
+    assert (first.pdb_violations, second.pdb_violations) == (0, 1)
+
+
+def test_all_candidates_names_every_node_that_would_do_with_its_victims() -> None:
+    objects = [
+        thing for n in range(30) for thing in (node(f"n{n}"), pod(f"p{n}", f"n{n}", cpu="4", priority=n))
+    ]
+    (few,) = simulated(world(*objects), pod("new", priority=25))
+    (every,) = simulated(world(*objects), pod("new", priority=25), all_candidates=True)
+
+    assert (len(few.candidates), few.candidates_total) == (16, 25)
+    assert [one.victims[0].name for one in every.candidates] == [f"p{n}" for n in range(25)]
+    assert every.candidates[0].victims == every.victims
+
+
+@pytest.mark.parametrize(
+    ("spec", "taints", "reason"),
+    [
+        ({"nodeSelector": {"disk": "ssd"}}, [], "Node selector or affinity does not match"),
+        ({}, [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], "Untolerated taint"),
+        ({"cpu": "5"}, [], "Node too small: cpu"),
+    ],
+)
+def test_a_node_that_no_removal_helps_is_no_candidate_and_says_why(
+    spec: dict[str, Any], taints: list[Object], reason: str
+) -> None:
+    cluster = world(node("a", taints=taints), pod("p", "a", cpu="4", priority=0))
+
+    (answer,) = simulated(cluster, pod("new", priority=10, **spec))
+
+    assert answer.nodes_excluded == {reason: 1}
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.node_reasons == {reason: 1}
+
+
+def test_a_cordoned_node_is_left_out_though_its_taint_is_missing() -> None:
+    (answer,) = simulated(world(node("a", unschedulable=True), node("b", "1")), pod("new"))
+
+    assert answer.node == "b"
+
+
+def test_a_node_that_is_too_small_counts_as_the_scheduler_counts_it_where_a_port_is_taken_too() -> None:
+    """NodePorts is asked before NodeResourcesFit, and may be helped."""
+    port = [{"hostPort": 80, "containerPort": 80}]
+    cluster = world(node("a"), pod("p", "a", ports=port, priority=0))
+
+    (answer,) = simulated(cluster, pod("new", cpu="9", ports=port, priority=10))
+
+    assert (answer.nodes_potential, answer.nodes_excluded) == (1, {})
+
+
+def test_priorities_come_from_classes_as_admission_would_set_them() -> None:
+    cluster = world(
+        node("a"),
+        priority_class("high", 900, preemptionPolicy="Never"),
+        priority_class("base", 5, globalDefault=True),
+    )
+
+    named, unnamed, told = simulated(
+        cluster, pod("x", priorityClassName="high"), pod("y"), pod("z", priority=7)
+    )
+
+    assert [one.preemptor.priority for one in (named, unnamed, told)] == [900, 5, 7]
+    assert "priorityClassName" in told.warnings[0]
+    with pytest.raises(ManifestError, match="no PriorityClass other; there are: base, high"):
+        simulated(cluster, pod("v", priorityClassName="other"))
+
+
+def test_a_pod_that_may_not_preempt_is_refused_for_that() -> None:
+    cluster = world(node("a"), pod("p", "a", cpu="4", priority=0))
+
+    (answer,) = simulated(cluster, pod("new", priority=9, preemptionPolicy="Never"))
+
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.reason == "PreemptionPolicyNever"
+
+
+def test_a_limit_without_a_request_asks_for_as_much() -> None:
+    cluster = world(node("a"), pod("p", "a", cpu="2", priority=0))
+    new = pod("new", priority=9)
+    new["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "3"}}
+
+    (answer,) = simulated(cluster, new)
+
+    assert names(answer) == ["p"]
+
+
+def test_a_pod_held_by_gates_is_refused_for_them() -> None:
+    (answer,) = simulated(world(node("a")), pod("new", schedulingGates=[{"name": "wait"}]))
+
+    assert answer.diagnosis is not None
+    assert (answer.result, answer.diagnosis.reason) == ("refused", "SchedulingGated")
+
+
+def test_a_pending_pod_of_the_cluster_is_the_same_pod_and_a_running_one_is_in_the_way() -> None:
+    waiting = pod("w", priority=0, status={"phase": "Pending", "nominatedNodeName": "a"})
+    cluster = world(node("a"), waiting, pod("p", "a", priority=0))
+
+    (answer,) = simulated(cluster, pod("w", priority=0))
+
+    assert answer.preemptor.uid == "uid-w"
+    with pytest.raises(ManifestError, match="there already, on node a"):
+        simulated(cluster, pod("p", priority=0))
+
+
+def test_a_nomination_of_a_greater_pod_keeps_its_place() -> None:
+    waiting = pod("w", cpu="4", priority=50, status={"phase": "Pending", "nominatedNodeName": "a"})
+
+    (answer,) = simulated(world(node("a"), waiting), pod("new", priority=10))
+
+    assert answer.result == "refused"
+
+
+def test_pods_that_have_ended_take_no_room() -> None:
+    cluster = world(node("a"), pod("done", "a", cpu="4", status={"phase": "Succeeded"}))
+
+    assert simulated(cluster, pod("new"))[0].result == "fits"
+
+
+def test_the_policy_in_force_binds_the_simulation() -> None:
+    cluster = world(node("a"), *(pod(f"p{n}", "a", priority=0) for n in range(4)))
+    cluster.enforce(Policy(mode="observe", limits=Limits(victims_per_order=1)), "rev")
+
+    (answer,) = simulated(cluster, pod("new", cpu="2", priority=9))
+
+    assert answer.mode == "observe"
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.reason == "ForbiddenByPolicy"
+
+
+def test_workloads_stand_for_their_pods() -> None:
+    text = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec: {replicas: 2, template: {spec: {containers: [{name: c}]}}}
+---
+kind: List
+items:
+- kind: Job
+  metadata: {name: batch}
+  spec: {template: {spec: {containers: [{name: c}]}}}
+- kind: Pod
+  metadata: {generateName: one-}
+  spec: {containers: [{name: c}]}
+"""
+    pods = pods_of(documents(text, "x"), "x")
+
+    assert [one["metadata"]["name"] for one in pods] == ["web-0", "web-1", "batch-0", "one-0"]
+    assert pods[0]["metadata"]["namespace"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no pods in it"),
+        ("kind: Service", "Service is no pod"),
+        ("- a", "document 1 is list"),
+        ("a: [", "not YAML"),
+        ("kind: Job\nmetadata: {name: j}", "Job j has no spec.template"),
+        ("kind: Deployment\nspec: {replicas: -1, template: {}}", "spec.replicas is no number"),
+    ],
+)
+def test_a_file_without_usable_pods_says_what_is_wrong(text: str, told: str) -> None:
+    with pytest.raises(ManifestError, match=told):
+        pods_of(documents(text, "x"), "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metadata": {}}, "no metadata.name"),
+        ({"spec": {}}, "no spec.containers"),
+        ({"spec": {"containers": [{"resources": {"requests": {"cpu": "1x"}}}]}}, "1x"),
+        ({"spec": {"containers": [{}], "nodeName": "a"}}, "spec.nodeName"),
+        ({"spec": {"containers": [7]}}, "pods.yaml: pod default/new"),
+        ({"spec": {"containers": [{}], "priority": "high"}}, "Expected `int"),
+    ],
+)
+def test_a_pod_that_the_api_server_would_refuse_says_why(change: Object, told: str) -> None:
+    with pytest.raises(ManifestError, match=told):
+        simulated(world(node("a")), {**pod("new"), **change})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    running=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 3)), max_size=8),
+    coming=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=6),
+)
+def test_no_node_ever_holds_more_than_it_can_and_only_lesser_pods_leave(
+    sizes: list[int], running: list[tuple[int, int, int]], coming: list[tuple[int, int]]
+) -> None:
+    held: Counter[str] = Counter()
+    pods: dict[str, tuple[str, int, int]] = {}
+    for number, (at, cpu, priority) in enumerate(running):
+        name = f"n{at % len(sizes)}"
+        if held[name] + cpu <= sizes[at % len(sizes)]:
+            held[name] += cpu
+            pods[f"p{number}"] = (name, cpu, priority)
+    cluster = world(
+        *(node(f"n{number}", str(size)) for number, size in enumerate(sizes)),
+        *(pod(name, on, cpu=str(cpu), priority=priority) for name, (on, cpu, priority) in pods.items()),
+    )
+
+    asked = [pod(f"new{number}", cpu=str(cpu), priority=p) for number, (cpu, p) in enumerate(coming)]
+    for (cpu, priority), answer in zip(coming, simulated(cluster, *asked), strict=True):
+        for victim in names(answer):
+            on, freed, lower = pods.pop(victim)
+            assert on == answer.node
+            assert lower < priority
+            held[on] -= freed
+        if answer.node is not None:
+            held[answer.node] += cpu
+            pods[answer.name] = (answer.node, cpu, priority)
+            assert held[answer.node] <= sizes[int(answer.node[1:])]
+        else:
+            lesser = Counter[str]()
+            for on, taken, lower in pods.values():
+                lesser[on] += taken if lower < priority else 0
+            assert all(held[f"n{n}"] - lesser[f"n{n}"] + cpu > size for n, size in enumerate(sizes))
