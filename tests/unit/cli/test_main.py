@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,16 @@ from makeway.cli.main import SUB_COMMANDS
 
 
 def makeway(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-c", "from makeway.cli.main import main; main()", *arguments)
+
+
+def installed(executable: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(str(Path(sys.executable).parent / executable), *arguments)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from makeway.cli.main import main; main()", *arguments],
+        command,
         capture_output=True,
         text=True,
         check=False,
@@ -76,7 +85,28 @@ def test_a_service_out_of_reach_is_one_line_on_stderr_and_a_failure() -> None:
     # Port 9 is the discard service's; nobody runs it.
     result = makeway("audit", "--nats-url", "nats://127.0.0.1:9", "--no-follow")
 
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert result.stdout == ""
     assert result.stderr.startswith("makeway: cannot connect to NATS at 127.0.0.1:9")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_called_by_kubectl_it_is_kubectl_makeway() -> None:
+    assert "Usage: kubectl makeway [OPTIONS]" in installed("kubectl-makeway", "--help").stdout
+    assert "Usage: kubectl makeway queues" in installed("kubectl-makeway", "queues", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["qua"], "quarantine"),
+        (["quarantine", "li"], "list"),
+        (["queues", "-o", ""], "yaml"),
+        (["queues", "--makeway-n"], "--makeway-namespace"),
+    ],
+)
+def test_kubectl_is_told_what_could_stand_next(words: list[str], offered: str) -> None:
+    lines = installed("kubectl_complete-makeway", *words).stdout.splitlines()
+
+    assert offered in [line.partition("\t")[0] for line in lines]
+    assert lines[-1] == ":4"

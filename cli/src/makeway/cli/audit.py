@@ -6,37 +6,27 @@ namespaces, which tenants must not learn of one another.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
+import msgspec
 import typer
-from rich.console import Console
 
-from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
-from makeway.bus.errors import BusError
 from makeway.cli.audit_lines import Auditor
 from makeway.cli.audit_streams import everything
-from makeway.cli.errors import fail
+from makeway.cli.connect import Installation, OnlyNamespaceOption, connected
+from makeway.cli.output import OutputOption, Printer
 from makeway.cli.since import parse_since
-from makeway.runtime import logs
-from makeway.runtime.process import identity
-from makeway.runtime.settings import NatsCredsOption, NatsSettings, NatsUrlOption, SubjectPrefixOption
 
 app = typer.Typer(add_completion=False)
 
-_NATS = NatsSettings()
-_INTERRUPTED = 130
-
 
 @app.command()
-def audit(
+@connected
+async def audit(
+    installation: Installation,
     *,
-    output: Annotated[
-        Literal["text", "json"], typer.Option("--output", "-o", help="Lines for a person, or JSON lines.")
-    ] = "text",
     since: Annotated[
         str | None,
         typer.Option(
@@ -49,67 +39,28 @@ def audit(
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Go on with what comes, or end at the last.")
     ] = True,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace", "-n", help="Only what concerns pods of this namespace, as preemptor or victim."
-        ),
-    ] = "",
+    namespace: OnlyNamespaceOption = "",
     order: Annotated[str, typer.Option("--order", help="Only this order and its outcome, by id.")] = "",
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
+    output: OutputOption = "text",
 ) -> None:
-    """Show who makes room for whom, where, by which rule, and how it ended."""
+    """Show who makes room for whom, where, by which rule, and how it ended.
+
+    A line a decision, order or outcome; as data, an object each: its stream and the CloudEvent in it.
+    """
     try:
         start = parse_since(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from error
-    me = identity()
-    logs.configure("text", "error", "audit", me)
-    try:
-        asyncio.run(
-            _run(
-                NatsSettings(url=nats_url, creds=nats_creds, subject_prefix=subject_prefix),
-                Auditor(namespace=namespace, order=order),
-                identity=me,
-                as_json=output == "json",
-                since=start,
-                follow=follow,
-            )
-        )
-    except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
-    except (BusError, ValueError) as error:
-        fail(str(error))
-
-
-async def _run(
-    nats: NatsSettings,
-    auditor: Auditor,
-    *,
-    identity: str,
-    as_json: bool,
-    since: datetime | None,
-    follow: bool,
-) -> None:
-    bus = await Bus.connect(
-        nats.servers(),
-        name=f"audit/{identity}",
-        prefix=nats.subject_prefix,
-        creds=nats.creds,
-        timings=Timings(connect=5),
-    )
-    console = Console(highlight=False, markup=False, emoji=False)
-    try:
-        async with aclosing(everything(bus, since=since, follow=follow)) as messages:
-            async for kind, message in messages:
-                entry = auditor.read(message, kind)
-                if not auditor.wanted(entry):
-                    continue
-                if as_json:
-                    console.out(auditor.json_line(entry), highlight=False)
-                else:
-                    console.print(auditor.line(entry), soft_wrap=True)
-    finally:
-        await bus.close()
+    auditor, printer = Auditor(namespace=namespace, order=order), Printer(output)
+    async with (
+        installation.bus() as bus,
+        aclosing(everything(bus, since=start, follow=follow)) as messages,
+    ):
+        async for kind, message in messages:
+            entry = auditor.read(message, kind)
+            if not auditor.wanted(entry):
+                continue
+            if printer.data:
+                printer.item(msgspec.json.decode(auditor.json_line(entry)))
+            else:
+                printer.line(auditor.line(entry))

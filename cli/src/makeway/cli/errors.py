@@ -1,13 +1,21 @@
-"""How a command ends when it cannot go on: one line on stderr, exit code 1, no traceback."""
+"""How a command ends when it cannot go on: one line on stderr, an exit code, no traceback.
+
+The exit codes of every command that is no service: 0 done; 1 a negative answer, or a failure, as its help
+says; 2 wrong usage; 3 nothing was reached that could answer, or it did not let us in; 130 interrupted.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import typer
 
+NEGATIVE: Final = 1
+UNREACHABLE: Final = 3
+INTERRUPTED: Final = 130
 
-def fail(message: str) -> NoReturn:
-    """Print `makeway: <message>` on stderr and end with exit code 1."""
+
+def fail(message: str, code: int = NEGATIVE) -> NoReturn:
+    """Print `makeway: <message>` on stderr and end with the exit code."""
     typer.echo(f"makeway: {message}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)

@@ -5,12 +5,17 @@ client are imported by the sub-command that needs them. A sub-command's module h
 (`typer.Typer`; one with a single command is that command, one with several is a group) or a function
 of the sub-command's name.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+As `kubectl makeway` it is the same command: kubectl finds `kubectl-makeway` on the PATH, and asks
+`kubectl_complete-makeway` for completions. Exit codes: see `makeway.cli.errors`.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
+import sys
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -18,6 +23,8 @@ import typer.core
 import typer.main
 
 from makeway.cli.errors import fail
+
+_PLUGIN = "kubectl-makeway"
 
 
 class SubCommand(NamedTuple):
@@ -69,20 +76,29 @@ def load(name: str) -> Any:
         fail(f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package")
     sub_app = getattr(module, "app", None)
     if sub_app is None:
-        sub_app = typer.Typer()
+        sub_app = typer.Typer(add_completion=False)
         sub_app.command()(getattr(module, name))
     command = typer.main.get_command(sub_app)
     command.name = name
     return command
 
 
+def _called() -> str:
+    """The name of the executable that was called."""
+    return Path(sys.argv[0]).name
+
+
 app = typer.Typer(
     name="makeway",
+    # A shell completes `kubectl makeway` by kubectl.
+    add_completion=_called() != _PLUGIN,
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Better preemption for Kubernetes: a planner, a safe evictor and a thin kube-scheduler plugin.",
+    help="Better preemption for Kubernetes: a planner, a safe evictor and a thin kube-scheduler plugin.\n\n"
+    "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
+    "connection or no permission, and stderr says which; 130 interrupted.",
 )
 
 
@@ -113,5 +129,21 @@ for _name, _sub_command in SUB_COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line."""
-    app(prog_name="makeway")
+    """Run the command line, under the name by which it was called."""
+    app(prog_name="kubectl makeway" if _called() == _PLUGIN else "makeway")
+
+
+def complete() -> None:
+    """Print what could stand next, a line each, as kubectl asks of its plugins' completers.
+
+    The last argument is the word being written. The last line, `:4`, is cobra's directive not to offer files.
+    Source: kubectl's documentation of plugins, on completion.
+    """
+    # The command line completes itself for shells by these variables; fish's form is kubectl's too.
+    os.environ["_MAKEWAY_COMPLETE"] = "complete_fish"
+    os.environ["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
+    os.environ["_TYPER_COMPLETE_ARGS"] = shlex.join(["makeway", *(sys.argv[1:] or [""])])
+    try:
+        app(prog_name="makeway")
+    finally:
+        typer.echo(":4")

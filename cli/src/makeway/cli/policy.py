@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from makeway.cli.lint import Finding, lint
+from makeway.cli.output import OutputOption, Printer
 from makeway.core.config import Problem
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -32,10 +32,7 @@ def lint_files(
             help="policy.yaml, queues.yaml, or manifests with their ConfigMaps; - reads stdin.",
         ),
     ],
-    output: Annotated[
-        Literal["text", "json"],
-        typer.Option("--output", "-o", help="Lines for a person, or one JSON document."),
-    ] = "text",
+    output: OutputOption = "text",
 ) -> None:
     """Say what is wrong with policies and queues, as planner and evictor would.
 
@@ -43,12 +40,13 @@ def lint_files(
     Ends with 0 where everything is accepted, with 1 where something is refused or cannot be read.
     """
     findings = [finding for file in files for finding in _file(file)]
-    if output == "json":
-        typer.echo(_as_json(findings))
+    printer = Printer(output)
+    if printer.data:
+        printer.document(_as_data(findings))
     else:
         for finding in findings:
             for line in _lines(finding):
-                typer.echo(line)
+                printer.line(line)
     if any(finding.problems for finding in findings):
         raise typer.Exit(1)
 
@@ -72,7 +70,7 @@ def _lines(finding: Finding) -> list[str]:
     return lines + [f"{finding.source}: warning: {warning}" for warning in finding.warnings]
 
 
-def _as_json(findings: list[Finding]) -> str:
+def _as_data(findings: list[Finding]) -> dict[str, Any]:
     accepted = not any(finding.problems for finding in findings)
     results = [
         {
@@ -85,4 +83,4 @@ def _as_json(findings: list[Finding]) -> str:
         }
         for finding in findings
     ]
-    return msgspec.json.format(msgspec.json.encode({"accepted": accepted, "results": results})).decode()
+    return {"accepted": accepted, "results": results}

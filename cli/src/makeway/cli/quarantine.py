@@ -7,25 +7,17 @@ pods across namespaces.
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
-from makeway.bus.errors import BusError
+from makeway.cli.connect import Installation, connected
 from makeway.cli.errors import fail
+from makeway.cli.output import OutputOption, Printer
 from makeway.cli.quarantine_store import NotReplayable, Store
 from makeway.cli.quarantine_text import HEAD_BYTES, ago, as_json, headers, payload
-from makeway.runtime import logs
-from makeway.runtime.process import identity
-from makeway.runtime.settings import NatsCredsOption, NatsSettings, NatsUrlOption, SubjectPrefixOption
 
 app = typer.Typer(
     add_completion=False,
@@ -35,9 +27,7 @@ app = typer.Typer(
 
 T = TypeVar("T")
 
-_NATS = NatsSettings()
-_INTERRUPTED = 130
-_PIPE_WIDTH = 4096
+_COLUMNS = ("NUMBER", "AGE", "BY", "REASON", "DELIVERIES", "SUBJECT", "SEQUENCE", "REPLAYED")
 
 Number = Annotated[int, typer.Argument(min=1, help="Its number, as `makeway quarantine list` shows it.")]
 Reason = Annotated[
@@ -49,114 +39,97 @@ Component = Annotated[
 
 
 @app.command("list")
-def list_(
+@connected
+async def list_(
+    installation: Installation,
     *,
-    output: Annotated[
-        Literal["table", "json"], typer.Option("--output", "-o", help="A table, or JSON lines.")
-    ] = "table",
     reason: Reason = "",
     component: Component = "",
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
+    output: OutputOption = "text",
 ) -> None:
     """List what was put aside, oldest first."""
-    nats = NatsSettings(url=nats_url, creds=nats_creds, subject_prefix=subject_prefix)
-    found = _with_store(nats, lambda store: store.entries(reason=reason, component=component))
-    console = Console(highlight=False, markup=False, emoji=False)
-    if output == "json":
+    found = await _with_store(installation, lambda store: store.entries(reason=reason, component=component))
+    printer = Printer(output)
+    if printer.data:
         for entry in found:
-            console.out(json.dumps(as_json(entry)), highlight=False)
+            printer.item(as_json(entry))
         return
     if not found:
-        typer.echo("Nothing is in quarantine.", err=True)
+        printer.note("Nothing is in quarantine.")
         return
-    table = Table(box=None, pad_edge=False, header_style="")
-    for column in ("NUMBER", "AGE", "BY", "REASON", "DELIVERIES", "SUBJECT", "SEQUENCE", "REPLAYED"):
-        table.add_column(column, overflow="fold")
     now = datetime.now(UTC)
-    for entry in found:
-        message = entry.message
-        table.add_row(
+    rows = [
+        (
             str(entry.number),
             ago(now - entry.parked_at),
-            message.component,
-            message.reason,
-            str(message.deliveries or "-"),
-            message.subject,
-            str(message.sequence),
+            entry.message.component,
+            entry.message.reason,
+            str(entry.message.deliveries or "-"),
+            entry.message.subject,
+            str(entry.message.sequence),
             f"as {entry.replayed_as}" if entry.replayed_as else "-",
         )
-    if not console.is_terminal:
-        # A pipe has no width to fold a line to.
-        console.width = _PIPE_WIDTH
-    console.print(table)
+        for entry in found
+    ]
+    printer.table(_COLUMNS, rows)
 
 
 @app.command()
-def show(
+@connected
+async def show(
+    installation: Installation,
     number: Number,
     *,
-    output: Annotated[
-        Literal["text", "json"], typer.Option("--output", "-o", help="For a person, or one JSON object.")
-    ] = "text",
     full: Annotated[
         bool, typer.Option("--full", help=f"The whole payload, not its first {HEAD_BYTES} bytes.")
     ] = False,
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
+    output: OutputOption = "text",
 ) -> None:
     """Show one message: where it came from, why it was put aside, and what is in it.
 
     What a terminal would obey, and what is no UTF-8, is shown escaped.
     """
-    nats = NatsSettings(url=nats_url, creds=nats_creds, subject_prefix=subject_prefix)
-    entry = _with_store(nats, lambda store: store.entry(number))
-    if output == "json":
-        typer.echo(json.dumps(as_json(entry, payload_too=True)))
+    entry = await _with_store(installation, lambda store: store.entry(number))
+    printer = Printer(output)
+    if printer.data:
+        printer.document(as_json(entry, payload_too=True))
         return
     for name, value in headers(entry):
-        typer.echo(f"{name + ':':<14}{value}")
-    typer.echo()
-    typer.echo(payload(entry.message, full=full))
+        printer.line(f"{name + ':':<14}{value}")
+    printer.line("")
+    printer.line(payload(entry.message, full=full))
 
 
 @app.command()
-def replay(
+@connected
+async def replay(
+    installation: Installation,
     number: Number,
-    *,
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
 ) -> None:
     """Publish a message again where it came from, if nothing newer stands there.
 
     For what a newer version understands, or what a repaired cluster can carry out. An order that is past
     its time ends as expired.
     """
-    nats = NatsSettings(url=nats_url, creds=nats_creds, subject_prefix=subject_prefix)
-    entry, sequence = _with_store(nats, lambda store: store.replay(number))
+    entry, sequence = await _with_store(installation, lambda store: store.replay(number))
     typer.echo(f"replayed {number} to {entry.message.subject} as {sequence} of {entry.message.stream}")
 
 
 @app.command()
-def drop(
+@connected
+async def drop(
+    installation: Installation,
     numbers: Annotated[list[int] | None, typer.Argument(min=1, help="Numbers, as `list` shows them.")] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="All, or all that the filters leave.")] = False,
     reason: Reason = "",
     component: Component = "",
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
 ) -> None:
     """Remove messages from the quarantine. The originals are left to their streams."""
     if bool(numbers) == every:
         raise typer.BadParameter("give numbers, or --all with or without filters")
     if numbers and (reason or component):
         raise typer.BadParameter("--reason and --component go with --all")
-    nats = NatsSettings(url=nats_url, creds=nats_creds, subject_prefix=subject_prefix)
 
     async def remove(store: Store) -> int:
         if numbers:
@@ -167,31 +140,16 @@ def drop(
             await store.drop(entry)
         return len(chosen)
 
-    count = _with_store(nats, remove)
+    count = await _with_store(installation, remove)
     typer.echo(f"dropped {count} {'message' if count == 1 else 'messages'}")
 
 
-def _with_store(nats: NatsSettings, act: Callable[[Store], Awaitable[T]]) -> T:
-    """Connect, act, disconnect; what goes wrong ends the command with one line."""
-    me = identity()
-    logs.configure("text", "error", "quarantine", me)
-
-    async def run() -> T:
-        bus = await Bus.connect(
-            nats.servers(),
-            name=f"quarantine/{me}",
-            prefix=nats.subject_prefix,
-            creds=nats.creds,
-            timings=Timings(connect=5),
-        )
+async def _with_store(installation: Installation, act: Callable[[Store], Awaitable[T]]) -> T:
+    """Connect, act, disconnect; what cannot be done ends the command with one line."""
+    async with installation.bus() as bus:
         try:
             return await act(Store(bus))
-        finally:
-            await bus.close()
-
-    try:
-        return asyncio.run(run())
-    except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
-    except (BusError, NotReplayable, LookupError, ValueError) as error:
-        fail(str(error.args[0]) if isinstance(error, KeyError) else str(error))
+        except KeyError as error:
+            fail(str(error.args[0]))
+        except (NotReplayable, LookupError) as error:
+            fail(str(error))

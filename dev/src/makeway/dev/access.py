@@ -7,6 +7,7 @@ from makeway.dev.site import Site
 
 NAMESPACE = "makeway-system"
 ACCOUNTS = ("planner", "evictor", "scheduler")
+INSTALLATION = "makeway-installation"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -25,3 +26,20 @@ def grant(site: Site, api: AdminApi) -> None:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
         write_with_token(site.kubeconfig(account), site.server_for(account), site.authority, token, name)
+
+
+def announce(site: Site, api: AdminApi) -> None:
+    """Write the ConfigMap by which commands find NATS, as the chart does; raises as `grant`."""
+    api.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": INSTALLATION, "namespace": NAMESPACE},
+            "data": {
+                "natsUrl": site.nats_url,
+                "subjectPrefix": site.options.subject_prefix,
+                "chartVersion": "",
+                "schedulerName": site.options.profiles[0],
+            },
+        }
+    )

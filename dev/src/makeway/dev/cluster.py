@@ -84,6 +84,7 @@ class Cluster:
         self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
+            access.announce(site, api)
         if self.options.faulty:
             self._run("fault proxy", fault_proxy.program(site))
         programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}

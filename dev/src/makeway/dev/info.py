@@ -56,11 +56,10 @@ class ClusterInfo:
         return result.stdout
 
     def environment(self) -> dict[str, str]:
-        """What a shell needs to work with the cluster."""
+        """What a shell needs to work with the cluster; makeway's commands find NATS by the API server."""
         return {
             "KUBECONFIG": str(self.kubeconfig),
             "NATS_URL": self.nats_url,
-            "MAKEWAY_NATS_URL": self.nats_url,
             "PATH": f"{self.binaries}{os.pathsep}{os.environ.get('PATH', '')}",
         }
 

@@ -1,0 +1,109 @@
+"""How commands print: text for a person, plain and stable in a pipe, or data alone as JSON or YAML.
+
+A command declares `output: OutputOption = "text"`, makes one `Printer(output)` and prints by it alone:
+
+    printer = Printer(output)
+    if printer.data:
+        printer.document(report)             # one document; or printer.item(each) for each of a stream
+    else:
+        printer.table(COLUMNS, rows(report))
+        printer.note("nothing else")         # about the answer, not part of it: stderr
+
+What is data is only ever on stdout, what is about it only ever on stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Output = Literal["text", "json", "yaml"]
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="Text for a person, or data for a program.")
+]
+
+_PIPE_WIDTH: Final = 4096
+"""A pipe has no width to fold a line to."""
+
+
+class Printer:
+    """Prints one command's answer in the form that was asked for.
+
+    `data`: JSON or YAML was asked for, so that only `document` or `item` may be called.
+    `terminal`: a person looks at it; colours, and progress on stderr, are for them alone.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.data = output != "text"
+        self.console = Console(highlight=False, markup=False, emoji=False)
+        self.terminal = self.console.is_terminal
+        if not self.terminal:
+            self.console.width = _PIPE_WIDTH
+
+    def document(self, value: Any) -> None:
+        """Print a whole answer: a msgspec struct, or plain dicts and lists. Indented JSON, or YAML."""
+        plain = _plain(value)
+        if self.output == "yaml":
+            _write(_yaml(plain))
+        else:
+            _write(msgspec.json.format(msgspec.json.encode(plain)).decode() + "\n")
+
+    def item(self, value: Any) -> None:
+        """Print one of a stream of answers: a line of JSON, or a YAML document after `---`. At once."""
+        plain = _plain(value)
+        if self.output == "yaml":
+            _write("---\n" + _yaml(plain))
+        else:
+            _write(msgspec.json.encode(plain).decode() + "\n")
+
+    def line(self, text: str | Text) -> None:
+        """Print one line for a person; never folded by us."""
+        self.console.print(text, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+        """Print a table as kubectl does: capitals on top, no lines."""
+        table = Table(box=None, pad_edge=False, header_style="")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)
+
+    def note(self, text: str) -> None:
+        """Say something about the answer, on stderr."""
+        typer.echo(text, err=True)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[None]:
+        """Show that something is waited for, on stderr, where that is a terminal; else nothing."""
+        console = Console(stderr=True, highlight=False, markup=False)
+        if not console.is_terminal:
+            yield
+            return
+        with console.status(what):
+            yield
+
+
+def _plain(value: Any) -> Any:
+    """Give what JSON and YAML both can say; times in RFC 3339."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def _yaml(plain: Any) -> str:
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_PIPE_WIDTH)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

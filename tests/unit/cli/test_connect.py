@@ -1,0 +1,178 @@
+"""How commands reach an installation: the address, the namespace, and the words where there is no way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from fixtures_nats import NatsServer
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusUnavailable
+from makeway.cli.connect_context import context_namespace
+from makeway.cli.connect_nats import reachable
+
+
+async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from makeway.cli.main import main; main()",
+        *arguments,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": "200", **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    assert "Traceback" not in err.decode()
+    return process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def api_server(status: int, body: object) -> AsyncIterator[str]:
+    """Answer every request alike; give the URL."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        data = json.dumps(body).encode()
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        writer.write(head.encode() + data)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def kubeconfig(directory: Path, server: str) -> str:
+    path = directory / "kubeconfig"
+    path.write_text(
+        dedent(f"""
+        apiVersion: v1
+        kind: Config
+        current-context: here
+        clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+        users: [{{name: u, user: {{token: t}}}}]
+        contexts:
+          - {{name: here, context: {{cluster: c, user: u}}}}
+          - {{name: there, context: {{cluster: c, user: u, namespace: team-a}}}}
+        """)
+    )
+    return str(path)
+
+
+@pytest.mark.nats
+async def test_nats_is_found_by_the_installations_configmap(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    installation = {"data": {"natsUrl": nats_server.url, "subjectPrefix": "makeway", "more": "x"}}
+    async with api_server(200, installation) as url:
+        code, out, err = await makeway(
+            "quarantine", "list", "-o", "json", KUBECONFIG=kubeconfig(tmp_path, url)
+        )
+
+    assert (code, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (403, 3, "no permission: you may not"),
+        (404, 3, "there is no ConfigMap makeway-system/makeway-installation"),
+        (500, 1, "500"),
+    ],
+)
+async def test_what_stands_in_the_way_is_one_line_and_an_exit_code(
+    tmp_path: Path, status: int, code: int, said: str
+) -> None:
+    refusal = {"kind": "Status", "reason": "X", "message": "you may not"}
+    async with api_server(status, refusal) as url:
+        # Nobody may listen at the usual address for a 404 to end so.
+        got, out, err = await makeway("queues", KUBECONFIG=kubeconfig(tmp_path, url))
+
+    assert (got, out) == (code, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+async def test_an_api_server_out_of_reach_is_exit_code_3(tmp_path: Path) -> None:
+    code, _, err = await makeway("queues", "--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:9"))
+
+    assert code == 3
+    assert "127.0.0.1:9" in err
+
+
+@pytest.mark.nats
+async def test_a_planner_that_is_away_is_exit_code_3(bus: Bus, nats_server: NatsServer) -> None:
+    code, out, err = await makeway("queues", "--nats-url", nats_server.url)
+
+    assert (code, out) == (3, "")
+    assert err.startswith("makeway: no planner answers")
+
+
+async def test_a_prefix_that_cannot_be_one_is_wrong_usage() -> None:
+    code, _, err = await makeway("queues", "--subject-prefix", "a b")
+
+    assert code == 2
+    assert "--subject-prefix" in err
+
+
+async def test_a_service_out_of_reach_without_kubectl_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(BusUnavailable, match=r"kubectl --context=c port-forward -n ns svc/nats 4222:4222"):
+        async with reachable("nats://nats.ns.svc:4222", None, "c"):
+            pass
+
+
+async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/called\n'
+        'echo "Forwarding from 127.0.0.1:4711 -> 4222"\nexec sleep 60\n'
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async with reachable("nats://me:secret@nats.ns:4333", Path("/k"), None) as url:
+        assert url == "nats://me:secret@127.0.0.1:4711"
+
+    assert (tmp_path / "called").read_text() == "--kubeconfig=/k port-forward -n ns svc/nats :4333\n"
+
+
+async def test_an_address_that_is_no_service_is_taken_as_it_is() -> None:
+    for url in ("nats://10.0.0.1:4222", "nats://nats.example.com:4222,nats://other:4222", "localhost"):
+        async with reachable(url, None, None) as given:
+            assert given == url
+
+
+def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(kubeconfig(tmp_path, "http://x"))
+    monkeypatch.setenv("KUBECONFIG", f"/nonexistent:{path}")
+
+    assert context_namespace(None, None) == "default"
+    assert context_namespace(None, "there") == "team-a"
+    assert context_namespace(path, "there") == "team-a"
+
+
+def test_a_pipe_that_is_closed_ends_a_command_quietly() -> None:
+    program = "from makeway.cli.main import main; main()"
+    command = f"{sys.executable} -c '{program}' policy lint {__file__} -o yaml | true"
+
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert result.stderr == ""

@@ -1,0 +1,53 @@
+"""One answer in three forms."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+import yaml
+
+from makeway.cli.output import Output, Printer
+
+
+class Answer(msgspec.Struct, rename="camel"):
+    some_name: str
+    at: datetime
+
+
+ANSWER = Answer("ä", datetime(2026, 1, 2, tzinfo=UTC))
+PLAIN = {"someName": "ä", "at": "2026-01-02T00:00:00Z"}
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_data_is_the_same_in_json_and_yaml(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    Printer(output).document(ANSWER)
+
+    printed = capsys.readouterr().out
+    assert (json.loads if output == "json" else yaml.safe_load)(printed) == PLAIN
+
+
+def test_a_stream_is_a_line_each_in_json_and_a_document_each_in_yaml(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for output in ("json", "yaml"):
+        printer = Printer(output)
+        printer.item(ANSWER)
+        printer.item({"b": ["x" * 5000]})
+
+    lines = capsys.readouterr().out.split("\n", 2)
+    assert [json.loads(line) for line in lines[:2]] == [PLAIN, {"b": ["x" * 5000]}]
+    assert list(yaml.safe_load_all(lines[2])) == [PLAIN, {"b": ["x" * 5000]}]
+
+
+def test_in_a_pipe_a_table_is_not_folded_and_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = Printer("text")
+    with printer.progress("waiting"):
+        printer.table(("NAME", "WHY"), [("a", "x" * 300)])
+    printer.note("that is all")
+
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].rstrip() == "a     " + "x" * 300
+    assert captured.err == "that is all\n"
