@@ -63,7 +63,7 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 
 .PHONY: unit
 unit: setup ## Unit tests, Python and Go
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 	cd plugin && go test $(GO_PACKAGES)
 
 .PHONY: check

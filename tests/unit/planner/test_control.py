@@ -56,17 +56,28 @@ class Bus:
         return Published(self.sequence)
 
 
+LOOKS = 8
+"""So often it looks at each state before the next: more often than any of these buses refuses it."""
+
+
 async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a planner speak while the state that should be in force takes these values."""
     monkeypatch.setattr(control, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(control, "RETRY_SECONDS", 0.001)
-    current = states[0]
-    speaker = Control(bus, "c", lambda: current, Metrics(CollectorRegistry()))
+    current, looks = states[0], 0
+
+    def look() -> ControlState | None:
+        nonlocal looks
+        looks += 1
+        return current
+
+    speaker = Control(bus, "c", look, Metrics(CollectorRegistry()))
     task = asyncio.create_task(speaker.say_for_ever())
     for state in states:
-        current = state
+        current, looks = state, 0
         speaker.changed()
-        await asyncio.sleep(0.03)
+        while looks < LOOKS:
+            await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
 
