@@ -64,20 +64,22 @@ async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pyt
     """Let a planner speak while the state that should be in force takes these values."""
     monkeypatch.setattr(control, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(control, "RETRY_SECONDS", 0.001)
-    current, looks = states[0], 0
+    current, looks, looked = states[0], 0, asyncio.Event()
 
     def look() -> ControlState | None:
         nonlocal looks
         looks += 1
+        if looks == LOOKS:
+            looked.set()
         return current
 
     speaker = Control(bus, "c", look, Metrics(CollectorRegistry()))
     task = asyncio.create_task(speaker.say_for_ever())
     for state in states:
         current, looks = state, 0
+        looked.clear()
         speaker.changed()
-        while looks < LOOKS:
-            await asyncio.sleep(0)
+        await looked.wait()
     task.cancel()
     await asyncio.wait({task})
 
