@@ -1,8 +1,8 @@
 """Everything in the repository that is generated from code, written or checked in one go.
 
 `python dev/reference.py` writes it, `--check` fails where a file is stale: golden files, JSON Schemas
-and the AsyncAPI document (from `makeway.bus.reference`), and the pages on metrics, on commands and on the
-plugin's arguments.
+and the AsyncAPI document (from `makeway.bus.reference`), what of the chart is generated, and the pages on
+metrics, on commands and on the plugin's arguments.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from makeway.cli.main import SUB_COMMANDS, load
 from makeway.core.policy import PolicyDocument
 from makeway.core.queues.document import QueuesFile
 from makeway.core.reference import editor_schema, reference_page
+from makeway.dev.chart_reference import generated as chart_files
 from makeway.evictor.metrics import Metrics as EvictorMetrics
 from makeway.planner.metrics import Metrics as PlannerMetrics
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -59,7 +60,12 @@ def generated() -> dict[str, bytes]:
         "docs/reference/scheduler-arguments.md": arguments_page(),
         **configuration_pages(),
     }
-    return {**bus_files(), **configuration_schemas(), **{path: page.encode() for path, page in pages.items()}}
+    return {
+        **bus_files(),
+        **configuration_schemas(),
+        **chart_files(),
+        **{path: page.encode() for path, page in pages.items()},
+    }
 
 
 def _is(path: Path, content: bytes) -> bool:

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -33,7 +34,8 @@ type MakeWayArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// NATSURL is where NATS listens; several servers are separated by commas. Schemes: nats, tls,
-	// ws, wss. Default nats://127.0.0.1:4222.
+	// ws, wss. Default: what the environment variable MAKEWAY_NATS_URL says, which may come from a Secret,
+	// else nats://127.0.0.1:4222.
 	NATSURL string `json:"natsURL,omitempty"`
 
 	// CredentialsFile is a NATS credentials file (a JWT and its seed). Default: none, no login.
@@ -89,7 +91,7 @@ type LeaseReference struct {
 // defaultArgs are the arguments where nothing is given.
 func defaultArgs() MakeWayArgs {
 	return MakeWayArgs{
-		NATSURL:       "nats://127.0.0.1:4222",
+		NATSURL:       cmp.Or(os.Getenv("MAKEWAY_NATS_URL"), "nats://127.0.0.1:4222"),
 		SubjectPrefix: wire.DefaultPrefix,
 		PlanTimeout:   metav1.Duration{Duration: 100 * time.Millisecond},
 		MaxCandidates: 16,

@@ -86,6 +86,7 @@ func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsB
 	logger := klog.FromContext(ctx)
 	options := []nats.Option{
 		nats.Name("makeway-scheduler " + identity),
+		nats.CustomInboxPrefix(wire.Inbox),
 		nats.Timeout(natsConnectTimeout),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),

@@ -8,6 +8,10 @@ import (
 // DefaultPrefix is the subject prefix where none is given.
 const DefaultPrefix = "makeway"
 
+// Inbox begins the subjects on which the scheduler is answered, without the last dot. It is the
+// scheduler's own, so that NATS can keep everybody else from listening there.
+const Inbox = "_INBOX.makeway.scheduler"
+
 // Subjects spells every subject and stream name under one prefix, as
 // bus/src/makeway/bus/subjects.py does. Two clusters on one NATS use two prefixes.
 type Subjects struct {

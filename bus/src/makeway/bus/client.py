@@ -28,7 +28,7 @@ from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import Parked
 from makeway.bus.repairs import Repairs
-from makeway.bus.subjects import DEFAULT_PREFIX, Subjects
+from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox
 
 _MAX_WAITING_REQUESTS: Final = 256
 
@@ -105,6 +105,7 @@ class Bus:
             [url.strip() for url in urls],
             name=f"makeway/{name}",
             probe_subject=subjects.probe,
+            inbox=inbox(name.partition("/")[0]),
             creds=Path(creds) if creds else None,
             timings=timings,
         )

@@ -90,6 +90,7 @@ class Connection:
         *,
         name: str,
         probe_subject: str,
+        inbox: str,
         creds: Path | None = None,
         timings: Timings | None = None,
     ) -> Connection:
@@ -106,6 +107,7 @@ class Connection:
                     servers=list(servers),
                     name=name,
                     user_credentials=str(creds) if creds else None,
+                    inbox_prefix=inbox,
                     pending_size=-1,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=times.reconnect_wait,  # type: ignore[arg-type] # any number of seconds

@@ -13,6 +13,12 @@ PodUid = NewType("PodUid", str)
 
 DEFAULT_PREFIX = "makeway"
 
+SERVICES = ("planner", "evictor", "scheduler", "streams")
+"""Components that log in to NATS as themselves."""
+
+PEOPLE = "cli"
+"""Whoever else connects: the commands that people run."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -30,6 +36,11 @@ def token(value: str) -> str:
 def queue_hash(path: str) -> str:
     """A queue's path as a token: it may have dots, and letters that no subject takes."""
     return hashlib.sha256(path.encode()).hexdigest()[:32]
+
+
+def inbox(component: str) -> str:
+    """Where a component's requests are answered, without the last dot: nobody else may listen there."""
+    return f"_INBOX.makeway.{component if component in SERVICES else PEOPLE}"
 
 
 class Subjects:

@@ -13,7 +13,16 @@ CONTROL_PLANE_MODULE = CHECKOUT / "dev" / "controlplane"
 PLUGIN_MODULE = CHECKOUT / "plugin"
 """The Go module of makeway-scheduler."""
 
-RBAC_MANIFESTS = CHECKOUT / "charts" / "makeway" / "rbac"
+CHART_TOOLS_MODULE = CHECKOUT / "dev" / "charttools"
+"""The Go module whose `tool` lines name helm and what judges the chart it renders."""
+
+PROMETHEUS_MODULE = CHECKOUT / "dev" / "prometheus"
+"""The Go module whose `tool` lines name Prometheus and promtool."""
+
+CHART = CHECKOUT / "charts" / "makeway"
+"""The Helm chart."""
+
+RBAC_MANIFESTS = CHART / "rbac"
 """Service accounts and roles of planner, evictor and scheduler."""
 
 

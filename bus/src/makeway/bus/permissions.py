@@ -1,0 +1,146 @@
+"""What each component may say and hear on the bus, as subjects of a NATS server's permissions.
+
+The least that works, and the one place that says so: the chart's nats-server gets these lists, and so does
+whoever sets up accounts on an existing installation (docs/reference/nats-permissions.md). No component reads
+another's answers, as each has an inbox of its own; people share one. Only the evictors take orders from
+their consumer, and nobody may delete or purge a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from makeway.bus.streams import EVICTOR_CONSUMER
+from makeway.bus.subjects import PEOPLE, Subjects, inbox
+
+_API: Final = "$JS.API"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permissions:
+    """One user's. `denied` is taken from `publish`; `answers`: whoever asks it may be answered, once."""
+
+    purpose: str
+    publish: tuple[str, ...]
+    denied: tuple[str, ...] = ()
+    subscribe: tuple[str, ...]
+    answers: bool = False
+
+
+def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
+    """The permissions of every user under one prefix, by its name."""
+    streams = (
+        subjects.orders_stream,
+        subjects.outcomes_stream,
+        subjects.decisions_stream,
+        subjects.control_stream,
+        subjects.quarantine_stream,
+    )
+    epochs = f"KV_{subjects.epochs_bucket}"
+    keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
+    reads_all = tuple(subject for stream in streams for subject in _reads(stream))
+    # A reader's own consumers have names that nobody guesses; the evictors' has one that everybody knows.
+    theirs = tuple(
+        f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
+        for operation, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
+    )
+    return {
+        "planner": Permissions(
+            purpose="answers plan requests, says what is in force, orders for lowered quotas",
+            publish=(
+                subjects.probe,
+                subjects.control,
+                subjects.repairs,
+                f"{subjects.prefix}.v1.orders.quota.*",
+                subjects.decisions,
+                subjects.quarantined("planner"),
+                *keeps,
+                *_reads(subjects.orders_stream),
+                *_reads(subjects.outcomes_stream),
+                *_reads(subjects.decisions_stream),
+                *_last(subjects.control_stream),
+                *_last(epochs),
+            ),
+            denied=theirs,
+            subscribe=(f"{inbox('planner')}.>", subjects.plan, subjects.queues),
+            answers=True,
+        ),
+        "evictor": Permissions(
+            purpose="takes orders, writes their outcomes",
+            publish=(
+                subjects.probe,
+                subjects.outcomes,
+                subjects.quarantined("evictor"),
+                *keeps,
+                *_reads(subjects.orders_stream),
+                *_reads(subjects.outcomes_stream),
+                *_reads(subjects.control_stream),
+                *_last(epochs),
+                # With and without the server's domain and account in it.
+                f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
+                f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
+            ),
+            subscribe=(f"{inbox('evictor')}.>", subjects.repairs),
+        ),
+        "scheduler": Permissions(
+            purpose="asks for plans, commits orders for pods, follows outcomes",
+            publish=(
+                subjects.plan,
+                f"{subjects.prefix}.v1.orders.pod.*",
+                *_reads(subjects.orders_stream),
+                *_reads(subjects.outcomes_stream),
+                *_reads(subjects.control_stream),
+            ),
+            denied=theirs,
+            subscribe=(f"{inbox('scheduler')}.>",),
+        ),
+        "streams": Permissions(
+            purpose="sets the streams up",
+            publish=(subjects.probe, *keeps),
+            subscribe=(f"{inbox('streams')}.>",),
+        ),
+        "viewer": Permissions(
+            purpose="for people: everything that only reads",
+            publish=(subjects.probe, subjects.queues, *reads_all, *_last(epochs)),
+            denied=theirs,
+            subscribe=(f"{inbox(PEOPLE)}.>",),
+        ),
+        "operator": Permissions(
+            purpose="for administrators: the viewer's, and what `makeway quarantine` writes",
+            publish=(
+                subjects.probe,
+                subjects.queues,
+                subjects.orders,
+                subjects.outcomes,
+                subjects.quarantine,
+                *reads_all,
+                *_last(epochs),
+                f"{_API}.STREAM.MSG.DELETE.{subjects.quarantine_stream}",
+            ),
+            denied=theirs,
+            subscribe=(f"{inbox(PEOPLE)}.>",),
+        ),
+    }
+
+
+def _keeps(stream: str) -> tuple[str, ...]:
+    """Make a stream, and bring it back where it drifts."""
+    return tuple(f"{_API}.STREAM.{operation}.{stream}" for operation in ("INFO", "CREATE", "UPDATE"))
+
+
+def _last(stream: str) -> tuple[str, ...]:
+    """Read a subject's last message, from the stream's leader or, in Go, from any of its servers."""
+    return (f"{_API}.STREAM.MSG.GET.{stream}", f"{_API}.DIRECT.GET.{stream}.>")
+
+
+def _reads(stream: str) -> tuple[str, ...]:
+    """Follow a stream with consumers of one's own, and read single messages."""
+    return (
+        f"{_API}.STREAM.INFO.{stream}",
+        *_last(stream),
+        f"{_API}.CONSUMER.CREATE.{stream}",
+        f"{_API}.CONSUMER.CREATE.{stream}.>",
+        *(f"{_API}.CONSUMER.{operation}.{stream}.*" for operation in ("INFO", "MSG.NEXT", "DELETE")),
+    )

@@ -1,0 +1,134 @@
+"""The lists of permissions against a real nats-server that enforces them."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import nats
+import pytest
+
+from fixtures_nats import NatsServer
+from makeway.bus.client import Bus
+from makeway.bus.permissions import Permissions, permissions
+from makeway.bus.subjects import Subjects
+
+SUBJECTS = Subjects("one.two")
+
+
+@pytest.fixture
+def guarded(nats_server: NatsServer) -> NatsServer:
+    """A server that knows every user of the list, with their permissions; the password is `p`."""
+    users = [_user(name, given) for name, given in permissions(SUBJECTS).items()]
+    nats_server.extra = f"authorization: {json.dumps({'users': users})}"
+    nats_server.restart()
+    return nats_server
+
+
+def _user(name: str, given: Permissions) -> Mapping[str, Any]:
+    return {
+        "user": name,
+        "password": "p",
+        "permissions": {
+            "publish": {"allow": list(given.publish), "deny": list(given.denied)},
+            "subscribe": list(given.subscribe),
+            **({"allow_responses": True} if given.answers else {}),
+        },
+    }
+
+
+async def _bus(server: NatsServer, user: str) -> Bus:
+    return await Bus.connect(
+        f"nats://{user}:p@127.0.0.1:{server.port}", name=f"{user}/test", prefix="one.two"
+    )
+
+
+async def _denied(
+    server: NatsServer, user: str, *, publish: Sequence[str] = (), subscribe: Sequence[str] = ()
+) -> set[str]:
+    """Try all of these, and say which of them the server refused."""
+    errors: list[str] = []
+
+    async def note(error: Exception) -> None:
+        errors.append(str(error))
+
+    client = await nats.connect(
+        f"nats://{user}:p@127.0.0.1:{server.port}", error_cb=note, allow_reconnect=False
+    )
+    for subject in publish:
+        await client.publish(subject, b"{}")
+    for subject in subscribe:
+        await client.subscribe(subject)
+    await client.flush()
+    for _ in range(100):
+        if len(errors) == len(publish) + len(subscribe):
+            break
+        await asyncio.sleep(0.01)
+    await client.close()
+    return {
+        subject
+        for subject in (*publish, *subscribe)
+        if any(f'"{subject}"'.lower() in error.lower() for error in errors)
+    }
+
+
+async def test_who_writes_into_streams_may_set_them_up(guarded: NatsServer) -> None:
+    for user in ("streams", "planner", "evictor"):
+        bus = await _bus(guarded, user)
+
+        await bus.ensure_streams()
+
+        assert bus.healthy() == "", user
+        await bus.close()
+
+
+async def test_nobody_but_an_evictor_takes_orders_and_nobody_empties_a_stream(guarded: NatsServer) -> None:
+    taking = (
+        "$JS.API.CONSUMER.MSG.NEXT.ONE_TWO_ORDERS.evictor",
+        "$JS.API.CONSUMER.DELETE.ONE_TWO_ORDERS.evictor",
+        "$JS.API.CONSUMER.CREATE.ONE_TWO_ORDERS.evictor.one.two.v1.orders.>",
+    )
+    emptying = ("$JS.API.STREAM.DELETE.ONE_TWO_ORDERS", "$JS.API.STREAM.PURGE.ONE_TWO_ORDERS")
+
+    for user in permissions(SUBJECTS):
+        forbidden = emptying if user == "evictor" else (*taking, *emptying)
+        assert await _denied(guarded, user, publish=forbidden) == set(forbidden), user
+
+
+async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> None:
+    order, quota, outcome = "one.two.v1.orders.pod.u", "one.two.v1.orders.quota.q", "one.two.v1.outcomes.o"
+    control, elsewhere = "one.two.v1.control", "makeway.v1.control"
+    forbidden = {
+        "planner": (order, outcome, elsewhere),
+        "evictor": (order, quota, control),
+        "scheduler": (quota, outcome, control),
+        "streams": (order, outcome, control),
+        "viewer": (order, quota, outcome, control),
+        "operator": (control,),
+    }
+
+    for user, subjects in forbidden.items():
+        assert await _denied(guarded, user, publish=subjects) == set(subjects), user
+
+
+async def test_a_viewer_cannot_listen_in(guarded: NatsServer) -> None:
+    ears = ("_INBOX.>", "_INBOX.makeway.planner.>", "one.two.v1.plan", "one.two.v1.>")
+
+    assert await _denied(guarded, "viewer", subscribe=ears) == set(ears)
+
+
+async def test_a_planner_answers_whoever_asks_and_nobody_else(guarded: NatsServer) -> None:
+    planner, viewer = await _bus(guarded, "planner"), await _bus(guarded, "viewer")
+
+    async def answer(_: bytes) -> bytes:
+        return b"none"
+
+    await planner.serve_queues(answer)
+
+    assert await viewer.request_queues(b"{}", 2.0) == b"none"
+    assert planner.healthy() == viewer.healthy() == ""
+    await planner.connection.client.publish("_INBOX.makeway.cli.somebody", b"unasked")
+    await planner.connection.round_trip()
+    assert "permissions violation" in planner.healthy().lower()
+    await planner.close()
+    await viewer.close()
