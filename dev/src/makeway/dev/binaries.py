@@ -11,7 +11,12 @@ from pathlib import Path
 
 from makeway.dev.options import KWOK as KWOK_COMPONENT
 from makeway.dev.options import NATS, SCHEDULER
-from makeway.dev.paths import CONTROL_PLANE_MODULE, PLUGIN_MODULE
+from makeway.dev.paths import (
+    CHART_TOOLS_MODULE,
+    CONTROL_PLANE_MODULE,
+    PLUGIN_MODULE,
+    PROMETHEUS_MODULE,
+)
 
 KUBERNETES_VERSION = "v1.36.3"
 
@@ -75,6 +80,28 @@ KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
 ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
 """In the order they are built: the scheduler first, since it compiles much of what the others share."""
+
+HELM = Binary("helm", "helm.sh/helm/v3/cmd/helm", 60, module=CHART_TOOLS_MODULE)
+HELM_UNITTEST = Binary(
+    "helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", 60, module=CHART_TOOLS_MODULE
+)
+KUBECONFORM = Binary(
+    "kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform", 10, module=CHART_TOOLS_MODULE
+)
+# Without the discovery of every cloud there is: it is most of what would have to be compiled.
+PROMTOOL = Binary(
+    "promtool",
+    "github.com/prometheus/prometheus/cmd/promtool",
+    90,
+    module=PROMETHEUS_MODULE,
+    tags="remove_all_sd",
+)
+PROMETHEUS = replace(
+    PROMTOOL, name="prometheus", package="github.com/prometheus/prometheus/cmd/prometheus", usual_seconds=60
+)
+
+CHART_TOOLS = (HELM_UNITTEST, HELM, KUBECONFORM, PROMTOOL, PROMETHEUS)
+"""What checks the chart; no cluster needs them."""
 
 _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPONENT}
 """Binaries that only clusters with a certain component need."""

@@ -1,0 +1,133 @@
+{{/* Names are fixed: Leases, ConfigMaps and roles of makeway are one a cluster, and commands and runbooks name them. */}}
+
+{{/* Labels of every object. Give (list $ "component"). */}}
+{{- define "makeway.labels" -}}
+{{- $ := index . 0 -}}
+helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" }}
+{{ include "makeway.selectorLabels" . }}
+app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $.Release.Service }}
+app.kubernetes.io/part-of: makeway
+{{- with $.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What selects a component's pods. Give (list $ "component"). */}}
+{{- define "makeway.selectorLabels" -}}
+{{- $ := index . 0 -}}
+app.kubernetes.io/name: makeway
+app.kubernetes.io/instance: {{ $.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* An image by tag or digest. Give (list $ image). */}}
+{{- define "makeway.image" -}}
+{{- $ := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* The NATS that this chart runs is wanted. */}}
+{{- define "makeway.trialNats" -}}
+{{- if not .Values.nats.url }}yes{{ end -}}
+{{- end }}
+
+{{/* Where NATS is, without a password. */}}
+{{- define "makeway.natsUrl" -}}
+{{- .Values.nats.url | default (printf "nats://makeway-nats.%s.svc:4222" .Release.Namespace) -}}
+{{- end }}
+
+{{/* How a component logs in to NATS: environment. Give (list $ "component"). */}}
+{{- define "makeway.natsEnvironment" -}}
+{{- $ := index . 0 -}}
+{{- $component := index . 1 -}}
+- name: MAKEWAY_NATS_URL
+{{- if include "makeway.trialNats" $ }}
+  valueFrom:
+    secretKeyRef: { name: "makeway-nats-{{ $component }}", key: url }
+{{- else }}
+  value: {{ $.Values.nats.url | quote }}
+{{- if index $.Values.nats.credentials $component }}
+- name: MAKEWAY_NATS_CREDS
+  value: /etc/makeway/nats/nats.creds
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The name of the Secret with a component's credentials file; empty for none. Give (list $ "component"). */}}
+{{- define "makeway.credentials" -}}
+{{- $ := index . 0 -}}
+{{- if $.Values.nats.url -}}
+{{ index $.Values.nats.credentials (index . 1) }}
+{{- end -}}
+{{- end }}
+
+{{/* Pod security "restricted". */}}
+{{- define "makeway.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- define "makeway.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end }}
+
+{{/* Replicas on different nodes and zones where there are any. Give (list $ "component"). */}}
+{{- define "makeway.spread" -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "makeway.selectorLabels" $ | nindent 6 }}
+  matchLabelKeys: [pod-template-hash]
+{{- end }}
+{{- end }}
+
+{{/* Where pods may run. Give the component's values. */}}
+{{- define "makeway.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A file of rbac/, in this release's namespace. Give (list $ "component"). The files are plain manifests of
+     namespace makeway-system, which `kubectl apply` takes as they are. */}}
+{{- define "makeway.rbac" -}}
+{{- $ := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $labels := include "makeway.labels" (list $ $component) | indent 4 -}}
+{{- $.Files.Get (printf "rbac/%s.yaml" (index . 2))
+    | replace "makeway-system" $.Release.Namespace
+    | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels) }}
+{{- end }}
+
+{{/* A user's NATS permissions under the subject prefix. Give (list $ "user"); JSON. */}}
+{{- define "makeway.natsPermissions" -}}
+{{- $ := index . 0 -}}
+{{- $prefix := $.Values.subjectPrefix -}}
+{{- $text := $.Files.Get "files/nats-permissions.yaml"
+    | replace "prefix.v1." (printf "%s.v1." $prefix)
+    | replace "PREFIX_" (printf "%s_" ($prefix | replace "." "_" | upper)) -}}
+{{- index (fromYaml $text) (index . 1) | toRawJson -}}
+{{- end }}
