@@ -230,10 +230,12 @@ class Recording:
             answer = msgspec.json.decode(msgspec.json.encode({**response, "metadata": metadata}))
         return AuditEvent(
             verb=verb,
+            group="",
             resource="pods",
             subresource=subresource,
             namespace="shop",
             name=name,
+            uri="",
             user=user,
             code=200,
             at=at(seconds),

@@ -17,10 +17,14 @@ class AuditEvent:
     """
 
     verb: str
+    group: str
+    """The API group; empty for the core group."""
     resource: str
+    """Empty for a path that is no resource."""
     subresource: str
     namespace: str
     name: str
+    uri: str
     user: str
     code: int
     at: datetime
@@ -74,6 +78,7 @@ class AuditLog:
 
 
 class _Reference(msgspec.Struct, frozen=True):
+    api_group: str = msgspec.field(name="apiGroup", default="")
     resource: str = ""
     subresource: str = ""
     namespace: str = ""
@@ -109,10 +114,12 @@ def _event(line: _Line) -> AuditEvent:
     reference = line.object_ref
     return AuditEvent(
         verb=line.verb,
+        group=reference.api_group,
         resource=reference.resource,
         subresource=reference.subresource,
         namespace=reference.namespace,
         name=reference.name,
+        uri=line.request_uri,
         user=line.user.username,
         code=line.response_status.code,
         at=line.request_received_timestamp,

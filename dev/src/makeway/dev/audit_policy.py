@@ -12,11 +12,10 @@ POLICY: dict[str, Any] = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # The scheduler's elections tell when a scheduler was there at all.
+        # The components' elections: when a scheduler was there at all, and who may touch which Lease.
         {
             "level": "Metadata",
-            "users": [SCHEDULER_USER],
-            "verbs": ["create", "update", "patch"],
+            "userGroups": ["system:serviceaccounts"],
             "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
         },
         # Other heartbeats and elections: many, and nothing is learnt from them.

@@ -46,7 +46,7 @@ def scheduler_silences(requests: Sequence[AuditEvent], scheduler: str, now: date
     renewals = [
         event.answered_at
         for event in requests
-        if event.user == scheduler and event.resource == "leases" and event.accepted
+        if event.user == scheduler and event.resource == "leases" and event.accepted and event.verb != "get"
     ]
     ends = [*renewals[1:], now]
     return [(a, b) for a, b in zip(renewals, ends, strict=False) if b - a > SILENCE]

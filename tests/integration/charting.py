@@ -1,0 +1,219 @@
+"""Run what the chart renders, as local processes: the same arguments, environment, files, tokens and users.
+
+What a kubelet and a cluster network would do is done here, and nothing else: values come out of Secrets and
+ConfigMaps, volumes become directories, names of Services become ports of this machine, and the token of a
+service account is put into a kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from integration.cluster import RunningCluster
+from makeway.dev.binaries import HELM, KUBERNETES_VERSION, MAKEWAY_SCHEDULER, NATS_SERVER
+from makeway.dev.build import ensure
+from makeway.dev.kubeconfig import write_with_token
+from makeway.dev.paths import CHART
+from makeway.dev.ports import Ports
+from makeway.dev.probes import Probe, http_ok, unverified
+from makeway.dev.process_set import ProcessSet
+from makeway.dev.processes import Process, Program
+from makeway.dev.progress import ConsoleProgress
+
+Manifest = dict[str, Any]
+
+NAMESPACE = "preemption"
+"""Not the one that everything defaults to, so that a name that was not moved is noticed."""
+
+_TOKEN_SECONDS = 3600
+_NOT_SERVED = ("monitoring.coreos.com/v1",)
+_WORKLOADS = ("Deployment", "StatefulSet", "Job")
+
+
+def render(*settings: str, name: str = "makeway", namespace: str = NAMESPACE) -> list[Manifest]:
+    """`helm template` with these `--set`s."""
+    helm = ensure([HELM], ConsoleProgress())[HELM.name]
+    command = [str(helm), "template", name, str(CHART), f"--namespace={namespace}"]
+    command += [f"--kube-version={KUBERNETES_VERSION}", *(f"--set={one}" for one in settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+class Release:
+    """One installation of the chart on a running API server."""
+
+    def __init__(self, cluster: RunningCluster, manifests: list[Manifest], directory: Path) -> None:
+        self.manifests = manifests
+        self._cluster = cluster
+        self._directory = directory
+        self._ports = Ports()
+        self._processes = ProcessSet(directory)
+        self._numbers = itertools.count(1)
+        self._built = ensure([NATS_SERVER, MAKEWAY_SCHEDULER], ConsoleProgress())
+        self._nats = {"4222": self._ports.take(), "8222": self._ports.take()}
+
+    async def apply(self) -> None:
+        """Apply everything but the workloads, which no kubelet here could run, after a dry run of those."""
+        manifests = [one for one in self.manifests if one["apiVersion"] not in _NOT_SERVED]
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+        await self._kubectl([{**namespace, "metadata": {"name": NAMESPACE, "labels": restricted}}])
+        await self._kubectl([one for one in manifests if one["kind"] not in _WORKLOADS])
+        workloads = [one for one in manifests if one["kind"] in _WORKLOADS]
+        said = await self._kubectl(workloads, "--dry-run=server")
+        assert "would violate PodSecurity" not in said, said
+
+    async def _kubectl(self, manifests: list[Manifest], *options: str) -> str:
+        text = yaml.safe_dump_all(manifests)
+        return await self._cluster.kubectl(
+            "apply", "--server-side", "--force-conflicts", *options, "-f", "-", stdin=text
+        )
+
+    def get(self, kind: str, name: str) -> Manifest:
+        """A rendered object; a Job's name may be given by its beginning."""
+        return next(
+            one for one in self.manifests if one["kind"] == kind and one["metadata"]["name"].startswith(name)
+        )
+
+    def url(self, user: str) -> str:
+        """How a user of the chart's NATS reaches it from here."""
+        return self._local(str(self.get("Secret", f"makeway-nats-{user}")["stringData"]["url"]))
+
+    def start_nats(self) -> Process:
+        """Run nats-server with the configuration that was rendered."""
+        monitor = f"http://127.0.0.1:{self._nats['8222']}/healthz"
+        return self._start("makeway-nats", str(self._built[NATS_SERVER.name]), http_ok(monitor))
+
+    def start_scheduler(self) -> tuple[Process, str]:
+        """Run makeway-scheduler; gives its URL too."""
+        port = self._ports.take()
+        url = f"https://127.0.0.1:{port}"
+        executable = str(self._built[MAKEWAY_SCHEDULER.name])
+        ready = http_ok(f"{url}/readyz", unverified())
+        kubeconfig = self._token("makeway-scheduler")
+        more = [f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"]
+        more += [f"--secure-port={port}", "--bind-address=127.0.0.1"]
+        return self._start("makeway-scheduler", executable, ready, more=more), url
+
+    def start_service(self, component: str) -> tuple[Process, str]:
+        """Run a replica of the planner or the evictor; gives its URL too."""
+        port = self._ports.take()
+        url = f"http://127.0.0.1:{port}"
+        environment = {
+            "MAKEWAY_LISTEN": f"127.0.0.1:{port}",
+            "KUBECONFIG": str(self._token(f"makeway-{component}")),
+        }
+        executable = str(Path(sys.executable).parent / "makeway")
+        ready = http_ok(f"{url}/readyz")
+        return self._start(f"makeway-{component}", executable, ready, extra=environment), url
+
+    async def run_job(self) -> str:
+        """Run the streams' Job to its end; gives what it printed."""
+        argv, environment = self._command("Job", "makeway-streams", "streams")
+        makeway = str(Path(sys.executable).parent / "makeway")
+        done = await asyncio.create_subprocess_exec(
+            makeway, *argv, env={**environment, "PATH": ""}, stdout=-1, stderr=asyncio.subprocess.STDOUT
+        )
+        out, _ = await done.communicate()
+        assert done.returncode == 0, out.decode()
+        return out.decode()
+
+    def log(self, process: Process) -> str:
+        """Everything that a process has written."""
+        return process.log.read_text()
+
+    def stop(self) -> None:
+        """End every process."""
+        self._processes.stop()
+        self._ports.release()
+
+    def _start(
+        self,
+        workload: str,
+        executable: str,
+        ready: Probe,
+        *,
+        more: Sequence[str] = (),
+        extra: Mapping[str, str] | None = None,
+    ) -> Process:
+        name = f"{workload}-{next(self._numbers)}"
+        kind = "StatefulSet" if workload == "makeway-nats" else "Deployment"
+        argv, environment = self._command(kind, workload, name)
+        process = self._processes.start(
+            Program(
+                name=name,
+                argv=(executable, *argv, *more),
+                ready=ready,
+                ready_seconds=60.0,
+                environment={**environment, "PYTHONUNBUFFERED": "1", **(extra or {})},
+            )
+        )
+        process.wait_ready()
+        return process
+
+    def _command(self, kind: str, workload: str, name: str) -> tuple[list[str], dict[str, str]]:
+        """The arguments and the environment of a workload's one container."""
+        pod = self.get(kind, workload)["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        environment = {one["name"]: self._local(self._value(one)) for one in container.get("env", [])}
+        places = self._volumes(pod, container, name)
+        argv = [self._replaced(argument, places) for argument in container["args"]]
+        return argv, environment
+
+    def _value(self, variable: Mapping[str, Any]) -> str:
+        if "value" in variable:
+            return str(variable["value"])
+        reference = variable["valueFrom"]["secretKeyRef"]
+        return str(self.get("Secret", reference["name"])["stringData"][reference["key"]])
+
+    def _volumes(self, pod: Mapping[str, Any], container: Mapping[str, Any], name: str) -> dict[str, str]:
+        """Make a directory of each mounted volume; gives where each mount path is now."""
+        sources = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        places = {
+            mount["mountPath"]: self._directory / name / mount["name"]
+            for mount in container.get("volumeMounts", [])
+        }
+        moved = {path: str(place) for path, place in places.items()}
+        for mount in container.get("volumeMounts", []):
+            place = places[mount["mountPath"]]
+            place.mkdir(parents=True, exist_ok=True)
+            if configmap := sources.get(mount["name"], {}).get("configMap"):
+                for key, text in self.get("ConfigMap", configmap["name"])["data"].items():
+                    (place / key).write_text(self._replaced(self._adapted(text), moved))
+        return moved
+
+    def _adapted(self, text: str) -> str:
+        """A configuration file with what only a pod has put in its place: addresses, and the API server."""
+        text = self._local(text)
+        for port, local in self._nats.items():
+            text = text.replace(f"0.0.0.0:{port}", f"127.0.0.1:{local}")
+        if "KubeSchedulerConfiguration" in text:
+            text += f"\nclientConnection:\n  kubeconfig: {self._token('makeway-scheduler')}\n"
+        return text
+
+    def _local(self, text: str) -> str:
+        return text.replace(f"makeway-nats.{NAMESPACE}.svc:4222", f"127.0.0.1:{self._nats['4222']}")
+
+    def _replaced(self, text: str, places: Mapping[str, str]) -> str:
+        for path, place in places.items():
+            text = text.replace(path, place)
+        return text
+
+    def _token(self, account: str) -> Path:
+        """A kubeconfig with a token that the API server has issued for a service account."""
+        info, api = self._cluster.info, self._cluster.owned.api
+        path = self._directory / "tokens" / f"{account}.yaml"
+        if not path.exists():
+            token = api.token(NAMESPACE, account, _TOKEN_SECONDS)
+            authority = info.directory / "pki" / "ca.pem"
+            write_with_token(path, info.server, authority, token, account)
+        return path
