@@ -9,7 +9,7 @@ from nats.js.errors import NotFoundError
 
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
-from makeway.bus.subjects import Subjects
+from makeway.bus.subjects import Subjects, inbox
 
 
 class BusReader:
@@ -49,7 +49,9 @@ class BusReader:
 @asynccontextmanager
 async def read_bus(url: str, prefix: str = "makeway") -> AsyncIterator[BusReader]:
     """Connect a reader."""
-    connection = await nats.connect(url, connect_timeout=5, max_reconnect_attempts=-1)
+    connection = await nats.connect(
+        url, connect_timeout=5, max_reconnect_attempts=-1, inbox_prefix=inbox("tests")
+    )
     try:
         yield BusReader(connection.jetstream(timeout=5), prefix)
     finally:
