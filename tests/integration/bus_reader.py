@@ -7,7 +7,8 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
+from makeway.bus.codec import unwrap, unwrap_order, unwrap_outcome
+from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects, inbox
 
@@ -32,7 +33,14 @@ class BusReader:
     async def decisions(self, preemptor_uid: str = "") -> list[DecisionRecord]:
         """All decision records, or those about one preemptor, oldest first."""
         subject = self._subjects.decision(preemptor_uid) if preemptor_uid else self._subjects.decisions
-        return [unwrap_decision(data) async for data in self._read(self._subjects.decisions_stream, subject)]
+        read = [unwrap(data)[1] async for data in self._read(self._subjects.decisions_stream, subject)]
+        return [one for one in read if isinstance(one, DecisionRecord)]
+
+    async def comparisons(self, preemptor_uid: str) -> list[Comparison]:
+        """All comparisons with DefaultPreemption about one preemptor, oldest first."""
+        subject = self._subjects.comparison(preemptor_uid)
+        read = [unwrap(data)[1] async for data in self._read(self._subjects.decisions_stream, subject)]
+        return [one for one in read if isinstance(one, Comparison)]
 
     async def _read(self, stream: str, subject: str) -> AsyncIterator[bytes]:
         """Every message of the stream on the subject; nothing where the stream is not there yet."""

@@ -61,6 +61,7 @@ class Subjects:
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
+        self.comparisons = f"{prefix}.v1.decisions.comparison.>"
         self.quarantine = f"{prefix}.v1.quarantine.>"
         stem = prefix.replace(".", "_").upper()
         self.orders_stream = f"{stem}_ORDERS"
@@ -97,8 +98,12 @@ class Subjects:
         return f"{self.prefix}.v1.decisions.quota.{queue_hash(queue)}"
 
     def comparison(self, preemptor_uid: str) -> str:
-        """The subject of comparisons with DefaultPreemption about one preemptor; in the decisions' stream."""
+        """The subject of comparisons about one preemptor; in the decisions' stream, as all `comparisons`."""
         return f"{self.prefix}.v1.decisions.comparison.{token(preemptor_uid)}"
+
+    def is_comparison(self, subject: str) -> bool:
+        """Whether a message of the decisions' stream is a comparison."""
+        return subject.startswith(self.comparisons.removesuffix(">"))
 
     def quarantined(self, component: str) -> str:
         """The subject of the messages that a component (evictor, planner) has put aside."""

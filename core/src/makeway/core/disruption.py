@@ -36,5 +36,18 @@ def lives_on_marked(pod: Pod) -> bool:
     )
 
 
+def preempted_by(pod: Pod) -> str:
+    """Give the name of the scheduler whose preemption marked a pod, leaving or not; empty where none did."""
+    for condition in pod.status.conditions or ():
+        if (
+            condition.type == DISRUPTION_TARGET
+            and condition.status == "True"
+            and condition.reason == PREEMPTION_BY_SCHEDULER
+        ):
+            scheduler, _, rest = (condition.message or "").rpartition(": ")
+            return scheduler if rest == _MESSAGE else ""
+    return ""
+
+
 def _is_ours(message: str) -> bool:
     return message == QUOTA_MESSAGE or message.endswith(f": {_MESSAGE}")

@@ -95,6 +95,12 @@ class Ledger:
                 found.setdefault(uid, order_id)
         return found
 
+    def removes(self, uid: str) -> bool:
+        """Say whether an order removes a pod, or has done so lately. O(orders)."""
+        return any(uid in live.victims for live in self._live.values()) or any(
+            uid in ended.removed for ended in self._ended.values()
+        )
+
     def quota_orders(self, now: datetime) -> list[EvictionOrder]:
         """Give the live orders of quotas, one a queue: the last."""
         self._forget(now)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from makeway.bus.comparison import Comparison
+
 _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 
@@ -71,6 +73,34 @@ class Metrics:
             ["result"],
             registry=registry,
         )
+        self.comparisons = Counter(
+            "makeway_planner_comparisons",
+            "Plans of mode observe compared with what DefaultPreemption did. result: same, equal (another "
+            "choice, as good), better, worse (makeway's would have been), makewayOnly (nobody was evicted), "
+            "defaultOnly (makeway refused), undetermined.",
+            ["result"],
+            registry=registry,
+        )
+        self.compared_victims = Counter(
+            "makeway_planner_compared_victims",
+            "Victims of both choices, where there are both. choice: makeway, default.",
+            ["choice"],
+            registry=registry,
+        )
+        self.compared_violations = Counter(
+            "makeway_planner_compared_pdb_violations",
+            "Victims beyond what disruption budgets allowed, where there are both choices. choice: makeway, "
+            "default.",
+            ["choice"],
+            registry=registry,
+        )
+        self.comparison_records = Counter(
+            "makeway_planner_comparison_records",
+            "Comparisons on their way to the bus. result: written, dropped (the queue was full), failed "
+            "(NATS did not take it).",
+            ["result"],
+            registry=registry,
+        )
         self.proposals = Counter(
             "makeway_planner_repair_proposals",
             "Repairs of marks left behind that were proposed to the evictors.",
@@ -126,6 +156,7 @@ class Metrics:
         revision: Callable[[], float],
         in_flight: Callable[[], float],
         marks: Callable[[], float],
+        comparing: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
         """Add the gauges that are read from the planner's state when they are asked for."""
@@ -149,6 +180,11 @@ class Metrics:
             "Pods that carry preemption's DisruptionTarget and are not being deleted.",
             registry=self.registry,
         ).set_function(marks)
+        Gauge(
+            "makeway_planner_comparisons_waiting",
+            "Plans of mode observe of which it is not known yet what DefaultPreemption does.",
+            registry=self.registry,
+        ).set_function(comparing)
         objects = Gauge(
             "makeway_planner_snapshot_objects",
             "Objects in the snapshot. resource: as of makeway_planner_lists_total.",
@@ -157,6 +193,16 @@ class Metrics:
         )
         for resource, size in sizes.items():
             objects.labels(resource).set_function(size)
+
+    def compared(self, comparison: Comparison) -> None:
+        """Count a comparison."""
+        self.comparisons.labels(comparison.result).inc()
+        ours, theirs = comparison.makeway, comparison.default_preemption
+        if ours is None or theirs is None or comparison.result == "undetermined":
+            return
+        for label, choice in (("makeway", ours), ("default", theirs)):
+            self.compared_victims.labels(label).inc(len(choice.victims))
+            self.compared_violations.labels(label).inc(choice.pdb_violations)
 
     # What list-watches report.
 

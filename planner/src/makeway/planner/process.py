@@ -21,6 +21,7 @@ from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger
 from makeway.planner.marks import Marks
 from makeway.planner.metrics import Metrics
+from makeway.planner.observing import Observing
 from makeway.planner.queue_desk import QueueDesk, follow_queues
 from makeway.planner.queue_warnings import QueueWarnings
 from makeway.planner.quota_fence import PlannerFence
@@ -73,7 +74,8 @@ async def run(
         marks = Marks()
         events = EventRecorder(api, "makeway.dev/planner", identity)
         warnings = ClassWarnings(events)
-        watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks,), classes=(warnings,))
+        observing = Observing(identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes)
+        watch = Watch(api, snapshot, metrics, cluster_uid, pods=(marks, observing), classes=(warnings,))
         in_flight = InFlight(bus, ledger, metrics, datetime.now(UTC))
         configuration = Configuration(
             api, config, REGISTRY, events, said if said and said.cluster_uid == cluster_uid else None
@@ -101,6 +103,7 @@ async def run(
             metrics=metrics,
             unsynced=unsynced,
             behind=watch.behind,
+            observe=observing.expect,
         )
         repairing = Repairing(
             cluster_uid,
@@ -130,6 +133,7 @@ async def run(
             revision=lambda: snapshot.revision,
             in_flight=lambda: len(ledger),
             marks=lambda: len(marks),
+            comparing=lambda: len(observing),
             sizes={
                 "nodes": lambda: snapshot.node_count,
                 "pods": lambda: len(snapshot.pods),
@@ -202,6 +206,8 @@ async def run(
             in_flight.follow_outcomes(),
             in_flight.put_aside_for_ever(),
             decisions.write_for_ever(),
+            observing.look_for_ever(),
+            observing.write_for_ever(),
             repairing.propose_for_ever(),
             leading,
             bus.until_lost(),

@@ -21,21 +21,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from makeway.core import comparison
 from makeway.core.importance import NOT_STARTED
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.records import PodRecord
 
 RULES = (
-    "fewest-pdb-violations",
-    "lowest-highest-priority",
-    "lowest-priority-sum",
-    "fewest-victims",
-    "latest-start",
+    *comparison.RULES,
     "fewest-new-victims",
     "node-name",
 )
 ONLY_CANDIDATE = "only-candidate"
-_SHIFT = 2**31
+_SHIFT = comparison.PRIORITY_SHIFT
 _LOWEST = -(2**40)
 
 

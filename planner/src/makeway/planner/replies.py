@@ -25,7 +25,7 @@ def reply_of(
             snapshot_revision=result.scope.revision,
             policy_revision=policy_revision,
             decision_id=decision_id,
-            refusal=_refusal(result),
+            refusal=refusal_of(result),
         )
     return PlanReply(
         api_version=API_VERSION,
@@ -94,14 +94,15 @@ def record_of(decision: Decision) -> DecisionRecord:
         victims=_victims(best) if best else (),
         pdb_violations=best.pdb_violations if best else 0,
         candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
-        diagnosis=_refusal(result) if isinstance(result, Refusal) else None,
+        diagnosis=refusal_of(result) if isinstance(result, Refusal) else None,
         spared_by_rule=result.spared if isinstance(result, Refusal) else {},
         nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
     )
 
 
-def _refusal(refusal: Refusal) -> messages.Refusal:
+def refusal_of(refusal: Refusal) -> messages.Refusal:
+    """Write a refusal down."""
     return messages.Refusal(
         reason=refusal.reason,
         message=refusal.message,

@@ -44,6 +44,7 @@ class Planner:
     """Answers one request at a time on the event loop, which alone changes the snapshot in between.
 
     `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
+    `observe` is told of every decision of mode observe, before the scheduler is.
     `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
@@ -57,6 +58,7 @@ class Planner:
         metrics: Metrics,
         unsynced: Callable[[], str],
         behind: Callable[[Mapping[str, int]], bool],
+        observe: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self._facts = facts
         self._snapshot = snapshot
@@ -65,6 +67,7 @@ class Planner:
         self._metrics = metrics
         self._unsynced = unsynced
         self._behind = behind
+        self._observe = observe
         self._lateness = Lateness()
         self._second_look = SecondLook()
         self._first_seen = FirstSeen()
@@ -134,6 +137,8 @@ class Planner:
             policy_revision=self._snapshot.shields.revision,
         )
         self._decisions.put(decision)
+        if request.mode == "observe":
+            self._observe(decision)
         self._count(result, seconds)
         self._log(decision, reply)
         return codec.encode(reply)

@@ -39,6 +39,8 @@ async def read_streams(
     async def read(stream: str, subject: str, unwrap: Callable[[bytes], M]) -> tuple[Stored[M], ...]:
         stored = []
         async for message in _messages(jetstream, stream, subject, since):
+            if names.is_comparison(message.subject or ""):
+                continue
             try:
                 decoded = unwrap(message.data or b"")
             except Malformed:

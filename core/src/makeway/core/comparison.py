@@ -1,0 +1,100 @@
+"""Two choices for the same pod, judged by the same numbers: makeway's, and DefaultPreemption's.
+
+The order is kube-scheduler's (preemption.pickOneNodeForPreemption), which both of them rank by. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from makeway.core.importance import NOT_STARTED, importance
+
+RULES: Final = (
+    "fewest-pdb-violations",
+    "lowest-highest-priority",
+    "lowest-priority-sum",
+    "fewest-victims",
+    "latest-start",
+)
+"""What is looked at, in this order; the first on which two choices differ decides."""
+
+PRIORITY_SHIFT: Final = 2**31
+"""Added to each priority, so that a sum of them grows with every victim."""
+
+BudgetKey = tuple[str, str]
+"""Namespace and name of a disruption budget."""
+
+Standing = Literal["better", "worse", "equal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A pod that a choice removes. `start_micros`: since when it runs, or NOT_STARTED."""
+
+    uid: str
+    priority: int
+    start_micros: int
+    budgets: tuple[BudgetKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The numbers of one choice. `violating`: UIDs of the pods beyond what their budgets allow.
+
+    Without victims it is better than every choice with one, by `highest_priority` at the latest.
+    """
+
+    violating: frozenset[str]
+    highest_priority: int
+    priority_sum: int
+    victims: int
+    start_micros: int
+
+    def keys(self) -> tuple[int, ...]:
+        """Give the numbers in the order of RULES, the less the better."""
+        return (
+            len(self.violating),
+            self.highest_priority,
+            self.priority_sum,
+            self.victims,
+            -self.start_micros,
+        )
+
+
+_BELOW_ALL: Final = -(2**40)
+
+
+def judge(pods: Iterable[Gone], allowed: Mapping[BudgetKey, int]) -> Judgement:
+    """Judge the removal of some pods. O(pods · log pods).
+
+    `allowed`: what each budget allowed when the choice was made. The more important pods use it up first,
+    and only pods that go are counted, so that neither side is charged with what it spared.
+    """
+    ordered = sorted(pods, key=lambda pod: importance(pod.priority, pod.start_micros, pod.uid))
+    left = dict(allowed)
+    violating = set()
+    for pod in ordered:
+        for key in pod.budgets:
+            left[key] = left.get(key, 0) - 1
+            if left[key] < 0:
+                violating.add(pod.uid)
+    highest = ordered[0].priority if ordered else _BELOW_ALL
+    return Judgement(
+        violating=frozenset(violating),
+        highest_priority=highest,
+        priority_sum=sum(pod.priority + PRIORITY_SHIFT for pod in ordered),
+        victims=len(ordered),
+        start_micros=min(
+            (pod.start_micros for pod in ordered if pod.priority == highest), default=NOT_STARTED
+        ),
+    )
+
+
+def compare(one: Judgement, other: Judgement) -> tuple[Standing, str]:
+    """Say how one choice stands beside another, and the rule that decides; equal by none."""
+    for rule, own, others in zip(RULES, one.keys(), other.keys(), strict=True):
+        if own != others:
+            return ("better" if own < others else "worse"), rule
+    return "equal", ""

@@ -1,0 +1,89 @@
+"""Mode observe on the real control plane: DefaultPreemption acts, makeway compares."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import policy
+from integration.preempting import EVICTOR_USER, run_victims, sized
+from integration.scraping import scrape
+from integration.space import Space
+from integration.waiting import until
+from makeway.bus.comparison import Comparison
+from makeway.core.objects import Pod
+
+
+@pytest_asyncio.fixture
+async def observed(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
+    """A space of the shared cluster, where DefaultPreemption follows MakeWay, in mode observe."""
+    async with policy(cluster, mode="observe"):
+        yield space
+
+
+async def compared(space: Space, preemptor: Pod) -> Comparison:
+    async def ask() -> Comparison | None:
+        found = await space.bus.comparisons(preemptor.metadata.uid)
+        return found[0] if found else None
+
+    return await until(f"the comparison about {preemptor.metadata.name}", ask)
+
+
+async def test_default_preemption_acts_and_every_choice_is_compared_with_makeways(observed: Space) -> None:
+    space = observed
+    await space.add_nodes(*[make_node(name).cpu("500m") for name in ("n1", "n2", "n3")])
+    await run_victims(
+        space,
+        *[sized(f"{node}-{number}", "low", 250).on(node) for node in ("n1", "n2", "n3") for number in (1, 2)],
+    )
+    before = await scrape(space.cluster.info.planner_url)
+
+    preemptors = await space.create(
+        sized("one", "high", 500), sized("two", "high", 250), sized("three", "mid", 250)
+    )
+    comparisons = await asyncio.gather(*(compared(space, pod) for pod in preemptors))
+
+    for preemptor, comparison in zip(preemptors, comparisons, strict=True):
+        assert comparison.result in ("same", "equal"), comparison
+        assert comparison.makeway is not None
+        theirs = comparison.default_preemption
+        assert theirs is not None
+        assert await space.until_bound(preemptor.metadata.name) == space.short(theirs.node)
+        assert comparison.nominated_after_microseconds > 0
+    taken = {
+        victim.name
+        for one in comparisons
+        if one.default_preemption
+        for victim in one.default_preemption.victims
+    }
+    assert len(taken) == 4
+    left = await space.pods()
+    assert not taken & left.keys()
+    assert len(left) == 6 - 4 + 3
+    assert [e for e in space.audit.events(resource="pods") if e.user == EVICTOR_USER] == []
+    after = await scrape(space.cluster.info.planner_url)
+    name = "makeway_planner_comparisons_total"
+    assert after.total(name) - before.total(name) == 3
+    for choice in ("makeway", "default"):
+        victims = "makeway_planner_compared_victims_total"
+        assert after.total(victims, choice=choice) - before.total(victims, choice=choice) == 4
+
+
+async def test_what_makeways_policy_forbids_is_told_where_default_preemption_does_it(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await run_victims(space, sized("covered", "low", 500).label("app", "web").on("n1"))
+    await space.disruption_budget("web", {"app": "web"}, minAvailable=1)
+
+    async with policy(cluster, mode="observe", disruptionBudgets="hard"):
+        (pod,) = await space.create(sized("urgent", "high", 500))
+        comparison = await compared(space, pod)
+
+    assert comparison.result == "defaultOnly"
+    assert comparison.refusal is not None
+    assert comparison.refusal.reason == "PodsSpared"
+    assert comparison.default_preemption is not None
+    assert comparison.default_preemption.pdb_violations == 1

@@ -1,0 +1,70 @@
+"""How two choices for the same pod are judged."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.comparison import RULES, BudgetKey, Gone, compare, judge
+
+WEB: BudgetKey = ("shop", "web")
+
+
+def gone(uid: str, priority: int = 0, start: int = 0, *budgets: BudgetKey) -> Gone:
+    return Gone(uid, priority, start, budgets)
+
+
+def test_pods_beyond_what_their_budget_allowed_violate_it_the_least_important_first() -> None:
+    judgement = judge([gone("a", 0, 2, WEB), gone("b", 0, 1, WEB), gone("c", 5, 9, WEB)], {WEB: 2})
+
+    assert judgement.violating == {"a"}
+
+
+def test_a_budget_that_is_not_known_allows_nothing() -> None:
+    assert judge([gone("a", 0, 0, WEB)], {}).violating == {"a"}
+
+
+def test_each_rule_decides_where_those_before_it_tie() -> None:
+    base = [gone("a", 10, 100)]
+    others = {
+        "fewest-pdb-violations": [gone("a", 10, 100, WEB)],
+        "lowest-highest-priority": [gone("a", 11, 100)],
+        "lowest-priority-sum": [gone("a", 10, 100), gone("b", -5, 200)],
+        "latest-start": [gone("a", 10, 99)],
+    }
+
+    for rule, other in others.items():
+        assert compare(judge(base, {}), judge(other, {})) == ("better", rule)
+        assert compare(judge(other, {}), judge(base, {})) == ("worse", rule)
+
+
+def test_fewer_victims_of_the_same_sum_are_better() -> None:
+    lowest = -(2**31)
+    one, two = [gone("a", 0, 0)], [gone("a", 0, 0), gone("b", lowest, 0)]
+
+    assert compare(judge(one, {}), judge(two, {})) == ("better", "fewest-victims")
+
+
+PODS = st.lists(
+    st.builds(
+        gone, st.uuids().map(str), st.integers(-5, 5), st.integers(0, 9), st.sampled_from([WEB, ("x", "y")])
+    ),
+    max_size=6,
+)
+
+
+@given(PODS, PODS, st.dictionaries(st.just(WEB), st.integers(0, 3)))
+def test_of_two_choices_one_is_better_exactly_where_the_other_is_worse(
+    one: list[Gone], other: list[Gone], allowed: dict[BudgetKey, int]
+) -> None:
+    ours, theirs = judge(one, allowed), judge(other, allowed)
+
+    standing, rule = compare(ours, theirs)
+
+    assert compare(theirs, ours) == (
+        {"better": "worse", "worse": "better", "equal": "equal"}[standing],
+        rule,
+    )
+    assert (standing == "equal") == (ours.keys() == theirs.keys())
+    assert rule in ({""} if standing == "equal" else RULES)
+    assert judge(reversed(one), allowed) == ours

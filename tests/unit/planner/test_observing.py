@@ -1,0 +1,260 @@
+"""What mode observe makes of decisions, of the pods' watch and of the time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.comparison import Comparison
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import API_VERSION, PlanRequest, Profile
+from makeway.core.disruption import preemption_message
+from makeway.core.objects import Pod
+from makeway.planner import observing as module
+from makeway.planner.metrics import Metrics
+from makeway.planner.observing import Observing
+from makeway.planner.pairing import QUIET, WINDOW
+from makeway.planner.plan import plan
+from makeway.planner.records import PodRecord
+from makeway.planner.replies import Decision
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    XL,
+    L,
+    ask,
+    make_budget,
+    make_pod,
+    make_snapshot,
+)
+
+SCHEDULER = "default-scheduler"
+P = make_pod("P", priority=HIGH, size=L)
+
+
+class FakeBus:
+    """Keeps what is published; says no as often as asked."""
+
+    def __init__(self) -> None:
+        self.comparisons: list[Comparison] = []
+        self.failures = 0
+
+    async def publish_comparison(self, comparison: Comparison) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise BusUnavailable("down")
+        self.comparisons.append(comparison)
+
+
+class Bench:
+    """Mode observe over a snapshot, with a clock of its own."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.now = NOW
+        self.snapshot = snapshot
+        self.bus = FakeBus()
+        self.registry = CollectorRegistry()
+        self.observing = Observing(
+            "planner-1",
+            snapshot=snapshot,
+            bus=self.bus,
+            metrics=Metrics(self.registry),
+            ours=lambda _: False,
+            now=lambda: self.now,
+        )
+        self.decisions = 0
+
+    def decide(self, pod: PodRecord = P, *, nominated: str = "", nodes: list[str] | None = None) -> None:
+        self.decisions += 1
+        question = ask(pod, nodes=nodes)
+        raw = msgspec.json.encode({"metadata": {}, "status": {"nominatedNodeName": nominated}})
+        request = PlanRequest(
+            api_version=API_VERSION,
+            request_id="req-1",
+            cluster_uid="cluster-1",
+            mode="observe",
+            timeout_milliseconds=100,
+            max_candidates=16,
+            profile=Profile(name=SCHEDULER),
+            pod=msgspec.Raw(raw),
+            nodes=question.nodes,
+        )
+        self.observing.expect(
+            Decision(
+                decision_id=f"dec-{self.decisions}",
+                planner="planner-1",
+                at=self.now,
+                request=request,
+                question=question,
+                result=plan(self.snapshot, question, self.now),
+                policy_revision="",
+                duration_seconds=0.002,
+            )
+        )
+
+    def nominate(self, node: str, uid: str = "P") -> None:
+        self.observing.put(pod_object(uid, status={"nominatedNodeName": node}))
+
+    def mark(self, *uids: str) -> None:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": preemption_message(SCHEDULER),
+        }
+        for uid in uids:
+            record = self.snapshot.pods[uid]
+            spec = {"nodeName": record.node, "priority": record.priority}
+            self.observing.put(pod_object(uid, record.labels, spec=spec, status={"conditions": [condition]}))
+
+    async def told(self, span: timedelta = QUIET) -> list[Comparison]:
+        """Let so much time pass; gives everything that was written by then."""
+        self.now += span
+        looking = asyncio.create_task(self.observing.look_for_ever())
+        writing = asyncio.create_task(self.observing.write_for_ever())
+        await asyncio.sleep(0.05)
+        looking.cancel()
+        writing.cancel()
+        return self.bus.comparisons
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"makeway_planner_{name}_total", labels) or 0
+
+
+def pod_object(uid: str, labels: dict[str, str] | None = None, **parts: Any) -> Pod:
+    metadata = {"namespace": "default", "name": uid, "uid": uid, "labels": labels or {}}
+    return msgspec.convert({"metadata": metadata, "spec": {}, "status": {}, **parts}, Pod)
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often: the bench's clock says how late it is."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+
+
+def two_nodes() -> Snapshot:
+    """n1 can be helped by one pod of low priority, n2 by one of middle priority under a spent budget."""
+    return make_snapshot(
+        ["n1", "n2"],
+        [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", MID, XL, labels={"app": "web"})],
+        [make_budget("web", {"app": "web"}, 0)],
+    )
+
+
+async def test_another_choice_is_compared_on_the_cluster_as_the_plan_saw_it() -> None:
+    bench = Bench(two_nodes())
+    bench.decide()
+    bench.snapshot.put_budget(make_budget("web", {"app": "web"}, 5))  # too late to count
+
+    bench.nominate("n2")
+    bench.now += timedelta(milliseconds=40)
+    bench.mark("b")
+
+    (comparison,) = await bench.told()
+    assert (comparison.result, comparison.decided_by) == ("better", "fewest-pdb-violations")
+    assert comparison.makeway is not None
+    assert comparison.default_preemption is not None
+    assert comparison.makeway.node == "n1"
+    assert [v.name for v in comparison.makeway.victims] == ["a"]
+    theirs = comparison.default_preemption
+    assert (theirs.node, [v.name for v in theirs.victims]) == ("n2", ["b"])
+    assert (theirs.pdb_violations, theirs.highest_priority) == (1, MID)
+    assert theirs.victims[0].pdb_violating
+    assert comparison.evicted_after_microseconds == 40_000
+    assert bench.count("comparisons", result="better") == 1
+    assert bench.count("compared_pdb_violations", choice="default") == 1
+    assert bench.count("compared_pdb_violations", choice="makeway") == 0
+    assert bench.count("compared_victims", choice="makeway") == 1
+
+
+async def test_the_same_node_and_victims_are_the_same_choice() -> None:
+    bench = Bench(two_nodes())
+    bench.decide()
+    bench.nominate("n1")
+    bench.mark("a")
+
+    assert [c.result for c in await bench.told()] == ["same"]
+
+
+async def test_where_default_preemption_finds_nothing_that_is_said_once_however_often_the_pod_is_tried() -> (
+    None
+):
+    bench = Bench(two_nodes())
+    for _ in range(3):
+        bench.decide()
+        await bench.told(WINDOW)
+
+    (comparison,) = bench.bus.comparisons
+    assert comparison.result == "makewayOnly"
+    assert comparison.default_preemption is None
+
+
+async def test_what_makeway_refuses_and_default_preemption_does_is_told_with_the_reason() -> None:
+    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]))
+    bench.decide(nodes=[])
+    bench.nominate("n1")
+    bench.mark("a")
+
+    (comparison,) = await bench.told()
+    assert comparison.result == "defaultOnly"
+    assert comparison.refusal is not None
+    assert bench.count("compared_victims", choice="default") == 0
+
+
+async def test_where_neither_finds_a_way_or_the_pod_finds_room_there_is_nothing_to_compare() -> None:
+    bench = Bench(two_nodes())
+    bench.decide(nodes=[])
+    assert await bench.told(WINDOW) == []
+
+    bench.decide()
+    bench.observing.put(pod_object("P", spec={"nodeName": "n1"}))
+
+    assert await bench.told(WINDOW) == []
+    assert len(bench.observing) == 0
+
+
+async def test_a_nomination_without_any_victim_decides_nothing() -> None:
+    bench = Bench(two_nodes())
+    bench.decide()
+    bench.nominate("n2")
+
+    (comparison,) = await bench.told()
+    assert comparison.result == "undetermined"
+    assert comparison.note
+
+
+async def test_pods_marked_before_the_plan_are_not_counted_again() -> None:
+    bench = Bench(two_nodes())
+    bench.mark("b")
+    bench.decide()
+    bench.nominate("n2")
+    bench.mark("b")
+
+    (comparison,) = await bench.told()
+    assert comparison.result == "undetermined"
+
+
+async def test_a_comparison_that_nats_does_not_take_is_counted() -> None:
+    bench = Bench(two_nodes())
+    bench.bus.failures = 1
+    bench.decide()
+
+    assert await bench.told(WINDOW) == []
+
+    assert bench.count("comparison_records", result="failed") == 1
+
+
+async def test_a_pod_that_is_gone_is_forgotten() -> None:
+    bench = Bench(two_nodes())
+    bench.decide()
+    bench.observing.retain(set())
+
+    assert len(bench.observing) == 0

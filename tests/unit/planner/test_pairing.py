@@ -1,0 +1,189 @@
+"""Which evicted pods belong to which plan of mode observe."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.core.comparison import Gone
+from makeway.planner.pairing import MOST_WAITING, QUIET, WINDOW, Evicted, Expected, Pair, Pairing
+from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
+
+SCHEDULER = "default-scheduler"
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def plan(
+    uid: str, seconds: float = 0, *, node: str = "", takes: tuple[str, ...] = (), nominated: str = ""
+) -> Expected:
+    return Expected(
+        decision_id=f"dec-{uid}-{seconds}",
+        uid=uid,
+        priority=HIGH,
+        scheduler=SCHEDULER,
+        at=after(seconds),
+        candidates={node: frozenset(takes)} if node else {},
+        nominated=nominated,
+    )
+
+
+def mark(uid: str, node: str, seconds: float, *, priority: int = LOW, scheduler: str = SCHEDULER) -> Evicted:
+    return Evicted(make_pod(uid, node, priority), Gone(uid, priority, 0), scheduler, after(seconds))
+
+
+def victims(pair: Pair) -> list[str]:
+    return [one.gone.uid for one in pair.evicted]
+
+
+def test_marks_on_the_node_that_the_pod_is_nominated_to_are_its_victims() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+
+    pairing.evicted(mark("a", "n1", 0.1))
+    pairing.nominated("P", "n1", after(0.2))
+    pairing.evicted(mark("b", "n1", 0.3))
+    pairing.evicted(mark("c", "n2", 0.3))
+
+    assert pairing.due(after(0.3) + QUIET / 2) == []
+    (pair,) = pairing.due(after(0.3) + QUIET)
+    assert (pair.node, victims(pair), pair.nominated_at, pair.shared) == ("n1", ["a", "b"], after(0.2), False)
+    assert len(pairing) == 0
+
+
+def test_a_plan_that_nothing_is_done_about_has_no_counterpart_in_the_end() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+
+    assert pairing.due(after(0) + WINDOW / 2) == []
+    (pair,) = pairing.due(after(0) + WINDOW)
+    assert (pair.node, pair.evicted, pair.bound) == ("", (), False)
+
+
+def test_what_makeways_own_orders_remove_is_no_sign_of_default_preemption() -> None:
+    pairing = Pairing(ours={"a"}.__contains__)
+    pairing.expect(plan("P", nominated="n1"))
+
+    pairing.evicted(mark("a", "n1", 0.1))
+
+    (pair,) = pairing.due(after(60))
+    assert (pair.node, pair.evicted) == ("", ())
+
+
+def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_nobody() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P", 1))
+    pairing.nominated("P", "n1", after(1.1))
+
+    pairing.evicted(mark("a", "n1", 1.2, scheduler="another"))
+    pairing.evicted(mark("b", "n1", 1.2, priority=HIGH))
+    pairing.evicted(mark("c", "n1", 0.9))
+
+    (pair,) = pairing.due(after(60))
+    assert pair.evicted == ()
+
+
+def test_of_two_on_one_node_each_gets_whom_its_own_plan_would_take_there_and_both_are_said_to_share() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P", 0, node="n1", takes=("a",)))
+    pairing.expect(plan("Q", 0.01, node="n1", takes=("a", "b")))
+    pairing.nominated("P", "n1", after(0.02))
+    pairing.nominated("Q", "n1", after(0.03))
+
+    for uid in ("b", "a", "c"):
+        pairing.evicted(mark(uid, "n1", 0.1))
+
+    pairs = {pair.expected.uid: pair for pair in pairing.due(after(60))}
+    assert victims(pairs["P"]) == ["a"]
+    assert victims(pairs["Q"]) == ["b", "c"]
+    assert pairs["P"].shared
+    assert pairs["Q"].shared
+
+
+def test_the_next_plan_for_the_pod_ends_the_last_one_and_its_old_nomination_is_no_sign() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+    pairing.nominated("P", "n1", after(0.1))
+    pairing.evicted(mark("a", "n1", 0.1))
+
+    (first,) = pairing.expect(plan("P", 1, nominated="n1"))
+    pairing.nominated("P", "n1", after(1.1))
+
+    assert victims(first) == ["a"]
+    (second,) = pairing.due(after(60))
+    assert (second.node, second.evicted) == ("", ())
+
+
+def test_a_pod_whose_nomination_first_shows_in_its_next_request_was_nominated_by_the_last_cycle() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+    pairing.evicted(mark("a", "n1", 0.1))
+
+    (first,) = pairing.expect(plan("P", 1, nominated="n1"))
+
+    assert (first.node, victims(first)) == ("n1", ["a"])
+
+
+def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_not_seen() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+    pairing.evicted(mark("a", "n1", 0.1))
+
+    (pair,) = pairing.ended("P", "n1")
+
+    assert (pair.node, victims(pair), pair.bound) == ("n1", ["a"], True)
+    assert pairing.ended("P", "n1") == []
+
+
+def test_beyond_its_bound_the_eldest_plan_is_given_up_without_a_pair() -> None:
+    pairing = Pairing()
+    for number in range(MOST_WAITING):
+        pairing.expect(plan(f"P{number}"))
+
+    assert pairing.expect(plan("one more")) == []
+
+    assert len(pairing) == MOST_WAITING
+    assert not pairing.waits_for("P0")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["plan", "nominate", "mark", "end", "due"]),
+        st.sampled_from(["P", "Q", "R"]),
+        st.sampled_from(["n1", "n2"]),
+        st.floats(0, 8),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_every_mark_stands_in_at_most_one_pair_and_only_with_a_pod_of_higher_priority_on_its_node(
+    steps: list[tuple[str, str, str, float]],
+) -> None:
+    pairing, now, pairs = Pairing(), 0.0, []
+    for number, (what, uid, node, pause) in enumerate(steps):
+        now += pause
+        match what:
+            case "plan":
+                pairs += pairing.expect(plan(uid, now, node=node, takes=(f"v{number + 1}",)))
+            case "nominate":
+                pairing.nominated(uid, node, after(now))
+            case "mark":
+                pairing.evicted(mark(f"v{number}", node, now, priority=LOW if pause < 4 else MID))
+            case "end":
+                pairs += pairing.ended(uid, node)
+            case _:
+                pairs += pairing.due(after(now))
+    pairs += pairing.due(after(now + 60))
+
+    taken = [one.gone.uid for pair in pairs for one in pair.evicted]
+    assert len(taken) == len(set(taken))
+    for pair in pairs:
+        assert all(one.pod.node == pair.node and one.at >= pair.expected.at for one in pair.evicted)
+    assert len(pairing) == 0
+    assert len(pairs) == sum(what == "plan" for what, *_ in steps)
