@@ -64,7 +64,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_last(epochs),
             ),
             denied=theirs,
-            subscribe=(f"{inbox('planner')}.>", subjects.plan, subjects.queues),
+            subscribe=(f"{inbox('planner')}.>", subjects.plan, subjects.queues, subjects.status),
             answers=True,
         ),
         "evictor": Permissions(
@@ -82,7 +82,8 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
                 f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
             ),
-            subscribe=(f"{inbox('evictor')}.>", subjects.repairs),
+            subscribe=(f"{inbox('evictor')}.>", subjects.repairs, subjects.status),
+            answers=True,
         ),
         "scheduler": Permissions(
             purpose="asks for plans, commits orders for pods, follows outcomes",
@@ -94,7 +95,8 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.control_stream),
             ),
             denied=theirs,
-            subscribe=(f"{inbox('scheduler')}.>",),
+            subscribe=(f"{inbox('scheduler')}.>", subjects.status),
+            answers=True,
         ),
         "streams": Permissions(
             purpose="sets the streams up",
@@ -103,7 +105,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "viewer": Permissions(
             purpose="for people: everything that only reads",
-            publish=(subjects.probe, subjects.queues, *reads_all, *_last(epochs)),
+            publish=(subjects.probe, subjects.queues, subjects.status, *reads_all, *_last(epochs)),
             denied=theirs,
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
@@ -112,6 +114,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             publish=(
                 subjects.probe,
                 subjects.queues,
+                subjects.status,
                 subjects.orders,
                 subjects.outcomes,
                 subjects.quarantine,
