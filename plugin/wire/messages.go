@@ -370,5 +370,6 @@ type DecisionRecord struct {
 	SparedByRule             map[string]int    `json:"sparedByRule,omitempty"`
 	Nearest                  []NearNode        `json:"nearest,omitempty"`
 	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
+	Recording                string            `json:"recording,omitempty"`
 	Quota                    *QuotaDecision    `json:"quota,omitempty"`
 }

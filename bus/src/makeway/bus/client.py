@@ -264,6 +264,18 @@ class Bus:
             expected_last_sequence=None,
         )
 
+    async def publish_recording(self, name: str, number: int, data: bytes) -> None:
+        """Write a part of a recording, `number` from 0. Raises as `makeway.bus.publishing.publish`."""
+        await publish(
+            self.jetstream,
+            "recording",
+            stream=self.subjects.recordings_stream,
+            subject=self.subjects.recording(name),
+            message_id=f"{name}.{number}",
+            data=data,
+            expected_last_sequence=None,
+        )
+
     async def publish_control(
         self, state: ControlState, expected_last_sequence: int, at: datetime
     ) -> Published | AlreadyExists:

@@ -26,6 +26,11 @@ def request_id(now: datetime) -> str:
     return f"req-{_sortable(now)}"
 
 
+def recording_id(now: datetime) -> str:
+    """A new recording's name: `rec-` and 26 characters."""
+    return f"rec-{_sortable(now)}"
+
+
 def _sortable(now: datetime) -> str:
     """48 bits of milliseconds and 80 random bits in Crockford's base 32, as a ULID but in lower case."""
     milliseconds = int(now.timestamp() * 1000)

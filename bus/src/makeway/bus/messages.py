@@ -434,7 +434,8 @@ class DecisionRecord(Message, frozen=True):
     """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers.
 
     Of a refusal also `spared_by_rule`, how many pods rules keep on the potential nodes, and `nearest`, the
-    nodes that lack least.
+    nodes that lack least. `recording` names what the planner saw while it decided; kept for a day at the
+    most, and read by `makeway replay`.
     """
 
     decision_id: Token
@@ -461,6 +462,7 @@ class DecisionRecord(Message, frozen=True):
     spared_by_rule: dict[str, Int64] = {}
     nearest: tuple[NearNode, ...] = ()
     plan_duration_microseconds: Int64 = 0
+    recording: str = ""
     quota: QuotaDecision | None = None
 
 

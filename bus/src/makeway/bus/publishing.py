@@ -29,7 +29,7 @@ _ATTEMPTS: Final = 4
 _ATTEMPT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.25
 
-Kind = Literal["order", "outcome", "decision", "comparison", "control", "quarantine"]
+Kind = Literal["order", "outcome", "decision", "comparison", "control", "quarantine", "recording"]
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,14 @@ def asyncapi() -> dict[str, Any]:
                 {"preemptorUid": "UID of the pod that both were asked about."},
                 ["comparison"],
             ),
+            "recordings": {
+                "address": f"{subjects.prefix}.v1.recordings.{{recording}}",
+                "description": "What the leading planner saw while it decided, in parts: the snapshot, its "
+                "changes and the plan requests, as compressed MessagePack of one version of makeway; see "
+                "`makeway replay`. " + kept(subjects.recordings_stream),
+                "parameters": {"recording": {"description": "Name of the recording, as decisions have it."}},
+                "messages": {"recording": {"contentType": "application/octet-stream"}},
+            },
             "quarantine": {
                 "address": f"{subjects.prefix}.v1.quarantine.{{component}}",
                 "description": "Messages that a component could not read or carry out, with the original's "

@@ -319,6 +319,7 @@ _DECISION_FULL: Final = DecisionRecord(
         NearNode(node="node-4"),
     ),
     plan_duration_microseconds=1834,
+    recording="rec-01kgw5g0000123456789abcdef",
 )
 _DECISION_QUOTA: Final = DecisionRecord(
     decision_id=_DECISION,

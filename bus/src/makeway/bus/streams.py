@@ -112,6 +112,16 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             # A planner reads half an hour back when it starts; what it meets again is parked once.
             "duplicate_window": 3600 * _SECOND,
         },
+        {
+            **common,
+            "name": subjects.recordings_stream,
+            "subjects": [subjects.recordings],
+            # Read by people who ask how a decision came about, soon after it. A recording of a cluster of
+            # 50,000 pods begins with about 5 MiB and ends when it has grown by as much.
+            "max_age": 1 * _DAY,
+            "max_bytes": 256 * _MIB,
+            "max_msgs_per_subject": -1,
+        },
     ]
 
 

@@ -63,12 +63,14 @@ class Subjects:
         self.decisions = f"{prefix}.v1.decisions.>"
         self.comparisons = f"{prefix}.v1.decisions.comparison.>"
         self.quarantine = f"{prefix}.v1.quarantine.>"
+        self.recordings = f"{prefix}.v1.recordings.>"
         stem = prefix.replace(".", "_").upper()
         self.orders_stream = f"{stem}_ORDERS"
         self.outcomes_stream = f"{stem}_OUTCOMES"
         self.decisions_stream = f"{stem}_DECISIONS"
         self.control_stream = f"{stem}_CONTROL"
         self.quarantine_stream = f"{stem}_QUARANTINE"
+        self.recordings_stream = f"{stem}_RECORDINGS"
         self.epochs_bucket = f"{stem}_EPOCHS"
 
     def pod_order(self, preemptor_uid: str) -> str:
@@ -104,6 +106,10 @@ class Subjects:
     def is_comparison(self, subject: str) -> bool:
         """Whether a message of the decisions' stream is a comparison."""
         return subject.startswith(self.comparisons.removesuffix(">"))
+
+    def recording(self, name: str) -> str:
+        """The subject that holds the parts of one recording, in order."""
+        return f"{self.prefix}.v1.recordings.{token(name)}"
 
     def quarantined(self, component: str) -> str:
         """The subject of the messages that a component (evictor, planner) has put aside."""

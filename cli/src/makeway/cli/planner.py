@@ -56,6 +56,14 @@ async def planner(
             help="How far plugin and evictors are told to go at the most; the policy may say less.",
         ),
     ] = "enforce",
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record/--no-record",
+            envvar="MAKEWAY_RECORD",
+            help="Keep what the leading planner sees, for makeway replay: at most 256 MiB, for a day.",
+        ),
+    ] = True,
     queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
     queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
@@ -73,6 +81,7 @@ async def planner(
         mode=mode,
         lease=_lease(lease_namespace) if leader_elect else None,
         identity=shared.identity,
+        record=record,
     )
 
 

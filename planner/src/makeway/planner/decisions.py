@@ -14,6 +14,7 @@ import structlog
 from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
 from makeway.planner.metrics import Metrics
+from makeway.planner.recording.journal import Journal
 from makeway.planner.replies import Decision, record_of
 from makeway.runtime.failpoints import failpoint
 
@@ -31,15 +32,20 @@ class Publishes(Protocol):
 
 
 class Decisions:
-    """The queue of decisions and the one task that writes them."""
+    """The queue of decisions and the one task that writes them. `journal`: notes them too, for replays."""
 
-    def __init__(self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT) -> None:
+    def __init__(
+        self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT, *, journal: Journal | None = None
+    ) -> None:
         self._bus = bus
+        self._journal = journal
         self._metrics = metrics
         self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(limit)
 
     def put(self, decision: Decision | DecisionRecord) -> None:
         """Take a decision, or a record that is one already, to be written later. Never waits."""
+        if self._journal is not None and isinstance(decision, Decision):
+            decision = self._journal.decided(decision)
         try:
             self._queue.put_nowait(decision)
         except asyncio.QueueFull:

@@ -46,6 +46,18 @@ class Metrics:
             buckets=_VICTIMS,
             registry=registry,
         )
+        self.recordings = Counter(
+            "makeway_planner_recordings",
+            "Recordings for `makeway replay` that ended. result: complete, failed (NATS took no part), "
+            "overflowed (changes came faster than they could be written).",
+            ["result"],
+            registry=registry,
+        )
+        self.recorded_bytes = Counter(
+            "makeway_planner_recorded_bytes",
+            "Bytes written into recordings, compressed.",
+            registry=registry,
+        )
         self.lists = Counter(
             "makeway_planner_lists",
             "Complete lists read. resource: nodes, pods, priorityclasses, poddisruptionbudgets, namespaces. "

@@ -27,9 +27,10 @@ from makeway.planner.queue_warnings import QueueWarnings
 from makeway.planner.quota_fence import PlannerFence
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota_plan import mode_of
+from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.recorder import Recorder
 from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
-from makeway.planner.snapshot import Snapshot
 from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
@@ -52,11 +53,12 @@ async def run(
     mode: Mode,
     lease: LeaseSettings | None,
     identity: str,
+    record: bool = True,
 ) -> int:
     """Run a planner until it is told to stop; returns the exit code.
 
     `mode`: how far plugin and evictors are told to go at the most; planning changes nothing. `lease`: answer
-    only while holding it; None answers always.
+    only while holding it; None answers always. `record`: keep what it sees for replays.
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used at the start.
@@ -69,8 +71,8 @@ async def run(
         said, _ = await bus.control()
 
         warm_up()
-        metrics, snapshot, ledger = Metrics(REGISTRY), Snapshot(), Ledger()
-        decisions = Decisions(bus, metrics)
+        metrics, snapshot, ledger = Metrics(REGISTRY), RecordedSnapshot(), Ledger()
+        decisions = Decisions(bus, metrics, journal=snapshot.journal)
         marks = Marks()
         events = EventRecorder(api, "makeway.dev/planner", identity)
         warnings = ClassWarnings(events)
@@ -142,6 +144,9 @@ async def run(
                 "namespaces": lambda: len(snapshot.namespaces),
             },
         )
+        recorder = Recorder(
+            bus, snapshot, metrics, cluster_uid=cluster_uid, identity=identity, unsynced=unsynced
+        )
         leadership = Leadership(api, lease, identity) if lease else None
         fence = PlannerFence(bus.epochs, leadership)
         status = Status(
@@ -189,6 +194,8 @@ async def run(
                     parts.create_task(control.say_for_ever())
                     parts.create_task(quotas.lead(fence.get))
                     parts.create_task(queue_warnings.tell_for_ever())
+                    if record:
+                        parts.create_task(recorder.record_for_ever())
             finally:
                 warnings.end()
                 configuration.end_telling()

@@ -57,7 +57,11 @@ def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> Pl
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One planned request with its answer: what a decision record is written from, after the reply."""
+    """One planned request with its answer: what a decision record is written from, after the reply.
+
+    `looked_at_again`: a refusal's `retry_at` is there since the snapshot was behind. `recording`: where what
+    it was decided from is kept.
+    """
 
     decision_id: str
     planner: str
@@ -67,6 +71,8 @@ class Decision:
     result: Plan | Refusal
     policy_revision: str
     duration_seconds: float
+    looked_at_again: bool = False
+    recording: str = ""
 
 
 def record_of(decision: Decision) -> DecisionRecord:
@@ -98,6 +104,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         spared_by_rule=result.spared if isinstance(result, Refusal) else {},
         nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
+        recording=decision.recording,
     )
 
 

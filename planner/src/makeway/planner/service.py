@@ -116,9 +116,12 @@ class Planner:
         began = time.perf_counter()
         result = plan(self._snapshot, question, now)
         seconds = time.perf_counter() - began
+        looked_at_again = False
         if isinstance(result, Refusal):
             behind = self._behind(request.seen)
+            first = result
             result = self._second_look.consider(result, question.preemptor.uid, now, behind=behind)
+            looked_at_again = result is not first
         decision = Decision(
             decision_id=decision_id(now),
             planner=self._facts.identity,
@@ -128,6 +131,7 @@ class Planner:
             result=result,
             policy_revision=self._snapshot.shields.revision,
             duration_seconds=seconds,
+            looked_at_again=looked_at_again,
         )
         reply = reply_of(
             result,

@@ -354,7 +354,10 @@ class Snapshot:
                 self.changed[row] = self.revision
 
     def _depart(self, pod: PodRecord) -> None:
-        self.departures.setdefault(pod.uid, Departure(pod, self.revision))
+        self._remember(pod, self.revision)
+
+    def _remember(self, pod: PodRecord, revision: int) -> None:
+        self.departures.setdefault(pod.uid, Departure(pod, revision))
         while len(self.departures) > REMEMBERED_DEPARTURES:
             self.departures.popitem(last=False)
 

@@ -1,0 +1,139 @@
+"""A recorded decision made again: the snapshot from its recording, the plan as the planner makes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from makeway.bus.messages import DecisionRecord, PlanRequest
+from makeway.planner.answer import Refusal
+from makeway.planner.plan import plan
+from makeway.planner.question import question_of
+from makeway.planner.recording import entries
+from makeway.planner.recording.entries import AnyEntry, RecordingError
+from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.replies import Decision, record_of
+
+NOT_COMPARED: Final = ("planner", "planDurationMicroseconds", "recording")
+"""Who decided, how long that took and where it is kept: not part of what was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of the record that comes out otherwise. `path` as in `victims.0.uid`."""
+
+    path: str
+    recorded: Any
+    replayed: Any
+
+
+_decode_request = msgspec.json.Decoder(PlanRequest).decode
+
+
+class Replay:
+    """A snapshot that is made again entry by entry, up to a decision."""
+
+    def __init__(self) -> None:
+        self.snapshot = RecordedSnapshot()
+        self._complete = False
+        self._next = 0
+
+    def read(self, data: bytes) -> Iterable[entries.Decided]:
+        """Take the next chunk of the recording; give each decision with the snapshot as it was then.
+
+        Raises RecordingError where the chunk is damaged, or not the next one.
+        """
+        number, found = entries.unpack(data)
+        if number != self._next:
+            missing = (
+                "its beginning is no longer kept" if self._next == 0 else f"part {self._next} is missing"
+            )
+            raise RecordingError(f"the recording is incomplete: {missing}")
+        self._next += 1
+        for entry in found:
+            if isinstance(entry, entries.Decided):
+                if not self._complete:
+                    raise RecordingError("the recording has a decision before its snapshot is complete")
+                yield entry
+            else:
+                self._apply(entry)
+
+    def _apply(self, entry: AnyEntry) -> None:
+        snapshot = self.snapshot
+        match entry:
+            case entries.PutPod(pod):
+                snapshot.put_pod(pod)
+            case entries.RemovePod(uid):
+                snapshot.remove_pod(uid)
+            case entries.PutNode(node):
+                snapshot.put_node(node)
+            case entries.RemoveNode(name):
+                snapshot.remove_node(name)
+            case entries.PutBudget(budget):
+                snapshot.put_budget(budget)
+            case entries.RemoveBudget(key):
+                snapshot.remove_budget(key)
+            case entries.PutClaim(key, exclusive):
+                snapshot.put_claim(key, exclusive=exclusive)
+            case entries.PutClass(priority_class):
+                snapshot.put_priority_class(priority_class)
+            case entries.RemoveClass(name):
+                snapshot.remove_priority_class(name)
+            case entries.PutNamespace(namespace):
+                snapshot.put_namespace(namespace)
+            case entries.RemoveNamespace(name):
+                snapshot.remove_namespace(name)
+            case entries.Enforce(policy, revision, source):
+                snapshot.enforce(policy, revision, source)
+            case entries.Adopt(tree, revision, source):
+                snapshot.queues.source = source
+                snapshot.adopt(tree, revision)
+            case entries.Standing():
+                snapshot.restore(entry)
+                self._complete = True
+
+    def again(self, decided: entries.Decided) -> DecisionRecord:
+        """Decide again, on the snapshot as it is now. Raises as `question_of`."""
+        request = _decode_request(decided.request)
+        question = question_of(request, decided.in_flight, decided.leaving)
+        question = replace(question, unfit_since=decided.unfit_since)
+        result = plan(self.snapshot, question, decided.at)
+        if isinstance(result, Refusal) and decided.again_at is not None:
+            result = replace(result, retry_at=decided.again_at)
+        return record_of(
+            Decision(
+                decision_id=decided.decision_id,
+                planner="replay",
+                at=decided.at,
+                request=request,
+                question=question,
+                result=result,
+                policy_revision=self.snapshot.shields.revision,
+                duration_seconds=0.0,
+            )
+        )
+
+
+def differences(recorded: DecisionRecord, replayed: DecisionRecord) -> list[Difference]:
+    """Compare two records field by field; empty where the same was decided."""
+    mine, theirs = msgspec.to_builtins(recorded), msgspec.to_builtins(replayed)
+    for name in NOT_COMPARED:
+        mine.pop(name, None)
+        theirs.pop(name, None)
+    return list(_differing("", mine, theirs))
+
+
+def _differing(path: str, one: Any, other: Any) -> Iterable[Difference]:
+    if one == other:
+        return
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted({*one, *other}):
+            yield from _differing(f"{path}.{name}".strip("."), one.get(name), other.get(name))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from _differing(f"{path}.{number}", mine, theirs)
+    else:
+        yield Difference(path, one, other)

@@ -1,0 +1,252 @@
+"""What is recorded gives the same decisions again, whatever came between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, PlanRequest, Profile
+from makeway.core.objects import Metadata, Namespace
+from makeway.core.policy import Policy, Protection
+from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.planner.metrics import Metrics
+from makeway.planner.plan import plan
+from makeway.planner.question import question_of
+from makeway.planner.recording import entries, recorder
+from makeway.planner.recording.entries import RecordingError
+from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.recorder import Recorder
+from makeway.planner.recording.replaying import Replay, differences
+from makeway.planner.replies import Decision, record_of
+from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod
+from unit.planner.offline_building import pod
+
+TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))
+WEB = {"app": "web", "queue": "root.ml"}
+
+
+def request(uid: str, priority: int, cpu: int) -> PlanRequest:
+    manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s")
+    manifest["metadata"]["uid"] = uid
+    return PlanRequest(
+        api_version=API_VERSION,
+        request_id="req-1",
+        cluster_uid="c",
+        mode="enforce",
+        timeout_milliseconds=100,
+        max_candidates=4,
+        profile=Profile(name="s"),
+        pod=msgspec.Raw(msgspec.json.encode(manifest)),
+        nodes=NodeSelection(all_but=True),
+    )
+
+
+def decide(
+    snapshot: RecordedSnapshot, number: int, asked: PlanRequest, in_flight: dict[str, str]
+) -> DecisionRecord:
+    question = question_of(asked, in_flight, frozenset())
+    decision = Decision(
+        decision_id=f"dec-{number}",
+        planner="p",
+        at=NOW + timedelta(seconds=number),
+        request=asked,
+        question=question,
+        result=plan(snapshot, question, NOW + timedelta(seconds=number)),
+        policy_revision=snapshot.shields.revision,
+        duration_seconds=0.1,
+    )
+    return record_of(snapshot.journal.decided(decision))
+
+
+Step = Callable[[RecordedSnapshot], None]
+
+
+def pods(draw: Any) -> Step:
+    uid = draw(st.sampled_from("abcdefgh"))
+    node = draw(st.sampled_from(["n1", "n2", "n3", ""]))
+    found = make_pod(
+        uid,
+        node,
+        draw(st.integers(0, 3)),
+        1000 * draw(st.integers(1, 2)),
+        labels=draw(st.sampled_from([{}, WEB])),
+        terminating=draw(st.booleans()),
+        name=draw(st.sampled_from([uid, "same"])),
+    )
+    return lambda snapshot: snapshot.put_pod(found)
+
+
+def changes(draw: Any) -> Step:
+    name, allowed = draw(st.sampled_from(["n1", "n2", "n3"])), draw(st.integers(0, 2))
+    policy = Policy(
+        disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
+        protection=Protection(minimum_priority=draw(st.sampled_from([None, 2]))),
+    )
+    return draw(
+        st.sampled_from(
+            [
+                lambda s: s.put_node(make_node(name, 2000 + 1000 * allowed)),
+                lambda s: s.remove_node(name),
+                lambda s: s.remove_pod(name),
+                lambda s: s.remove_pod("abc"[allowed]),
+                lambda s: s.put_budget(make_budget("web", {"app": "web"}, allowed)),
+                lambda s: s.remove_budget(("default", "web")),
+                lambda s: s.put_claim(("default", "x"), exclusive=bool(allowed)),
+                lambda s: s.put_priority_class(make_class("low", 5, allowed)),
+                lambda s: s.remove_priority_class("low"),
+                lambda s: s.put_namespace(Namespace(metadata=Metadata(name="default", uid="d"))),
+                lambda s: s.remove_namespace("default"),
+                lambda s: s.enforce(policy, "rev", ("ConfigMap", "m", "p")),
+                lambda s: s.adopt(TREE if allowed else None, "queues"),
+            ]
+        )
+    )
+
+
+@st.composite
+def histories(draw: Any) -> list[Step | tuple[str, int, int, str]]:
+    steps: list[Step | tuple[str, int, int, str]] = [
+        lambda s: s.put_node(make_node("n1", 3000)),
+        lambda s: s.put_node(make_node("n2", 2000)),
+    ]
+    for _ in range(draw(st.integers(1, 25))):
+        kind = draw(st.integers(0, 2))
+        if kind == 2:
+            in_flight = draw(st.sampled_from(["", "a", "b"]))
+            steps.append(("asks", draw(st.integers(0, 4)), draw(st.integers(1, 3)), in_flight))
+        else:
+            steps.append((pods if kind else changes)(draw))
+    return steps
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=histories(), begun=st.integers(0, 20))
+def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun: int) -> None:
+    snapshot = RecordedSnapshot()
+    written: list[bytes] = []
+    recorded: dict[str, DecisionRecord] = {}
+    for number, step in enumerate(history):
+        if number == begun:
+            contents = snapshot.contents("c", "p", NOW)
+            first = next(contents)
+            snapshot.journal.begin("rec-1")
+            written += [entries.encode_entry(one) for one in (first, *contents)]
+        if callable(step):
+            step(snapshot)
+        else:
+            uid, priority, cpu, in_flight = step
+            record = decide(
+                snapshot, number, request(uid, priority, cpu), {in_flight: "ord-1"} if in_flight else {}
+            )
+            if record.recording:
+                recorded[record.decision_id] = record
+    written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
+
+    replay = Replay()
+    chunks = [entries.pack(n, written[n * 7 : n * 7 + 7]) for n in range(len(written) // 7 + 1)]
+    for chunk in chunks:
+        for decided in replay.read(chunk):
+            again = replay.again(decided)
+            assert differences(recorded.pop(decided.decision_id), again) == []
+    assert not recorded
+
+
+def test_a_difference_names_its_field_and_both_values() -> None:
+    snapshot = RecordedSnapshot()
+    snapshot.put_node(make_node("n1", 1000))
+    snapshot.put_pod(make_pod("a", "n1", size=1000))
+    record = decide(snapshot, 1, request("asks", 5, 1), {})
+    other = msgspec.structs.replace(record, nominated_node="n2", planner="another")
+
+    (found,) = differences(record, other)
+
+    assert (found.path, found.recorded, found.replayed) == ("nominatedNode", "n1", "n2")
+
+
+def test_a_recording_whose_beginning_or_middle_is_gone_is_not_replayed() -> None:
+    chunk = entries.pack(1, [])
+
+    with pytest.raises(RecordingError, match="its beginning is no longer kept"):
+        list(Replay().read(chunk))
+    replay = Replay()
+    list(replay.read(entries.pack(0, [])))
+    with pytest.raises(RecordingError, match="part 1 is missing"):
+        list(replay.read(entries.pack(2, [])))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"rubbish", entries.pack(0, [b"\xc1"])[:-3], entries.pack(0, [b"\x91\x63"])]
+)
+def test_what_is_no_part_of_a_recording_is_refused(data: bytes) -> None:
+    with pytest.raises(RecordingError):
+        list(Replay().read(data))
+
+
+def test_a_journal_that_nobody_writes_down_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("makeway.planner.recording.journal.MOST_WAITING", 3)
+    snapshot = RecordedSnapshot()
+    snapshot.journal.begin("rec-1")
+    for number in range(5):
+        snapshot.put_pod(make_pod(f"p{number}"))
+
+    assert (len(snapshot.journal), snapshot.journal.name, snapshot.journal.overflowed) == (0, "", True)
+
+
+class Stored:
+    """What a recorder has published; the first `failing` attempts fail."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.parts: list[tuple[str, int, bytes]] = []
+        self.failing = failing
+
+    async def publish_recording(self, name: str, number: int, data: bytes) -> None:
+        if self.failing:
+            self.failing -= 1
+            raise BusUnavailable("away")
+        self.parts.append((name, number, data))
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_a_recorder_writes_whole_recordings_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(recorder, name, 0.001)
+    monkeypatch.setattr(recorder, "LEAST_GROWTH_BYTES", 10)
+    snapshot, stored = RecordedSnapshot(), Stored(failing)
+    snapshot.put_node(make_node("n1", 3000))
+    recording = Recorder(
+        stored, snapshot, Metrics(CollectorRegistry()), cluster_uid="c", identity="p", unsynced=lambda: ""
+    )
+
+    async with asyncio.timeout(30):
+        task = asyncio.create_task(recording.record_for_ever())
+        recorded: list[DecisionRecord] = []
+        while len({name for name, _, _ in stored.parts}) < 3:
+            snapshot.put_pod(make_pod(f"p{len(recorded)}", "n1", size=10))
+            recorded.append(decide(snapshot, len(recorded), request("asks", 5, 1), {}))
+            await asyncio.sleep(0.002)
+        task.cancel()
+        await asyncio.wait({task})
+
+    assert snapshot.journal.name == ""
+    replays: dict[str, Replay] = {}
+    seen = 0
+    by_id = {record.decision_id: record for record in recorded}
+    for name, _, data in stored.parts:
+        replay = replays.setdefault(name, Replay())
+        for decided in replay.read(data):
+            record = by_id[decided.decision_id]
+            assert record.recording == name
+            assert differences(record, replay.again(decided)) == []
+            seen += 1
+    assert seen > 0
