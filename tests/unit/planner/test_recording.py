@@ -91,7 +91,7 @@ def changes(draw: Any) -> Step:
         disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
         protection=Protection(minimum_priority=draw(st.sampled_from([None, 2]))),
     )
-    return draw(
+    step: Step = draw(
         st.sampled_from(
             [
                 lambda s: s.put_node(make_node(name, 2000 + 1000 * allowed)),
@@ -110,6 +110,7 @@ def changes(draw: Any) -> Step:
             ]
         )
     )
+    return step
 
 
 @st.composite
