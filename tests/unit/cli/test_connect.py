@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
+from typing import cast
 
 import pytest
 
@@ -18,7 +19,8 @@ from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect_context import context_namespace
-from makeway.cli.connect_nats import reachable
+from makeway.cli.connect_nats import installed, reachable
+from makeway.runtime.kube import Api
 
 
 async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -82,6 +84,25 @@ async def test_nats_is_found_by_the_installations_configmap(
         )
 
     assert (code, out, err) == (0, "", "")
+
+
+async def test_user_and_password_come_from_the_secret_that_the_installation_names() -> None:
+    answers: dict[str, object] = {
+        "configmaps/makeway-installation": {
+            "data": {"natsUrl": "nats://a:1,nats://b:2", "natsSecret": "r", "natsOperatorSecret": "w"}
+        },
+        "secrets/r": {"data": {"user": "dmlld2Vy", "password": "cC93"}},
+        "secrets/w": {"data": {"user": "b3BlcmF0b3I=", "password": "cHc="}},
+    }
+
+    class Answering:
+        async def request(self, _: str, path: str) -> bytes:
+            return json.dumps(answers[path.removeprefix("/api/v1/namespaces/ns/")]).encode()
+
+    api = cast("Api", Answering())
+
+    assert (await installed(api, "ns")).url == "nats://viewer:p%2Fw@a:1,nats://viewer:p%2Fw@b:2"
+    assert (await installed(api, "ns", writes=True)).url.startswith("nats://operator:pw@a:1")
 
 
 @pytest.mark.parametrize(

@@ -137,14 +137,16 @@ class Installation:
             await api.close()
 
     @asynccontextmanager
-    async def bus(self) -> AsyncIterator[Bus]:
+    async def bus(self, *, writes: bool = False) -> AsyncIterator[Bus]:
         """Connect to NATS, wherever the installation says that it is.
+
+        `writes`: for a command that publishes or removes messages, which the usual user may not.
 
         Raises:
             BusUnavailable: no server answered, or none let us in.
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked where NATS is.
         """
-        address = await self.address()
+        address = await self.address(writes=writes)
         async with connect_nats.reachable(address.url, self.kubeconfig, self.context) as url:
             bus = await self._open(url, address)
             try:
@@ -170,8 +172,10 @@ class Installation:
                 raise BusUnavailable(f"no permission: {error}; give --nats-creds") from error
             raise BusUnavailable(f"{error} ({address.origin})") from error
 
-    async def address(self) -> NatsAddress:
+    async def address(self, *, writes: bool = False) -> NatsAddress:
         """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
+
+        `writes`: as in `bus`.
 
         Raises:
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked.
@@ -180,7 +184,7 @@ class Installation:
             return NatsAddress(self.nats_url, self.subject_prefix or connect_nats.USUAL.prefix, "--nats-url")
         try:
             async with self.api() as api:
-                found = await connect_nats.installed(api, self.makeway_namespace)
+                found = await connect_nats.installed(api, self.makeway_namespace, writes=writes)
         except ConfigurationError:
             if self.kubeconfig or self.context:
                 raise

@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import re
 import shutil
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -53,12 +54,25 @@ class InstallationData(msgspec.Struct, rename="camel"):
         subject_prefix: first part of every subject.
         chart_version: version of the chart that wrote it; empty where no chart did.
         scheduler_name: `schedulerName` of the pods that makeway's scheduler is for.
+        nats_secret: Secret beside it with `user` and `password` for commands that read; empty for none.
+        nats_operator_secret: the same for commands that write; empty takes `nats_secret`.
     """
 
     nats_url: str = ""
     subject_prefix: str = DEFAULT_PREFIX
     chart_version: str = ""
     scheduler_name: str = ""
+    nats_secret: str = ""
+    nats_operator_secret: str = ""
+
+
+class _Login(msgspec.Struct):
+    user: str
+    password: str
+
+
+class _Secret(msgspec.Struct):
+    data: _Login
 
 
 class _ConfigMap(msgspec.Struct):
@@ -84,8 +98,11 @@ async def read_installation(api: Api, namespace: str) -> InstallationData | None
         raise ValueError(f"ConfigMap {namespace}/{CONFIGMAP} is not makeway's: {error}") from error
 
 
-async def installed(api: Api, namespace: str) -> NatsAddress:
-    """Ask the installation where NATS is; the usual address where there is none. Raises as above."""
+async def installed(api: Api, namespace: str, *, writes: bool = False) -> NatsAddress:
+    """Ask the installation where NATS is and how to log in; the usual address where there is none.
+
+    `writes`: as somebody who may do more than read. Raises as above.
+    """
     found = await read_installation(api, namespace)
     if found is None or not found.nats_url:
         return NatsAddress(
@@ -94,7 +111,23 @@ async def installed(api: Api, namespace: str) -> NatsAddress:
             f"the usual address: there is no ConfigMap {namespace}/{CONFIGMAP}; "
             "give --makeway-namespace or --nats-url",
         )
-    return NatsAddress(found.nats_url, found.subject_prefix, f"as ConfigMap {namespace}/{CONFIGMAP} says")
+    secret = (found.nats_operator_secret if writes else "") or found.nats_secret
+    url = await _logged_in(api, namespace, secret, found.nats_url) if secret else found.nats_url
+    return NatsAddress(url, found.subject_prefix, f"as ConfigMap {namespace}/{CONFIGMAP} says")
+
+
+async def _logged_in(api: Api, namespace: str, secret: str, urls: str) -> str:
+    """Put user and password of a Secret into every URL."""
+    body = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{secret}")
+    try:
+        login = msgspec.json.decode(body, type=_Secret).data
+        user, password = (quote(b64decode(text).decode(), safe="") for text in (login.user, login.password))
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ValueError(f"Secret {namespace}/{secret} has no user and password: {error}") from error
+    return ",".join(
+        f"{url.scheme or 'nats'}://{user}:{password}@{url.netloc.rpartition('@')[2]}"
+        for url in (urlsplit(one.strip()) for one in urls.split(","))
+    )
 
 
 @asynccontextmanager

@@ -43,6 +43,9 @@ SUB_COMMANDS = {
         "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
     ),
     "streams": SubCommand("makeway.cli.streams", "Set up the streams on NATS."),
+    "check": SubCommand(
+        "makeway.cli.check", "Check an installation: rights, versions, NATS, profile, planner, clocks."
+    ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
     "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),

@@ -111,7 +111,7 @@ async def replay(
     For what a newer version understands, or what a repaired cluster can carry out. An order that is past
     its time ends as expired.
     """
-    entry, sequence = await _with_store(installation, lambda store: store.replay(number))
+    entry, sequence = await _with_store(installation, lambda store: store.replay(number), writes=True)
     typer.echo(f"replayed {number} to {entry.message.subject} as {sequence} of {entry.message.stream}")
 
 
@@ -140,13 +140,15 @@ async def drop(
             await store.drop(entry)
         return len(chosen)
 
-    count = await _with_store(installation, remove)
+    count = await _with_store(installation, remove, writes=True)
     typer.echo(f"dropped {count} {'message' if count == 1 else 'messages'}")
 
 
-async def _with_store(installation: Installation, act: Callable[[Store], Awaitable[T]]) -> T:
+async def _with_store(
+    installation: Installation, act: Callable[[Store], Awaitable[T]], *, writes: bool = False
+) -> T:
     """Connect, act, disconnect; what cannot be done ends the command with one line."""
-    async with installation.bus() as bus:
+    async with installation.bus(writes=writes) as bus:
         try:
             return await act(Store(bus))
         except KeyError as error:

@@ -1,5 +1,8 @@
 """Give the components their service accounts, roles and tokens, from the manifests the chart ships."""
 
+import yaml
+
+from makeway.dev import scheduler
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
 from makeway.dev.paths import RBAC_MANIFESTS
@@ -8,6 +11,7 @@ from makeway.dev.site import Site
 NAMESPACE = "makeway-system"
 ACCOUNTS = ("planner", "evictor", "scheduler")
 INSTALLATION = "makeway-installation"
+SCHEDULER = "makeway-scheduler"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -29,17 +33,25 @@ def grant(site: Site, api: AdminApi) -> None:
 
 
 def announce(site: Site, api: AdminApi) -> None:
-    """Write the ConfigMap by which commands find NATS, as the chart does; raises as `grant`."""
-    api.apply(
+    """Write the ConfigMaps by which commands find NATS and the scheduler's profiles, as the chart does.
+
+    Raises as `grant`.
+    """
+    options = site.options
+    _configmap(
+        api,
+        INSTALLATION,
         {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": INSTALLATION, "namespace": NAMESPACE},
-            "data": {
-                "natsUrl": site.nats_url,
-                "subjectPrefix": site.options.subject_prefix,
-                "chartVersion": "",
-                "schedulerName": site.options.profiles[0],
-            },
-        }
+            "natsUrl": site.nats_url,
+            "subjectPrefix": options.subject_prefix,
+            "chartVersion": "",
+            "schedulerName": options.profiles[0],
+        },
     )
+    configuration = scheduler.configuration(options, site.kubeconfig("scheduler"), site.nats_url)
+    _configmap(api, SCHEDULER, {"scheduler.yaml": yaml.safe_dump(configuration, sort_keys=False)})
+
+
+def _configmap(api: AdminApi, name: str, data: dict[str, str]) -> None:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

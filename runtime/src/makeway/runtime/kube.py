@@ -11,6 +11,8 @@ here: whoever calls knows what may be. Every failure is one of two:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -246,6 +248,25 @@ class Api:
                     raise ApiUnavailable(f"GET {path}: the watch ended inside a line")
         except (aiohttp.ClientError, OSError) as error:
             raise ApiUnavailable(f"GET {path}: {_describe(error)}") from error
+
+    async def server_time(self) -> datetime:
+        """The server's clock, cut off to the second, from the Date header of an answer.
+
+        Raises:
+            ApiError, ApiUnavailable: as `request`; an answer without a date is unavailable.
+        """
+        arguments = await self._arguments("/version", None)
+        try:
+            async with self._session.request(
+                "GET", timeout=aiohttp.ClientTimeout(total=CONNECT_TIMEOUT_SECONDS), **arguments
+            ) as response:
+                if not 200 <= response.status < 300:
+                    raise await self._refused(response)
+                return parsedate_to_datetime(response.headers.get("Date", ""))
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiUnavailable(f"GET /version: {_describe(error)}") from error
+        except ValueError as error:
+            raise ApiUnavailable(f"GET /version: no date in the answer: {error}") from error
 
     async def cluster_uid(self) -> str:
         """The cluster's identity: the UID of the namespace kube-system, which is never recreated.

@@ -1,0 +1,175 @@
+"""What the service accounts may do, against what they need: asked of the API server, which alone knows.
+
+The table says the same as charts/makeway/rbac, which a test compares; for the scheduler, only what shows that
+its roles are there at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from makeway.cli.check_result import Result
+from makeway.runtime.kube import Api, ApiError
+
+MAKEWAY: Final = "makeway's own namespace"
+"""Stands for it in the table."""
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Right:
+    """One thing that an account may do. `namespace` empty: everywhere; `name` empty: whatever its name.
+
+    `resource`: with `/subresource`. `wanted` False: it must not be allowed.
+    """
+
+    account: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    wanted: bool = True
+
+    def __str__(self) -> str:
+        """Say it as `kubectl auth can-i` takes it."""
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f"/{self.name}" if self.name else ""
+        return f"{self.verb} {what}{name}"
+
+
+def _rights(
+    account: str, group: str, resource: str, verbs: str, *, namespace: str = "", name: str = ""
+) -> list[Right]:
+    return [Right(account, verb, group, resource, namespace, name) for verb in verbs.split()]
+
+
+_SCHEDULING: Final = "scheduling.k8s.io"
+_LEASES: Final = ("coordination.k8s.io", "leases")
+_EVENTS: Final = ("events.k8s.io", "events")
+_POLICY: Final = "makeway-policy"
+
+RIGHTS: Final = (
+    *_rights("planner", "", "nodes", "list watch"),
+    *_rights("planner", "", "pods", "list watch"),
+    *_rights("planner", "", "namespaces", "list watch"),
+    *_rights("planner", "", "namespaces", "get", name="kube-system"),
+    *_rights("planner", _SCHEDULING, "priorityclasses", "list watch"),
+    *_rights("planner", "", "persistentvolumeclaims", "list watch"),
+    *_rights("planner", "policy", "poddisruptionbudgets", "list watch"),
+    *_rights("planner", *_EVENTS, "create", namespace="default"),
+    *_rights("planner", *_LEASES, "create", namespace=MAKEWAY),
+    *_rights("planner", *_LEASES, "get update", namespace=MAKEWAY, name="makeway-planner"),
+    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("planner", *_EVENTS, "create", namespace=MAKEWAY),
+    *_rights("evictor", "", "pods", "get delete"),
+    *_rights("evictor", "", "pods/status", "patch"),
+    *_rights("evictor", "", "nodes", "get"),
+    *_rights("evictor", _SCHEDULING, "priorityclasses", "get"),
+    *_rights("evictor", "", "namespaces", "get", name="kube-system"),
+    *_rights("evictor", *_EVENTS, "create"),
+    *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("evictor", *_LEASES, "get", namespace="kube-system", name="makeway-scheduler"),
+    *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
+    *_rights("scheduler", "", "pods/status", "patch"),
+    *_rights("scheduler", "", "pods/binding", "create"),
+    *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
+    *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
+    Right("planner", "delete", "", "pods", wanted=False),
+    Right("planner", "create", "", "pods/eviction", wanted=False),
+)
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def rights_results(api: Api, namespace: str, accounts: Sequence[str]) -> list[Result]:
+    """Ask about every right of the accounts; where we may not ask for others, say so.
+
+    Raises:
+        ApiError, ApiUnavailable: the API server did not answer.
+    """
+    asked = [right for right in RIGHTS if right.account in accounts]
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(right: Right) -> bool:
+        async with limit:
+            return await _allowed(api, right, namespace)
+
+    try:
+        answers = await asyncio.gather(*(ask(right) for right in asked))
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return [
+            Result(
+                "rights",
+                "unknown",
+                "you may not ask what service accounts may do",
+                "ask somebody who may create subjectaccessreviews",
+            )
+        ]
+    return list(judge(dict(zip(asked, answers, strict=True)), namespace))
+
+
+def judge(answers: dict[Right, bool], namespace: str) -> Iterator[Result]:
+    """Give a result for each account."""
+    by_account: dict[str, list[Right]] = defaultdict(list)
+    for right in answers:
+        by_account[right.account].append(right)
+    for account, rights in by_account.items():
+        name = f"rights of {account}"
+        user = f"system:serviceaccount:{namespace}:makeway-{account}"
+        missing = [right for right in rights if right.wanted and not answers[right]]
+        beyond = [right for right in rights if not right.wanted and answers[right]]
+        if missing:
+            told = ", ".join(map(str, missing))
+            remedy = f"apply charts/makeway/rbac/{account}.yaml, or upgrade the chart"
+            yield Result(name, "wrong", f"{user} may not: {told}", remedy)
+        elif beyond:
+            told = ", ".join(map(str, beyond))
+            yield Result(name, "warning", f"{user} may: {told}", "take it away; only evictors delete pods")
+        else:
+            yield Result(name, "ok", f"{user} may do all that it needs")
+
+
+async def _allowed(api: Api, right: Right, namespace: str) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    where = namespace if right.namespace == MAKEWAY else right.namespace
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": where,
+        "name": right.name,
+    }
+    user = f"system:serviceaccount:{namespace}:makeway-{right.account}"
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "groups": groups,
+            "resourceAttributes": attributes,
+        },
+    }
+    body = await api.request(
+        "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=msgspec.json.encode(review)
+    )
+    return msgspec.json.decode(body, type=_Review).status.allowed

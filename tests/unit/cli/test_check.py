@@ -1,0 +1,244 @@
+"""What `makeway check` makes of what it finds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from makeway.bus.component_status import ComponentStatus
+from makeway.bus.streams import stream_configs
+from makeway.bus.subjects import Subjects
+from makeway.cli import check_clocks, check_components, check_scheduler
+from makeway.cli.check_bus import stream_result
+from makeway.cli.check_clocks import Reading
+from makeway.cli.check_cluster import SCHEDULER_MINOR, judge_version
+from makeway.cli.check_result import Result, lines, report_of, summary
+from makeway.cli.check_rights import MAKEWAY, RIGHTS, Right, judge
+from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+# --------------------------------------------------------------------------------------- scheduler
+
+
+def profile(multi: list[str], post: list[str], off: list[str] | None = None) -> dict[str, Any]:
+    def named(names: list[str]) -> list[dict[str, str]]:
+        return [{"name": name} for name in names]
+
+    plugins = {
+        "multiPoint": {"enabled": named(multi), "disabled": named(off or [])},
+        "postFilter": {"enabled": named(post)},
+    }
+    return {"profiles": [{"schedulerName": "s", "plugins": plugins}]}
+
+
+@pytest.mark.parametrize(
+    ("multi", "post", "off", "state", "said"),
+    [
+        (["MakeWay"], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "ok", "MakeWay → Default"),
+        (["MakeWay"], ["DynamicResources", "MakeWay"], ["DefaultPreemption"], "ok", "no fallback"),
+        (["MakeWay"], [], [], "wrong", "after DefaultPreemption"),
+        (["MakeWay"], ["DynamicResources", "DefaultPreemption", "MakeWay"], [], "wrong", "stands before"),
+        ([], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "wrong", "postFilter alone"),
+        (["MakeWay"], ["MakeWay", "DefaultPreemption"], [], "warning", "idle claims"),
+        ([], ["DefaultPreemption"], [], "wrong", "no profile has MakeWay"),
+    ],
+)
+def test_makeway_stands_in_its_place_in_a_profile_or_it_is_said_where(
+    multi: list[str], post: list[str], off: list[str], state: str, said: str
+) -> None:
+    (result,) = check_scheduler.judge("cm", profile(multi, post, off))
+
+    assert result.state == state
+    assert said in result.detail
+    assert (result.remedy == "") == (state == "ok")
+
+
+def test_only_a_scheduler_configuration_is_taken_for_one() -> None:
+    data = {"a": "kind: Policy", "b": "}{", "c": "kind: KubeSchedulerConfiguration\nprofiles: []"}
+
+    assert [key for key, _ in check_scheduler.configurations(data)] == ["c"]
+
+
+# -------------------------------------------------------------------------------------- components
+
+
+def status(component: Any, **changes: Any) -> ComponentStatus:
+    one = ComponentStatus(
+        api_version="makeway.dev/v1",
+        component=component,
+        identity=f"{component}-1",
+        version="1",
+        at=NOW,
+        mode="enforce",
+        own_mode="enforce",
+        cluster_uid="here",
+        revision=7,
+        leading=component == "planner",
+    )
+    return replace(one, **changes)
+
+
+ALL = [status("planner"), status("evictor"), status("scheduler")]
+
+
+def judged(statuses: list[ComponentStatus]) -> dict[str, Result]:
+    found = check_components.judge(statuses, version="1", cluster_uid="here", namespace="ns")
+    return {result.name: result for result in found if result.state != "ok"}
+
+
+def test_an_installation_that_is_in_order_is_all_ticks() -> None:
+    assert judged(ALL) == {}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "name", "state"),
+    [
+        ([], "planner", "wrong"),
+        (ALL[:2], "scheduler", "wrong"),
+        ([replace(ALL[0], leading=False), *ALL[1:]], "planner in sync", "wrong"),
+        ([*ALL, status("planner", identity="planner-2")], "planner in sync", "warning"),
+        ([ALL[0], status("evictor", version="2"), ALL[2]], "versions", "warning"),
+        ([ALL[0], status("evictor", revision=6), ALL[2]], "control state", "wrong"),
+        ([*ALL[:2], status("scheduler", trouble="no answer")], "scheduler scheduler-1", "wrong"),
+        ([*ALL[:2], status("scheduler", cluster_uid="there")], "scheduler scheduler-1", "wrong"),
+        ([ALL[0], status("evictor", own_mode="off", mode="off"), ALL[2]], "evictor evictor-1", "warning"),
+    ],
+)
+def test_what_components_say_is_judged(statuses: list[ComponentStatus], name: str, state: str) -> None:
+    result = judged(statuses)[name]
+
+    assert result.state == state
+    assert result.remedy
+
+
+def test_a_planner_that_stands_by_is_in_order() -> None:
+    standby = status("planner", identity="planner-2", leading=False, revision=0)
+
+    assert judged([*ALL, standby]) == {}
+
+
+# ------------------------------------------------------------------------------------------ clocks
+
+
+@pytest.mark.parametrize(
+    ("offsets", "state"),
+    [
+        ((0.0, 0.0), "ok"),
+        ((1.5, 0.0), "ok"),
+        ((9.0, 9.0), "warning"),
+        ((-3.0, 0.0), "wrong"),
+        ((1.5, -1.5), "wrong"),
+    ],
+)
+def test_clocks_apart_are_wrong_and_a_local_one_alone_is_not(offsets: tuple[float, ...], state: str) -> None:
+    readings = [Reading(str(n), NOW + seconds(offset), NOW, NOW) for n, offset in enumerate(offsets)]
+
+    (result,) = check_clocks.judge(readings)
+
+    assert result.state == state
+
+
+def test_a_clock_is_not_ahead_or_behind_by_what_is_only_unknown() -> None:
+    assert Reading("a", NOW, NOW - seconds(3), NOW + seconds(3)).ahead_seconds() == 0
+    assert Reading("a", NOW, NOW + seconds(0.9), NOW + seconds(0.9), 1.0).ahead_seconds() == 0
+    assert Reading("a", NOW, NOW + seconds(5), NOW + seconds(6), 1.0).ahead_seconds() == -4
+
+
+# ----------------------------------------------------------------------------------------- streams
+
+
+def info(*, cluster: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    config = {**stream_configs(Subjects())[0], **changes}
+    return {"config": config, "state": {"messages": 3}, **({"cluster": cluster} if cluster else {})}
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "said"),
+    [
+        (info(), "ok", "1 copy, 3 messages"),
+        (info(num_replicas=3, cluster={"name": "c", "leader": "a"}), "ok", "3 copies"),
+        (info(cluster={"name": "c", "leader": "a"}), "warning", "several servers"),
+        (info(num_replicas=3, cluster={"name": "c"}), "wrong", "no server leads"),
+        (
+            info(num_replicas=3, cluster={"name": "c", "leader": "a", "replicas": [{"name": "b"}]}),
+            "warning",
+            "not up to date: b",
+        ),
+        (info(max_bytes=1), "wrong", "max_bytes is 1"),
+    ],
+)
+def test_a_stream_is_judged_by_its_settings_and_copies(found: dict[str, Any], state: str, said: str) -> None:
+    result = stream_result(stream_configs(Subjects())[0], found)
+
+    assert result.state == state
+    assert said in result.detail
+
+
+# ------------------------------------------------------------------------------- rights, versions
+
+
+def test_the_rights_asked_for_are_those_that_the_manifests_grant() -> None:
+    for account in ("planner", "evictor"):
+        asked = {right for right in RIGHTS if right.account == account and right.wanted}
+        assert asked == granted(account)
+    asked = {right for right in RIGHTS if right.account == "scheduler"}
+    assert asked <= granted("scheduler")
+
+
+def granted(account: str) -> set[Right]:
+    rights = set()
+    for document in yaml.safe_load_all((RBAC_MANIFESTS / f"{account}.yaml").read_text()):
+        where = document["metadata"].get("namespace", "").replace("makeway-system", MAKEWAY)
+        for rule in document.get("rules", ()):
+            rights |= {
+                Right(account, verb, group, resource, where, name)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+                for name in rule.get("resourceNames", [""])
+            }
+    return rights
+
+
+def test_what_is_missing_and_what_is_too_much_is_named() -> None:
+    delete, read = Right("planner", "delete", "", "pods", wanted=False), Right("planner", "list", "", "nodes")
+
+    (missing,) = judge({delete: False, read: False}, "ns")
+    (beyond,) = judge({delete: True, read: True}, "ns")
+
+    assert (missing.state, beyond.state) == ("wrong", "warning")
+    assert "system:serviceaccount:ns:makeway-planner may not: list nodes" in missing.detail
+    assert "may: delete pods" in beyond.detail
+
+
+def test_the_supported_minor_is_the_one_that_the_scheduler_is_built_from() -> None:
+    found = re.search(r"k8s\.io/kubernetes v1\.(\d+)\.", (PLUGIN_MODULE / "go.mod").read_text())
+
+    assert found is not None
+    assert int(found[1]) == SCHEDULER_MINOR
+
+
+def test_a_scheduler_may_be_one_minor_behind_and_never_ahead() -> None:
+    states = [judge_version("v", SCHEDULER_MINOR + step).state for step in (-1, 0, 1, 2)]
+
+    assert states == ["wrong", "ok", "warning", "wrong"]
+
+
+def test_a_remedy_stands_below_its_result_and_wrong_is_not_healthy() -> None:
+    wrong = Result("NATS", "wrong", "no answer", "start it")
+    report = report_of([Result("a", "ok", "fine"), wrong])
+
+    assert [line.plain for line in lines(wrong)] == ["✗ NATS: no answer", "    start it"]
+    assert not report.healthy
+    assert summary(report) == "1 in order, 1 wrong"
