@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -29,6 +29,20 @@ def request_id(now: datetime) -> str:
 def recording_id(now: datetime) -> str:
     """A new recording's name: `rec-` and 26 characters."""
     return f"rec-{_sortable(now)}"
+
+
+def moment_in(identifier: str) -> datetime | None:
+    """Read when an id was made, to the millisecond; None where it is no such id."""
+    digits = identifier.rpartition("-")[2]
+    if len(digits) != _TIME_DIGITS + _RANDOM_DIGITS or any(digit not in _ALPHABET for digit in digits):
+        return None
+    milliseconds = 0
+    for digit in digits[:_TIME_DIGITS]:
+        milliseconds = milliseconds << 5 | _ALPHABET.index(digit)
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _sortable(now: datetime) -> str:

@@ -37,6 +37,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         subjects.decisions_stream,
         subjects.control_stream,
         subjects.quarantine_stream,
+        subjects.recordings_stream,
     )
     epochs = f"KV_{subjects.epochs_bucket}"
     keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
@@ -55,6 +56,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.repairs,
                 f"{subjects.prefix}.v1.orders.quota.*",
                 subjects.decisions,
+                subjects.recordings,
                 subjects.quarantined("planner"),
                 *keeps,
                 *_reads(subjects.orders_stream),

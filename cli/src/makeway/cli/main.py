@@ -48,6 +48,7 @@ SUB_COMMANDS = {
     ),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
+    "replay": SubCommand("makeway.cli.replay", "Decide again what was decided, and compare."),
     "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
     "policy": SubCommand("makeway.cli.policy", "Check policies and queues before they are applied."),
     "quarantine": SubCommand(

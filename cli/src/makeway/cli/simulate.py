@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import msgspec
 import typer
-import yaml
 
+from makeway.cli.connect import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
+from makeway.cli.output import OutputOption, Printer
 from makeway.cli.simulate_text import lines
 from makeway.core.config import ConfigError
 from makeway.planner.offline import configuring
@@ -22,27 +21,18 @@ from makeway.planner.offline.manifests import Manifest, ManifestError, documents
 from makeway.planner.offline.results import SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
-from makeway.runtime import logs
-from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
-from makeway.runtime.process import identity
-from makeway.runtime.settings import (
-    ConfigNamespaceOption,
-    ConfigSettings,
-    ContextOption,
-    KubeconfigOption,
-    PolicyConfigMapOption,
-    QueuesConfigMapOption,
-)
+from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)
 
-_CONFIG = ConfigSettings()
 _STDIN = "-"
-_NO_CONNECTION = 3
 
 
 @app.command()
-def simulate(
+@connected
+async def simulate(
+    installation: Installation,
+    *,
     files: Annotated[
         list[str],
         typer.Option(
@@ -53,7 +43,6 @@ def simulate(
             "stdin. May be given again.",
         ),
     ],
-    *,
     cluster: Annotated[
         str,
         typer.Option(
@@ -74,17 +63,8 @@ def simulate(
     all_candidates: Annotated[
         bool, typer.Option("--all-candidates", help="Name every node that would do, not only the best.")
     ] = False,
-    output: Annotated[
-        Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="For a person, or as data.")
-    ] = "text",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of pods that name none.")
-    ] = "default",
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    config_namespace: ConfigNamespaceOption = _CONFIG.namespace,
-    policy_configmap: PolicyConfigMapOption = _CONFIG.policy_configmap,
-    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
+    namespace: NamespaceOption = "",
+    output: OutputOption = "text",
 ) -> None:
     """Say what would happen if pods were created: who fits, who would preempt whom, who is refused and why.
 
@@ -93,13 +73,9 @@ def simulate(
     selectors and affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims,
     queues. Other volumes, devices and filters of third parties are not.
 
-    Ends with 0 where it could be worked out, whatever the answer; with 1 where a file cannot be used; with 3
-    where the cluster cannot be reached or may not be read.
+    Exit code 0 whatever the answer; 1 where a file cannot be used.
     """
-    logs.configure("text", "error", "simulate", identity())
-    settings = ConfigSettings(
-        namespace=config_namespace, policy_configmap=policy_configmap, queues_configmap=queues_configmap
-    )
+    settings = ConfigSettings(namespace=installation.makeway_namespace)
     try:
         if [*files, cluster].count(_STDIN) > 1:
             raise ManifestError("stdin can be read once: give - once")
@@ -107,18 +83,24 @@ def simulate(
         if cluster:
             world = _dumped(cluster, settings)
         else:
-            world = asyncio.run(_live(settings, str(kubeconfig) if kubeconfig else None, context))
+            async with installation.api() as api:
+                world = await read_world(api, settings)
         if policy:
             configuring.enforce(world, _text(policy), policy)
         if queues:
             configuring.adopt(world, _text(queues), queues)
-        report = _run(world, manifests, namespace, all_candidates=all_candidates)
+        default = namespace or "default" if cluster else installation.namespace(namespace)
+        report = _run(world, manifests, default, all_candidates=all_candidates)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
-    except (ConfigurationError, ApiError, ApiUnavailable) as error:
-        typer.echo(f"makeway: the cluster cannot be read: {error}", err=True)
-        raise typer.Exit(_NO_CONNECTION) from None
-    _print(report, output, all_candidates=all_candidates)
+    printer = Printer(output)
+    for warning in report.warnings:
+        printer.note(f"makeway: {warning}")
+    if printer.data:
+        printer.document(report)
+        return
+    for line in lines(report, all_candidates=all_candidates):
+        printer.line(line)
 
 
 def _run(
@@ -136,16 +118,6 @@ def _run(
         pods=pods,
         warnings=tuple(world.warnings),
     )
-
-
-async def _live(settings: ConfigSettings, kubeconfig: str | None, context: str | None) -> World:
-    api = await Api.connect(
-        kubeconfig=kubeconfig, context=context, user_agent=f"makeway-simulate/{identity()}"
-    )
-    try:
-        return await read_world(api, settings)
-    finally:
-        await api.close()
 
 
 def _dumped(file: str, settings: ConfigSettings) -> World:
@@ -181,15 +153,3 @@ def _bytes(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
         raise ManifestError(f"{_named(file)}: cannot be read: {error.strerror or error}") from error
-
-
-def _print(report: SimulationReport, output: str, *, all_candidates: bool) -> None:
-    for warning in report.warnings:
-        typer.echo(f"makeway: {warning}", err=True)
-    if output == "json":
-        typer.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
-    elif output == "yaml":
-        typer.echo(yaml.safe_dump(msgspec.to_builtins(report, str_keys=True), sort_keys=False), nl=False)
-    else:
-        for line in lines(report, all_candidates=all_candidates):
-            typer.echo(line)

@@ -1,0 +1,94 @@
+"""Finding orders, decisions and outcomes in the streams: by id, or by the pods that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from makeway.bus.client import Bus
+from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
+from makeway.bus.errors import Malformed, StreamConflict
+from makeway.bus.follow import Start
+from makeway.bus.ids import moment_in
+from makeway.bus.jetstream import JetStreamError
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+
+_SKEW: Final = timedelta(minutes=5)
+"""How far a writer's clock and the server's may be apart."""
+
+M = TypeVar("M", DecisionRecord, EvictionOrder, Outcome)
+
+
+async def decision_by_id(bus: Bus, decision_id: str) -> DecisionRecord | None:
+    """Find a decision record. Reads the stream from when the id was made. Raises BusError."""
+    async with aclosing(decisions(bus, since=_made(decision_id))) as found:
+        async for record in found:
+            if record.decision_id == decision_id:
+                return record
+    return None
+
+
+async def order_by_id(bus: Bus, order_id: str) -> EvictionOrder | None:
+    """Find an order. Reads the stream from when the id was made. Raises BusError."""
+    async with aclosing(orders(bus, since=_made(order_id))) as found:
+        async for order in found:
+            if order.order_id == order_id:
+                return order
+    return None
+
+
+async def outcome_of(bus: Bus, order_id: str) -> Outcome | None:
+    """Give an order's outcome, None while there is none. Raises BusError."""
+    async with aclosing(
+        _read(bus, bus.subjects.outcomes_stream, unwrap_outcome, None, bus.subjects.outcome(order_id))
+    ) as found:
+        async for outcome in found:
+            return outcome
+    return None
+
+
+def decisions(
+    bus: Bus, *, since: datetime | None = None, preemptor_uid: str = ""
+) -> AsyncGenerator[DecisionRecord]:
+    """Read the decision records that are there, oldest first; only of one preemptor where it is given."""
+    subject = (
+        bus.subjects.decision(preemptor_uid) if preemptor_uid else f"{bus.subjects.prefix}.v1.decisions.pod.*"
+    )
+    return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, subject)
+
+
+def orders(
+    bus: Bus, *, since: datetime | None = None, preemptor_uid: str = ""
+) -> AsyncGenerator[EvictionOrder]:
+    """Read the orders that are there, oldest first; only of one preemptor where it is given."""
+    subject = bus.subjects.pod_order(preemptor_uid) if preemptor_uid else bus.subjects.orders
+    return _read(bus, bus.subjects.orders_stream, unwrap_order, since, subject)
+
+
+def _made(identifier: str) -> datetime | None:
+    moment = moment_in(identifier)
+    return None if moment is None else moment - _SKEW
+
+
+async def _read(
+    bus: Bus, stream: str, decode: Callable[[bytes], M], since: datetime | None, subject: str
+) -> AsyncGenerator[M]:
+    """Read what a stream holds now. What cannot be understood is passed over."""
+    start = Start.at_time(since) if since else Start.beginning()
+    try:
+        async with aclosing(
+            bus.follow(stream, start=start, subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
+        ) as messages:
+            async for message in messages:
+                try:
+                    yield decode(message.data)
+                except Malformed:
+                    continue
+    except JetStreamError as error:
+        if not error.not_found:
+            raise
+        raise StreamConflict(
+            f"there is no stream {stream} on this NATS; is --subject-prefix right, and has a planner run?"
+        ) from error
