@@ -254,10 +254,12 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 	if err != nil {
 		return 0, err
 	}
-	e.inflight.stored(order.OrderID, data)
 	subject := e.subjects.PodOrder(order.Preemptor.UID)
 	expected, err := e.expectedSequence(ctx, subject)
 	if err != nil {
+		return 0, err
+	}
+	if err := e.inflight.publishing(order.OrderID, data); err != nil {
 		return 0, err
 	}
 	ambiguous := false

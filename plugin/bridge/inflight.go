@@ -85,7 +85,7 @@ type entry struct {
 	revertAt   time.Time
 	reason     string // why it is reverted
 	own        bool   // this process wrote the order
-	message    []byte // the order as it is stored
+	message    []byte // the order as it is stored, or about to be
 }
 
 // wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -359,8 +359,8 @@ func (f *inflight) nodeDeleted(node string) {
 	}
 }
 
-// forget drops a preemptor that is bound or gone. An order that was not stored by then never will be; one
-// that was may still remove its victims, and others may count on it, so it is known until its end.
+// forget drops a preemptor that is bound or gone. An order whose publishing has not begun by then is never
+// stored; any other may still remove its victims, and others may count on it, so it is known until its end.
 func (f *inflight) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -368,10 +368,10 @@ func (f *inflight) forget(uid types.UID) {
 	if e == nil {
 		return
 	}
-	switch e.phase {
-	case committed:
+	switch {
+	case e.phase == committed, e.phase == planned && e.message != nil:
 		e.orphaned, e.gated = true, false
-	case planned:
+	case e.phase == planned:
 		f.doom(e.orderID)
 		f.drop(e)
 	default:

@@ -262,6 +262,36 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 	}
 }
 
+func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	if err := f.publishing("o", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+
+	f.forget("p")
+
+	if len(f.live()) != 1 || !f.removes("o", "a") || f.closed("p", at(1)) {
+		t.Error("its victims do not count as going, or its preemptor is held")
+	}
+	f.commit("o", at(60000))
+	f.succeed("o", at(100), at(90000), notGone)
+	if f.has("o") {
+		t.Error("known after its end")
+	}
+}
+
+func TestAnOrderThatIsForgottenIsNotPublished(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	f.forget("p")
+
+	if err := f.publishing("o", []byte("{}")); err != errPodGone {
+		t.Errorf("error %v, want that its pod is gone", err)
+	}
+}
+
 func TestAnOrderDoesNotWaitForOneThatLivesInMemoryAlone(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o1", "a"))

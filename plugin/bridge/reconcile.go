@@ -106,11 +106,16 @@ func (e *engine) lookUp(ctx context.Context, order unanswered) error {
 	return nil
 }
 
-// stored notes an order's message, to be published again where the stream loses it.
-func (f *inflight) stored(orderID string, message []byte) {
+// publishing notes the message of an order that is about to be published, to be published again where
+// the stream loses it. From then on it may be in the stream, whatever becomes of its pod. It returns
+// errPodGone where the order has been forgotten: it must not be published any more.
+func (f *inflight) publishing(orderID string, message []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil {
-		e.message = message
+	e := f.get(orderID)
+	if e == nil {
+		return errPodGone
 	}
+	e.message = message
+	return nil
 }
