@@ -81,6 +81,10 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 differential-test: setup ## 300 fresh clusters, and every case that once differed
 	$(BIN)/pytest -q tests/differential
 
+.PHONY: chart
+chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
+	$(BIN)/pytest -q tests/chart
+
 .PHONY: bench
 bench: setup ## Benchmarks of the planner's parts: plans by size of the cluster, the initial list, the watch
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
@@ -96,7 +100,7 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
 
 .PHONY: test
-test: check contract differential-test integration ## Everything a change must pass (about 15 minutes)
+test: check contract differential-test chart integration ## Everything a change must pass (about 15 minutes)
 
 .PHONY: race
 race: ## Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)
@@ -109,7 +113,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check contract differential-test race fuzz integration slow ## All of it, what fails soonest first (hours)
+test-all: check contract differential-test chart race fuzz integration slow ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl

@@ -81,7 +81,9 @@ def metrics_page() -> str:
     ]
     planner, evictor, configuration = CollectorRegistry(), CollectorRegistry(), CollectorRegistry()
     ConfigMetrics(configuration)
-    PlannerMetrics(planner)
+    PlannerMetrics(planner).watch_state(
+        age=float, revision=float, in_flight=float, marks=float, comparing=float, sizes={"nodes": float}
+    )
     EvictorMetrics(evictor)
     sections = {
         "makeway-scheduler, on kube-scheduler's own /metrics": own,

@@ -1,0 +1,36 @@
+"""The tools that check the chart, built on first use."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from makeway.dev.binaries import HELM, HELM_UNITTEST, KUBECONFORM, PROMTOOL
+from makeway.dev.build import ensure
+from makeway.dev.progress import ConsoleProgress
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Give a function that runs one of the tools and gives what it printed; it fails where the tool does."""
+    built = ensure((HELM_UNITTEST, HELM, KUBECONFORM, PROMTOOL), ConsoleProgress())
+
+    def call(tool: str, *arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            [built[tool], *arguments],
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            cwd=cwd,
+        )
+        assert done.returncode == 0, f"{tool} {' '.join(map(str, arguments))}\n{done.stdout}"
+        return done.stdout
+
+    return call

@@ -1,0 +1,168 @@
+"""The chart without a cluster: lint, tests of templates, Kubernetes' schemas, alerts, what documents it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart.conftest import Run
+from chart.kubernetes_schemas import LOCATION, write_schemas
+from makeway.dev.binaries import KUBERNETES_VERSION
+from makeway.dev.paths import CHART, CHECKOUT
+
+RUNBOOKS = CHECKOUT / "docs" / "runbooks"
+NOT_KUBERNETES = ("ServiceMonitor", "PrometheusRule")
+"""Kinds of the Prometheus operator, whose schemas are not here."""
+
+INSTALLATIONS = {
+    "as it is": (),
+    "with everything": (
+        "monitoring.serviceMonitor.enabled=true",
+        "monitoring.prometheusRule.enabled=true",
+        "monitoring.dashboard.enabled=true",
+        "metrics.readers[0].namespace=monitoring",
+        "metrics.readers[0].name=prometheus",
+        "queues.document.partitions[0].queues[0].name=team",
+        "imagePullSecrets[0]=pull",
+        "scheduler.featureGates.SchedulerAsyncAPICalls=true",
+        "planner.tolerations[0].operator=Exists",
+    ),
+    "on an existing NATS": (
+        "nats.url=nats://nats.nats.svc:4222",
+        "streams.replicas=3",
+        *(f"nats.credentials.{name}={name}-creds" for name in ("planner", "evictor", "scheduler", "streams")),
+    ),
+    "in place of the cluster's scheduler": (
+        "scheduler.install=replacement",
+        "scheduler.names[0]=default-scheduler",
+    ),
+    "without fallback": ("scheduler.fallback=false", "nats.trial.storage.persistent=false"),
+}
+
+
+def template(run: Run, *settings: str) -> str:
+    sets = [f"--set={one}" for one in settings]
+    return run("helm", "template", "makeway", CHART, f"--kube-version={KUBERNETES_VERSION}", *sets)
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def metrics_in(expression: str) -> set[str]:
+    found = re.findall(r"\b(?:makeway|process)_\w+", re.sub(r'"[^"]*"', "", expression))
+    return {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
+
+
+@pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
+def test_it_lints_and_keeps_to_kubernetes_own_schemas(
+    run: Run, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    sets = [f"--set={one}" for one in settings]
+    run("helm", "lint", "--strict", CHART, f"--kube-version={KUBERNETES_VERSION}", *sets)
+
+    rendered = template(run, *settings)
+
+    kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
+    write_schemas(tmp_path, [one for one in kinds if one[1] not in NOT_KUBERNETES])
+    skipped = f"-skip={','.join(NOT_KUBERNETES)}"
+    run("kubeconform", "-strict", skipped, f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+
+
+def test_a_field_that_kubernetes_does_not_know_is_noticed(run: Run, tmp_path: Path) -> None:
+    write_schemas(tmp_path, [("v1", "Service")])
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"prots": []}}
+
+    with pytest.raises(AssertionError, match="prots"):
+        run("kubeconform", "-strict", f"-schema-location={tmp_path}/{LOCATION}", stdin=json.dumps(service))
+
+
+def test_its_unit_tests_pass_and_cover_every_template(run: Run) -> None:
+    run("helm-unittest", CHART)
+
+    tested = "".join(path.read_text() for path in (CHART / "tests").glob("*_test.yaml"))
+    templates = [path.name for path in (CHART / "templates").iterdir() if path.name != "_helpers.tpl"]
+    assert [name for name in templates if f"templates/{name}" not in tested] == []
+
+
+def test_no_value_is_without_a_schema(run: Run) -> None:
+    for wrong in ("nosuch=1", "policy.document.mode=false", "nats.url=nats://user:password@nats:4222"):
+        with pytest.raises(AssertionError, match=r"(?i)schema"):
+            template(run, wrong)
+
+
+@pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
+def test_only_the_evictor_and_a_fallback_may_delete_pods(run: Run, settings: tuple[str, ...]) -> None:
+    roles = [one for one in objects(template(run, *settings)) if one["kind"] in ("Role", "ClusterRole")]
+
+    deleting = {
+        role["metadata"]["name"]
+        for role in roles
+        for rule in role["rules"]
+        if "pods" in rule.get("resources", ()) and {"delete", "deletecollection", "*"} & set(rule["verbs"])
+    }
+    fallback = "without fallback" not in INSTALLATIONS or settings != INSTALLATIONS["without fallback"]
+    second = not any("replacement" in one for one in settings)
+    expected = {"makeway-scheduler-fallback"} if fallback and second else set()
+    assert deleting == {"makeway-evictor", *expected}
+    assert not any("*" in (*r.get("resources", ()), *r["verbs"]) for role in roles for r in role["rules"])
+
+
+def test_every_pod_keeps_to_the_restricted_level(run: Run) -> None:
+    pods = [
+        one["spec"]["template"]["spec"]
+        for one in objects(template(run, *INSTALLATIONS["with everything"]))
+        if one["kind"] in ("Deployment", "StatefulSet", "Job")
+    ]
+
+    assert len(pods) == 5
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert not context["allowPrivilegeEscalation"]
+            assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_alerts_fire_and_keep_silent_as_they_should(run: Run) -> None:
+    run("promtool", "check", "rules", "--lint=all", "--lint-fatal", CHART / "files" / "alerts.yaml")
+    run("promtool", "test", "rules", CHART / "tests" / "alerts.test.yaml")
+
+    tests = yaml.safe_load((CHART / "tests" / "alerts.test.yaml").read_text())["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+    firing = {case["alertname"] for case in cases if case.get("exp_alerts")}
+    silent = {case["alertname"] for case in cases if not case.get("exp_alerts")}
+    names = {rule["alert"] for rule in alerts()}
+    assert (firing, silent) == (names, names)
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    pages = {path.stem for path in RUNBOOKS.glob("Makeway*.md")}
+
+    assert pages == {rule["alert"] for rule in alerts()}
+    for rule in alerts():
+        assert rule["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{rule['alert']}.md")
+        assert f"({rule['alert']}.md)" in (RUNBOOKS / "README.md").read_text()
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
+    reference = (CHECKOUT / "docs" / "reference" / "metrics.md").read_text()
+    known = {*re.findall(r"^\| (makeway_\w+) \|", reference, re.MULTILINE), "process_resident_memory_bytes"}
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+
+    asked = {name for text in (*queries, *(rule["expr"] for rule in alerts())) for name in metrics_in(text)}
+    assert asked - known == set()
+    assert len(asked) > 25
