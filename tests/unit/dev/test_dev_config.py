@@ -1,4 +1,5 @@
 import json
+import re
 import ssl
 from pathlib import Path
 
@@ -6,11 +7,13 @@ import pytest
 import yaml
 from cryptography import x509
 
+from makeway.bus.streams import epochs_config, stream_configs
+from makeway.bus.subjects import Subjects
 from makeway.dev import kwok, scheduler
 from makeway.dev.info import ClusterInfo, read_info
 from makeway.dev.kubeconfig import write_with_certificate, write_with_token
 from makeway.dev.options import NATS, PLANNER, ClusterOptions
-from makeway.dev.paths import RBAC_MANIFESTS
+from makeway.dev.paths import CHART, RBAC_MANIFESTS
 from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.supervisor import Job
@@ -180,3 +183,15 @@ def test_no_role_uses_wildcards_or_reads_secrets() -> None:
     assert not any("*" in values or "secrets" in values for rule in every for values in rule.values())
     assert granted("planner.yaml", "pods") == {"list", "watch"}
     assert json.dumps(every).count("impersonate") == 0
+
+
+@pytest.mark.parametrize("where", ["dev/src/makeway/dev/nats.py", "charts/makeway/templates/nats.yaml"])
+def test_every_stream_has_its_place_in_the_store_of_a_nats_of_our_own(where: str) -> None:
+    """NATS sets a stream's `max_bytes` aside when it is made, and refuses one for which too little is left."""
+    found = re.search(r"max_file_store: (\d+)GB", (CHART.parents[1] / where).read_text())
+    assert found
+    subjects = Subjects("makeway")
+
+    kept = sum(one["max_bytes"] for one in (*stream_configs(subjects), epochs_config(subjects)))
+
+    assert kept <= int(found[1]) * 10**9

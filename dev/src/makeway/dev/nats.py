@@ -11,7 +11,7 @@ http: 127.0.0.1:{monitor_port}
 jetstream {{
   store_dir: {store}
   max_memory_store: 256MB
-  max_file_store: 2GB
+  max_file_store: 3GB
 }}
 """
 
