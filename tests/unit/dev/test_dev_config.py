@@ -187,7 +187,7 @@ def test_no_role_uses_wildcards_or_reads_secrets() -> None:
 
 @pytest.mark.parametrize("where", ["dev/src/makeway/dev/nats.py", "charts/makeway/templates/nats.yaml"])
 def test_every_stream_has_its_place_in_the_store_of_a_nats_of_our_own(where: str) -> None:
-    """NATS sets a stream's `max_bytes` aside when it is made, and refuses one for which too little is left."""
+    """NATS sets `max_bytes` aside when it makes a stream, and refuses one for which too little is left."""
     found = re.search(r"max_file_store: (\d+)GB", (CHART.parents[1] / where).read_text())
     assert found
     subjects = Subjects("makeway")
