@@ -27,10 +27,12 @@ class Grant:
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''} {where}".strip()
 
     def allows(self, event: AuditEvent) -> bool:
-        """Whether it is what let this request pass."""
+        """Whether it is what let this request pass, or would where the API server cannot stream lists."""
         resource = f"{event.resource}/{event.subresource}" if event.subresource else event.resource
+        streamed = event.verb == "watch" and "sendInitialEvents=true" in event.uri
         return (
-            (self.verb, self.group, self.resource) == (event.verb, event.group, resource)
+            self.verb in (event.verb, *(["list"] if streamed else []))
+            and (self.group, self.resource) == (event.group, resource)
             and self.namespace in ("", event.namespace)
             and self.name in ("", event.name)
         )
@@ -66,12 +68,12 @@ def grants(manifests: Iterable[Manifest], account: str) -> set[Grant]:
 
 
 def unused(granted: Iterable[Grant], events: Iterable[AuditEvent]) -> set[str]:
-    """Grants that let none of these requests pass; each request uses the narrowest that allows it."""
-    left = sorted(granted, key=lambda one: (one.name == "", one.namespace == ""))
+    """Grants that let none of these requests pass; a request uses the narrowest that allows it."""
+    narrowest = sorted(granted, key=lambda one: (one.name == "", one.namespace == ""))
     used: set[Grant] = set()
     for event in events:
-        used |= set([one for one in left if one.allows(event)][:1])
-    return {str(one) for one in left if one not in used}
+        used |= set({one.verb: one for one in reversed(narrowest) if one.allows(event)}.values())
+    return {str(one) for one in narrowest if one not in used}
 
 
 def denied(events: Iterable[AuditEvent]) -> list[str]:
