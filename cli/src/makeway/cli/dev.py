@@ -38,7 +38,9 @@ def up(
         list[str] | None,
         typer.Option(help=f"Leave a component out; may be repeated. One of {', '.join(COMPONENTS)}."),
     ] = None,
-    mode: Annotated[str, typer.Option(help="off, observe or enforce.")] = "enforce",
+    mode: Annotated[
+        str, typer.Option(help="off, observe or enforce; `makeway mode` changes it later.")
+    ] = "enforce",
     fallback: Annotated[
         bool, typer.Option(help="Whether DefaultPreemption acts where MakeWay cannot.")
     ] = True,

@@ -46,6 +46,7 @@ SUB_COMMANDS = {
     "check": SubCommand(
         "makeway.cli.check", "Check an installation: rights, versions, NATS, profile, planner, clocks."
     ),
+    "mode": SubCommand("makeway.cli.mode", "Show how far makeway goes, or change it."),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
     "replay": SubCommand("makeway.cli.replay", "Decide again what was decided, and compare."),

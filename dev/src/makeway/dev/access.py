@@ -12,6 +12,7 @@ NAMESPACE = "makeway-system"
 ACCOUNTS = ("planner", "evictor", "scheduler")
 INSTALLATION = "makeway-installation"
 SCHEDULER = "makeway-scheduler"
+POLICY = "makeway-policy"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -50,6 +51,16 @@ def announce(site: Site, api: AdminApi) -> None:
     )
     configuration = scheduler.configuration(options, site.kubeconfig("scheduler"), site.nats_url)
     _configmap(api, SCHEDULER, {"scheduler.yaml": yaml.safe_dump(configuration, sort_keys=False)})
+
+
+def restrain(site: Site, api: AdminApi) -> None:
+    """Write a policy with the mode that was asked for, where it is not the usual one; raises as `grant`.
+
+    `makeway mode` changes it later, as no component has a mode of its own.
+    """
+    if site.options.mode != "enforce":
+        text = f"apiVersion: makeway.dev/v1\nkind: Policy\nmode: {site.options.mode}\n"
+        _configmap(api, POLICY, {"policy.yaml": text})
 
 
 def _configmap(api: AdminApi, name: str, data: dict[str, str]) -> None:

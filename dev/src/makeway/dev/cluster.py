@@ -85,6 +85,7 @@ class Cluster:
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
             access.announce(site, api)
+            access.restrain(site, api)
         if self.options.faulty:
             self._run("fault proxy", fault_proxy.program(site))
         programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}

@@ -23,7 +23,7 @@ class ClusterOptions:
     fallback: bool = True
     """Whether DefaultPreemption follows MakeWay in PostFilter and the scheduler may delete pods."""
     mode: str = "enforce"
-    """`off`, `observe` or `enforce`, for planner, evictor and plugin alike."""
+    """`off`, `observe` or `enforce`: the mode of the policy that the cluster begins with."""
     plan_timeout_seconds: float = 0.5
     """How long PostFilter waits for the planner. Five times the product's default: a shared two-core machine
     that also runs the control plane may take 100 ms to schedule a thread."""

@@ -76,7 +76,6 @@ def _arguments(options: ClusterOptions, nats_url: str) -> dict[str, Any]:
     return {
         "natsURL": nats_url,
         "subjectPrefix": options.subject_prefix,
-        "mode": options.mode,
         "planTimeout": f"{options.plan_timeout_seconds:g}s",
         "lease": {"namespace": LEASE_NAMESPACE, "name": LEASE_NAME},
         **dict(options.plugin_arguments),

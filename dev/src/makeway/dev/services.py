@@ -39,7 +39,6 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
             f"--subject-prefix={site.options.subject_prefix}",
             f"--kubeconfig={site.kubeconfig(service)}",
             f"--listen={address}",
-            f"--mode={site.options.mode}",
             "--log-format=json",
             *extra,
         ),
