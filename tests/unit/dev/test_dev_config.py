@@ -43,7 +43,7 @@ def test_the_plugins_arguments_can_be_overridden() -> None:
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
     arguments = profile["pluginConfig"][0]["args"]
 
-    assert arguments["mode"] == "observe"
+    assert "mode" not in arguments  # the policy says it
     assert arguments["natsURL"] == "nats://localhost"
     assert (arguments["notAfter"], arguments["maxCandidates"]) == ("5s", 3)
 

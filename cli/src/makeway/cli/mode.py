@@ -140,7 +140,7 @@ def _seconds(timeout: str) -> float:
     try:
         return parse_duration(timeout).total_seconds()
     except DurationError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout") from error
+        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
 
 
 def _edited(before: Stored, new: Mode | None, namespace: str, *, force: bool) -> str:
