@@ -23,6 +23,7 @@ from makeway.cli.main import SUB_COMMANDS, load
 from makeway.core.policy import PolicyDocument
 from makeway.core.queues.document import QueuesFile
 from makeway.core.reference import editor_schema, reference_page
+from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
 from makeway.evictor.metrics import Metrics as EvictorMetrics
 from makeway.planner.metrics import Metrics as PlannerMetrics
@@ -58,6 +59,7 @@ def generated() -> dict[str, bytes]:
         "docs/reference/metrics.md": metrics_page(),
         "docs/reference/commands.md": commands_page(),
         "docs/reference/scheduler-arguments.md": arguments_page(),
+        "docs/reference/log-events.md": log_events_page(),
         **configuration_pages(),
     }
     return {
@@ -143,6 +145,18 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     return "" if parameter.default is None or callable(parameter.default) else f"`{parameter.default}`"
+
+
+def log_events_page() -> str:
+    """Every log event of the services, from their source."""
+    header = ("Event", "Level", "Said by", "Keys")
+    return (
+        f"{_HEAD}# Log events\n\n"
+        "Planner and evictor write a line of JSON for each event (`--log-format`), with `event`, `level`, "
+        "`time`, `component` and `identity` besides these keys. The scheduler writes them by klog among "
+        "kube-scheduler's own lines. Names are stable; the text of errors is not.\n\n"
+        f"{_table(header, log_events.rows())}"
+    )
 
 
 def arguments_page() -> str:
