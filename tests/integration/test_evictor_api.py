@@ -372,7 +372,8 @@ class TestWholeOrders:
         assert "b" not in scene.deletes()
 
     async def test_a_recreated_victim_is_not_deleted(self, scene: Scene) -> None:
-        await scene.set(make_pod("a"), make_pod("b"))
+        # The simulated kubelet deletes by name what it has seen deleted: it has to keep off the first pod.
+        await scene.set(make_pod("a").leaves(kwok.NEVER), make_pod("b"))
         order = await scene.order("a", "b")
         await scene.space.delete("a", grace_seconds=0)
         await scene.space.until_gone("a")
