@@ -49,6 +49,7 @@ SUB_COMMANDS = {
     "mode": SubCommand("makeway.cli.mode", "Show how far makeway goes, or change it."),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
+    "why": SubCommand("makeway.cli.why", "Say why a pod was preempted, or why it is still pending."),
     "replay": SubCommand("makeway.cli.replay", "Decide again what was decided, and compare."),
     "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
     "policy": SubCommand("makeway.cli.policy", "Check policies and queues before they are applied."),

@@ -181,6 +181,12 @@ def _limits(
                 yield QueueLimit(queue, name, max(room, -MOST), f"Queue {queue.path} at max: {name} {used}")
 
 
+def guards_of(snapshot: Snapshot, question: Question) -> tuple[Guard, ...]:
+    """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
+    return () if tree is None or own is None else tuple(_guards(snapshot, tree, own, question))
+
+
 def _guards(snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question) -> Iterable[Guard]:
     """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
     guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]

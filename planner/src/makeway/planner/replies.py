@@ -97,7 +97,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         candidates_total=planned.candidates_total if planned else 0,
         unmodelled_total=planned.unmodelled_total if planned else 0,
         nominated_node=best.node if best else "",
-        victims=_victims(best) if best else (),
+        victims=victims_of(best) if best else (),
         pdb_violations=best.pdb_violations if best else 0,
         candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
         diagnosis=refusal_of(result) if isinstance(result, Refusal) else None,
@@ -141,7 +141,8 @@ def _awaited(proposal: Proposal) -> tuple[messages.Awaited, ...]:
     return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in proposal.awaited)
 
 
-def _victims(proposal: Proposal) -> tuple[messages.Victim, ...]:
+def victims_of(proposal: Proposal) -> tuple[messages.Victim, ...]:
+    """Name the pods that must go."""
     return tuple(_victim(proposal.node, one) for one in proposal.victims)
 
 
@@ -163,7 +164,7 @@ def _victim(node: str, one: RemovablePod) -> messages.Victim:
 def _ranked(proposal: Proposal) -> messages.RankedCandidate:
     return messages.RankedCandidate(
         node=proposal.node,
-        victims=_victims(proposal),
+        victims=victims_of(proposal),
         awaited=_awaited(proposal),
         pdb_violations=proposal.pdb_violations,
         highest_priority=proposal.highest_priority,

@@ -22,7 +22,7 @@ from makeway.core.policy import Policy
 from makeway.core.quantity import QuantityError
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.records import node_record, pod_record
+from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
 
@@ -42,6 +42,7 @@ class World:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
+        self.nodes: dict[str, NodeRecord] = {}
         self.nominations: dict[str, Placement] = {}
         self.seen: Counter[str] = Counter()
         self.warnings: list[str] = []
@@ -96,4 +97,5 @@ class World:
         record = node_record(node)
         if node.spec.unschedulable and not any(taint.key == CORDONED.key for taint in record.taints):
             record = msgspec.structs.replace(record, taints=(*record.taints, CORDONED))
+        self.nodes[record.name] = record
         self.snapshot.put_node(record)

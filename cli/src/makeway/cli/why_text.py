@@ -1,0 +1,163 @@
+"""Why a pod was preempted, or is pending, as a person reads it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Spared, Victim
+from makeway.cli.simulate_text import by_number
+from makeway.cli.why_story import Story
+from makeway.planner.offline.changes import Counterfactual
+from makeway.planner.offline.pending import Pending
+
+_SHOWN = 5
+"""Other candidates that are shown."""
+
+_UNKNOWN = "or one of its filters that makeway does not know says no"
+
+
+def preempted(story: Story, victim: Victim) -> Iterator[str]:
+    """Say who took a pod's place, by which rule, and what else there was to choose from."""
+    order = story.order
+    became = _became(story.outcome, victim)
+    yield f"{victim.namespace}/{victim.name} was chosen by order {order.order_id} on {victim.node}: {became}"
+    if order.preemptor is not None:
+        preemptor = order.preemptor
+        yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority})"
+    else:
+        yield f"  for:   queue {order.queue}, whose maximum was lowered"
+    violating = "; it violates a PDB" if victim.pdb_violating else ""
+    yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
+    others = [f"{one.namespace}/{one.name}" for one in order.victims if one.uid != victim.uid]
+    if others:
+        yield f"  with:  {', '.join(others)}"
+    yield from decided(story.decision, order.decision_id)
+
+
+def of_order(story: Story) -> Iterator[str]:
+    """Say what an order is for, whom it takes, how it ended, and why it was decided so."""
+    order = story.order
+    who = f"queue {order.queue}"
+    if order.preemptor is not None:
+        who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
+    where = f" on {order.node}" if order.node else ""
+    yield f"order {order.order_id} of {_time(order.created_at)}: room for {who}{where}"
+    for victim in order.victims:
+        became = _became(story.outcome, victim)
+        yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
+    if order.awaited:
+        yield f"  {len(order.awaited)} pods of other orders are awaited"
+    if story.outcome is None:
+        yield f"  no outcome yet; nothing of it begins after {_time(order.not_after)}"
+    else:
+        why = f": {story.outcome.message}" if story.outcome.message else ""
+        yield f"  {story.outcome.result} {_time(story.outcome.finished_at)}{why}"
+    yield from decided(story.decision, order.decision_id)
+
+
+def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
+    """Say what a decision chose from, and what rules kept others."""
+    if record is None:
+        if decision_id:
+            yield f"  decision {decision_id} is no longer kept, so what else was considered is not known"
+        return
+    at = f"  decision {record.decision_id} of {_time(record.at)}"
+    if not record.candidates:
+        yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
+        return
+    best, *rest = record.candidates
+    by = f", by {best.decided_by}" if best.decided_by else ""
+    yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
+    for one in rest[:_SHOWN]:
+        names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
+        yield f"  instead: {one.node} without {names or 'anybody new'}"
+    if record.candidates_total > _SHOWN + 1:
+        yield f"  and {record.candidates_total - _SHOWN - 1} nodes more"
+    for one in record.candidates:
+        yield from (f"  spared on {one.node}: {text}" for text in map(_spared, one.spared))
+
+
+def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None) -> Iterator[str]:
+    """Say why a pod is pending, and what would unblock it."""
+    answer = found.answer
+    name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
+    if story is not None and story.outcome is None:
+        yield f"{name} is pending: room is being made for it"
+        yield from of_order(story)
+        return
+    if answer.result == "fits":
+        yield f"{name} is pending, and there is room for it now: on {answer.node}"
+        yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
+    elif answer.result == "preempts":
+        yield f"{name} is pending, and room can be made for it on {answer.nominated_node}: without"
+        yield from (
+            f"  - {one.namespace}/{one.name} (priority {one.priority}): {one.rule}" for one in answer.victims
+        )
+        if answer.mode != "enforce":
+            yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
+        else:
+            yield f"  its scheduler has not asked yet, {_UNKNOWN}"
+    else:
+        yield f"{name} is pending, and nothing that may go would make room for it"
+        yield from _refused(answer.diagnosis, found)
+    if last is not None:
+        what = (
+            last.diagnosis.reason
+            if last.diagnosis
+            else f"room on {last.nominated_node or 'unmodelled nodes'}"
+        )
+        yield f"  last decision: {last.decision_id} of {_time(last.at)}: {what}"
+    yield from _unblocked(found)
+
+
+def _refused(diagnosis: Refusal | None, found: Pending) -> Iterator[str]:
+    if diagnosis is None:
+        return
+    yield f"  {diagnosis.reason}: {diagnosis.message}"
+    if diagnosis.node_reasons and found.answer.nodes_potential:
+        yield f"  nodes: {by_number(diagnosis.node_reasons)}"
+    if found.answer.nodes_excluded and found.answer.nodes_potential:
+        yield f"  not on: {by_number(found.answer.nodes_excluded)}"
+    for near in found.answer.nearest:
+        yield from (f"  spared on {near.node}: {text}" for text in map(_spared, near.spared))
+
+
+def _unblocked(found: Pending) -> Iterator[str]:
+    if found.answer.result != "refused":
+        return
+    if not found.unblocked_by:
+        yield "  no single change was found that would unblock it"
+        return
+    yield "would unblock it, each by itself, checked by planning again:"
+    for one in found.unblocked_by:
+        yield f"  - {' and '.join(change.text for change in one.changes)}; {_then(one)}"
+
+
+def _then(one: Counterfactual) -> str:
+    victims = [f"{victim.namespace}/{victim.name}" for victim in one.victims]
+    if not victims:
+        return f"then it fits on {one.node}"
+    shown = ", ".join(victims[:_SHOWN]) + (
+        f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else ""
+    )
+    return f"then room is made on {one.node} without {shown}"
+
+
+def _became(outcome: Outcome | None, victim: Victim) -> str:
+    if outcome is None:
+        return "no outcome yet"
+    for one in outcome.victims:
+        if one.uid == victim.uid:
+            when = f" {_time(one.deleted_at)}" if one.deleted_at else ""
+            why = f" ({one.reason})" if one.reason else ""
+            return f"{one.result}{why}{when}"
+    return f"the order {outcome.result}"
+
+
+def _spared(one: Spared) -> str:
+    return f"{one.namespace}/{one.name} (priority {one.priority}): {one.rule}; {one.detail}"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

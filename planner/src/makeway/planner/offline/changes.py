@@ -1,0 +1,141 @@
+"""What could be otherwise so that a pending pod is not: changes as values, and how each is tried. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from makeway.bus.messages import Time, Victim
+from makeway.core.objects import Toleration
+from makeway.core.policy import Policy
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.offline.forking import fork
+from makeway.planner.question import Question
+from makeway.planner.records import NodeRecord
+from makeway.planner.snapshot import Snapshot
+
+Kind = Literal[
+    "wait",
+    "preemption-policy",
+    "disruption-budget",
+    "queue-max",
+    "queue-guaranteed",
+    "policy",
+    "priority",
+    "request",
+    "uncordon",
+    "toleration",
+    "node",
+]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing that would have to be otherwise, in the terms of the object that says it.
+
+    kind: what sort of thing. text: for a person.
+    object: what says it: `PodDisruptionBudget shop/web`, `queue root.ml`, `policy`, `pod`, `node n1`.
+    field: which part of it. now, then: its value, and the nearest one that helps.
+    """
+
+    kind: Kind
+    text: str
+    object: str
+    field: str
+    now: Any
+    then: Any
+
+
+class Counterfactual(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Changes that together unblock a pod, each as small as possible; and what would happen then.
+
+    node: where the pod would be. victims: who would leave for it; none where it would simply fit.
+    at: when, where that is not now.
+    """
+
+    changes: tuple[Change, ...]
+    node: str
+    victims: tuple[Victim, ...]
+    at: Time | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pending pod, and the cluster and moment it is judged in. Nothing of it is ever changed in place."""
+
+    snapshot: Snapshot
+    question: Question
+    now: datetime
+    nodes: Mapping[str, NodeRecord]
+
+    def asking(self, **fields: Any) -> Case:
+        """Give the same case with another question."""
+        return replace(self, question=replace(self.question, **fields))
+
+    def at(self, moment: datetime) -> Case:
+        """Give the same case later."""
+        return replace(self, now=moment)
+
+    def of_priority(self, priority: int) -> Case:
+        """Give the pod another priority."""
+        pod = self.question.preemptor
+        facts = msgspec.structs.replace(pod.facts, priority=priority)
+        return self.asking(preemptor=msgspec.structs.replace(pod, priority=priority, facts=facts))
+
+    def requesting(self, resource: str, amount: int) -> Case:
+        """Let the pod ask for another amount."""
+        pod = self.question.preemptor
+        return self.asking(
+            needs={**self.question.needs, resource: amount},
+            preemptor=msgspec.structs.replace(pod, requests={**pod.requests, resource: amount}),
+        )
+
+    def tolerating(self, toleration: Toleration) -> Case:
+        """Let the pod tolerate one taint more."""
+        constraints = self.question.constraints
+        return self.asking(
+            constraints=replace(constraints, tolerations=(*constraints.tolerations, toleration))
+        )
+
+    def varied(self) -> Callable[[Callable[[Snapshot], None]], Case]:
+        """Give a function that gives the case on another cluster; each call overrides the call before.
+
+        One copy serves all calls, so a call must set all that an earlier one may have set.
+        """
+        forked = fork(self.snapshot)
+
+        def vary(change: Callable[[Snapshot], None]) -> Case:
+            change(forked)
+            return replace(self, snapshot=forked)
+
+        return vary
+
+
+def with_policy(policy: Policy) -> Callable[[Snapshot], None]:
+    """Give what puts a policy in force."""
+    return lambda snapshot: snapshot.enforce(policy, snapshot.shields.revision, snapshot.shields.source)
+
+
+def with_queues(tree: QueueTree) -> Callable[[Snapshot], None]:
+    """Give what puts a tree of queues in force."""
+    return lambda snapshot: snapshot.adopt(tree, snapshot.queues.revision)
+
+
+def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapshot], None]:
+    """Give what lets budgets allow so much."""
+
+    def change(snapshot: Snapshot) -> None:
+        for key, number in allowed.items():
+            budget = snapshot.budgets.get(key)
+            if budget is not None:
+                snapshot.put_budget(replace(budget, allowed=number))
+
+    return change
+
+
+def with_node(node: NodeRecord) -> Callable[[Snapshot], None]:
+    """Give what adds a node or puts it otherwise."""
+    return lambda snapshot: snapshot.put_node(node)

@@ -1,0 +1,230 @@
+"""What budgets, queues and nodes could be otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from makeway.core.queues.amounts import text_of
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.planner.budgets import Key
+from makeway.planner.offline.changes import (
+    Case,
+    Change,
+    with_allowances,
+    with_node,
+    with_queues,
+)
+from makeway.planner.offline.judging import Judged
+from makeway.planner.offline.searching import Found, first, helps
+from makeway.planner.offline.world import CORDONED
+from makeway.planner.overlay import placed
+from makeway.planner.queue_terms import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
+from makeway.planner.records import NodeRecord
+from makeway.planner.spared import HARD_BUDGET
+
+NEW: Final = "a-further-node"
+_MOST_BUDGETS: Final = 8
+_MOST_NODES: Final = 5
+_MOST_GUARDS: Final = 4
+
+
+def more_disruptions(case: Case, judged: Judged) -> Found:
+    """Hard budgets that would have to allow more: each alone, by as little as helps."""
+    keys = _budgets(case, judged)
+    if not keys:
+        return
+    vary = case.varied()
+    usual = {key: budget.allowed for key in keys if (budget := case.snapshot.budgets.get(key))}
+    for key, number in usual.items():
+        covered = sum(key in _covering(case, uid) for uid in case.snapshot.pods)
+
+        def with_(more: int, key: Key = key, number: int = number) -> Case:
+            return vary(with_allowances({**usual, key: number + more}))
+
+        more = first(range(1, covered + 1), lambda one, try_=with_: helps(try_(one)))  # type: ignore[misc]
+        if more is not None:
+            yield _disruptions(key, number, more), with_(more)
+
+
+def _covering(case: Case, uid: str) -> tuple[Key, ...]:
+    return case.snapshot.budgets.members(case.snapshot.budget_set(uid))
+
+
+def _budgets(case: Case, judged: Judged) -> list[Key]:
+    """Give the budgets that keep pods which the pod could otherwise have, if they are hard."""
+    refusal = judged.refusal
+    if refusal is None or case.snapshot.shields.policy.disruption_budgets != "hard":
+        return []
+    named = [
+        (namespace, name) for kind, namespace, name in refusal.depends_on if kind == "PodDisruptionBudget"
+    ]
+    if HARD_BUDGET not in refusal.spared and not named:
+        return []
+    return named[:_MOST_BUDGETS]
+
+
+def _disruptions(key: Key, allowed: int, more: int) -> Change:
+    name = "/".join(key)
+    amount = "one more disruption" if more == 1 else f"{more} more disruptions"
+    return Change(
+        kind="disruption-budget",
+        text=f"PDB {name}: {amount} (it allows {allowed})",
+        object=f"PodDisruptionBudget {name}",
+        field="status.disruptionsAllowed",
+        now=allowed,
+        then=allowed + more,
+    )
+
+
+def more_of_queues(case: Case, judged: Judged) -> Found:
+    """The maximum that the pod would go over, where it is one alone."""
+    limits = _limits(case)
+    tree = case.snapshot.queues.tree
+    if len(limits) != 1 or tree is None:
+        return
+    (limit,) = limits
+    vary = case.varied()
+
+    def with_(more: int) -> Case:
+        return vary(with_queues(_raised(tree, {limit.queue.path: {limit.resource: more}})))
+
+    more = first(range(1, -limit.room + 1), lambda one: helps(with_(one)))
+    if more is not None:
+        yield _maximum(limit, more), with_(more)
+
+
+def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
+    """Raise every maximum that the pod would go over, by as much as it would; None where there is none."""
+    limits, tree = _limits(case), case.snapshot.queues.tree
+    if not limits or tree is None:
+        return None
+    more: dict[str, dict[str, int]] = {}
+    for limit in limits:
+        more.setdefault(limit.queue.path, {})[limit.resource] = -limit.room
+    lifted = case.varied()(with_queues(_raised(tree, more)))
+    return tuple(_maximum(limit, -limit.room) for limit in limits), lifted
+
+
+def _limits(case: Case) -> tuple[QueueLimit, ...]:
+    return terms_of(case.snapshot, case.question, placed(case.snapshot, case.question)).limits
+
+
+def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:
+    """Give a tree whose maxima are higher."""
+
+    def raised(queue: Queue) -> Queue:
+        add = more.get(queue.path, {})
+        return replace(queue, maximum={name: most + add.get(name, 0) for name, most in queue.maximum.items()})
+
+    return replace(tree, queues=tuple(raised(queue) for queue in tree))
+
+
+def _maximum(limit: QueueLimit, more: int) -> Change:
+    path, name = limit.queue.path, limit.resource
+    now = limit.queue.maximum[name]
+    return Change(
+        kind="queue-max",
+        text=f"queue {path}: max +{text_of(name, more)} {name} (it is {text_of(name, now)})",
+        object=f"queue {path}",
+        field=f"max.{name}",
+        now=now,
+        then=now + more,
+    )
+
+
+def less_guaranteed(case: Case, judged: Judged) -> Found:
+    """A guarantee that keeps pods: each alone, lowered by as little as helps."""
+    refusal, tree = judged.refusal, case.snapshot.queues.tree
+    if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.spared:
+        return
+    vary = case.varied()
+    for guard in guards_of(case.snapshot, case.question)[:_MOST_GUARDS]:
+        held = guard.queue.guaranteed[guard.resource]
+
+        def with_(least: int, guard: Guard = guard) -> Case:
+            return vary(with_queues(_lowered(tree, guard, least)))
+
+        least = first(range(held - 1, -1, -1), lambda one, try_=with_: helps(try_(one)))  # type: ignore[misc]
+        if least is not None:
+            path, name = guard.queue.path, guard.resource
+            change = Change(
+                kind="queue-guaranteed",
+                text=f"queue {path}: guaranteed {name} {text_of(name, least)} (it is {text_of(name, held)})",
+                object=f"queue {path}",
+                field=f"guaranteed.{name}",
+                now=held,
+                then=least,
+            )
+            yield change, with_(least)
+
+
+def _lowered(tree: QueueTree, guard: Guard, least: int) -> QueueTree:
+    def lowered(queue: Queue) -> Queue:
+        if queue.path != guard.queue.path:
+            return queue
+        kept = {**queue.guaranteed, guard.resource: least}
+        return replace(queue, guaranteed={name: amount for name, amount in kept.items() if amount > 0})
+
+    return replace(tree, queues=tuple(lowered(queue) for queue in tree))
+
+
+def uncordoned(case: Case, judged: Judged) -> Found:
+    """A cordoned node that would do."""
+    cordoned = [
+        node
+        for _, node in sorted(case.nodes.items())
+        if any(taint.key == CORDONED.key for taint in node.taints)
+        and case.question.constraints.nodes.match(node.name, node.labels)
+    ]
+    for node in cordoned[:_MOST_NODES]:
+        open_again = tuple(taint for taint in node.taints if taint.key != CORDONED.key)
+        there = case.varied()(with_node(msgspec.structs.replace(node, taints=open_again)))
+        if helps(there):
+            change = Change(
+                kind="uncordon",
+                text=f"uncordon node {node.name}",
+                object=f"node {node.name}",
+                field="spec.unschedulable",
+                now=True,
+                then=False,
+            )
+            yield change, there
+            return
+
+
+def further_node(case: Case, judged: Judged) -> Found:
+    """One more node, of a sort that is there already: the smallest that would do."""
+    seen: set[object] = set()
+    for node in sorted(case.nodes.values(), key=lambda one: (sorted(one.allocatable.items()), one.name)):
+        labels = {name: text for name, text in node.labels.items() if name != "kubernetes.io/hostname"}
+        sort = (tuple(sorted(node.allocatable.items())), tuple(sorted(labels.items())), node.taints)
+        if sort in seen or len(seen) >= _MOST_NODES:
+            continue
+        seen.add(sort)
+        further = NodeRecord(
+            name=NEW,
+            allocatable=node.allocatable,
+            labels={**labels, "kubernetes.io/hostname": NEW},
+            taints=tuple(taint for taint in node.taints if taint.key != CORDONED.key),
+        )
+        there = case.varied()(with_node(further))
+        if helps(there):
+            amounts = ", ".join(
+                f"{name} {text_of(name, node.allocatable[name])}"
+                for name in ("cpu", "memory")
+                if name in node.allocatable
+            )
+            change = Change(
+                kind="node",
+                text=f"one more node like {node.name} ({amounts})",
+                object=f"node {node.name}",
+                field="",
+                now=None,
+                then=node.name,
+            )
+            yield change, there
+            return

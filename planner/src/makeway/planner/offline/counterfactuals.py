@@ -1,0 +1,84 @@
+"""The smallest changes that would unblock a pending pod, each checked by judging the pod again with it.
+
+Frozen values in, changes out; what is not found to help is never given. Where no single change helps, one
+that lifts a whole obstacle is taken for granted and another is looked for beside it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from makeway.planner.offline import cluster_changes, pod_changes, policy_changes
+from makeway.planner.offline.changes import Case, Change, Counterfactual
+from makeway.planner.offline.judging import Judged, judge
+from makeway.planner.offline.searching import Finder
+from makeway.planner.replies import victims_of
+
+MOST: Final = 12
+"""Counterfactuals that are given."""
+
+FINDERS: Final[tuple[Finder, ...]] = (
+    pod_changes.waiting,
+    pod_changes.allowed,
+    cluster_changes.more_disruptions,
+    cluster_changes.more_of_queues,
+    cluster_changes.less_guaranteed,
+    policy_changes.other_policy,
+    pod_changes.of_higher_priority,
+    pod_changes.of_less,
+    cluster_changes.uncordoned,
+    pod_changes.tolerating,
+    cluster_changes.further_node,
+)
+"""In the order in which they are told: what asks least of others first."""
+
+
+def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
+    """Give what would unblock a refused pod; nothing for one that fits or may preempt.
+
+    Costs some dozens of plans, and a copy of the snapshot for each kind of change to the cluster.
+    """
+    judged = judge(case.snapshot, case.question, case.now)
+    if judged.refusal is None:
+        return ()
+    found = list(_beside((), case, judged))
+    if not found:
+        for lifted, there in _lifts(case, judged):
+            again = judge(there.snapshot, there.question, there.now)
+            if again.refusal is None:
+                found.append(_told(lifted, there, case))
+            else:
+                found += _beside(lifted, there, again)
+    return tuple(found[:MOST])
+
+
+def _beside(granted: tuple[Change, ...], case: Case, judged: Judged) -> Iterator[Counterfactual]:
+    for finder in FINDERS:
+        for change, there in finder(case, judged):
+            yield _told((*granted, change), there, case)
+
+
+def _lifts(case: Case, judged: Judged) -> Iterator[tuple[tuple[Change, ...], Case]]:
+    """Give what lifts a whole obstacle, where there is one."""
+    allowed = pod_changes.lift_never(case)
+    if allowed is not None:
+        yield (allowed[0],), allowed[1]
+    queues = cluster_changes.lift_queues(case)
+    if queues is not None:
+        yield queues
+    soft = policy_changes.soft_budgets(case, judged)
+    if soft is not None:
+        yield (soft[0],), soft[1]
+
+
+def _told(changes: tuple[Change, ...], there: Case, before: Case) -> Counterfactual:
+    """Write down what would happen then."""
+    judged = judge(there.snapshot, there.question, there.now)
+    best = judged.best
+    return Counterfactual(
+        changes=changes,
+        node=best.node if best is not None else judged.node,
+        victims=victims_of(best) if best is not None else (),
+        at=there.now if there.now != before.now else None,
+    )

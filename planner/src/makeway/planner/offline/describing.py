@@ -1,0 +1,74 @@
+"""What was found about one pod, in the words of a decision record. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from makeway.bus.messages import PlanRequest
+from makeway.planner.answer import Plan, Refusal, Scope
+from makeway.planner.offline.feasibility import Feasibility
+from makeway.planner.offline.results import Result, SimulatedPod
+from makeway.planner.question import Question
+from makeway.planner.replies import Decision, preemptor_of, record_of
+from makeway.planner.snapshot import Snapshot
+
+OFFLINE: Final = "offline"
+"""Stands for ids that only a running planner gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pod, as it was asked about on a cluster at a moment. `warnings`: about the pod, in sentences."""
+
+    snapshot: Snapshot
+    request: PlanRequest
+    question: Question
+    now: datetime
+    warnings: tuple[str, ...] = ()
+
+
+def described(
+    asked: Asked, result: Plan | Refusal | None, found: Feasibility | None = None, *, node: str = ""
+) -> SimulatedPod:
+    """Write down what was found. `result` None: it fits on `node`. `found` None: no node was looked at."""
+    snapshot, request, question = asked.snapshot, asked.request, asked.question
+    pod = question.preemptor
+    scope = Scope(snapshot.revision, snapshot.node_count, int(found.helpable.size) if found else 0)
+    record = record_of(
+        Decision(
+            decision_id=OFFLINE,
+            planner=OFFLINE,
+            at=asked.now,
+            request=request,
+            question=question,
+            result=result or Plan(scope, (), 0, (), 0),
+            policy_revision=snapshot.shields.revision,
+            duration_seconds=0.0,
+        )
+    )
+    queue = snapshot.queues.queue_of(pod)
+    outcome: Result = "fits" if result is None else "preempts" if record.nominated_node else "refused"
+    return SimulatedPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        result=outcome,
+        preemptor=preemptor_of(question),
+        queue=queue.path if queue is not None else "",
+        mode=request.mode,
+        node=node or record.nominated_node or None,
+        nominated_node=record.nominated_node or None,
+        victims=record.victims,
+        pdb_violations=record.pdb_violations,
+        candidates=record.candidates,
+        candidates_total=record.candidates_total,
+        diagnosis=record.diagnosis,
+        spared_by_rule=record.spared_by_rule,
+        nearest=record.nearest,
+        nodes_total=record.nodes_total,
+        nodes_fitting=int(found.fits.size) if found else 0,
+        nodes_potential=record.nodes_potential,
+        nodes_excluded=found.excluded if found else {},
+        warnings=asked.warnings,
+    )

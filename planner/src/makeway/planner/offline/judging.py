@@ -1,0 +1,71 @@
+"""One pod on one cluster, as scheduler and planner see it: it fits, it may preempt, or neither. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from makeway.bus.messages import NodeSelection
+from makeway.planner.answer import Plan, Proposal, Refusal, Scope
+from makeway.planner.offline.feasibility import Feasibility, feasibility
+from makeway.planner.plan import plan
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+
+GATED: Final = "SchedulingGated"
+UNMODELLED: Final = "OnlyFiltersKnow"
+NAMED: Final = 3
+"""Nodes that such a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found: `node` where it fits; else a plan with candidates, or a refusal."""
+
+    found: Feasibility
+    node: str
+    result: Plan | Refusal | None
+
+    @property
+    def best(self) -> Proposal | None:
+        """Where it would preempt; None where it fits or is refused."""
+        return self.result.candidates[0] if isinstance(self.result, Plan) else None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why it stays pending; None where it does not."""
+        return self.result if isinstance(self.result, Refusal) else None
+
+
+def judge(snapshot: Snapshot, question: Question, now: datetime) -> Judged:
+    """Ask the filters that columns know, then the planner. O(slots · nodes)."""
+    found = feasibility(snapshot, question, now)
+    if found.fits.size:
+        return Judged(found, found.roomiest(snapshot), None)
+    names = tuple(snapshot.names[row] for row in found.helpable.tolist())
+    result = plan(snapshot, replace(question, nodes=NodeSelection(names=names)), now)
+    if isinstance(result, Refusal):
+        return Judged(found, "", result if names else _excluded(result, found))
+    return Judged(found, "", result if result.candidates else _unmodelled(result, question))
+
+
+def _excluded(refusal: Refusal, found: Feasibility) -> Refusal:
+    """Say why no node may be helped."""
+    told = ", ".join(f"{count} {reason}" for reason, count in sorted(found.excluded.items()))
+    message = f"{refusal.message}: {told}" if told else refusal.message
+    return replace(refusal, message=message, node_reasons=found.excluded)
+
+
+def _unmodelled(found: Plan, question: Question) -> Refusal:
+    nodes = ", ".join(proposal.node for proposal in found.unmodelled[:NAMED])
+    pod = f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+    message = f"{pod} lacks nothing that removing pods would give on {nodes or 'any node'}: only the "
+    return Refusal(found.scope, UNMODELLED, message + "scheduler's own filters know who would have to go")
+
+
+def gated(snapshot: Snapshot, question: Question, gates: tuple[str, ...]) -> Refusal:
+    """Refuse a pod that its scheduling gates hold back, so that no scheduler looks at it."""
+    pod = f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+    message = f"{pod} is held back by its scheduling gates: {', '.join(gates)}"
+    return Refusal(Scope(snapshot.revision, snapshot.node_count, 0), GATED, message)

@@ -1,0 +1,83 @@
+"""Why a pod of the cluster is pending, and what would unblock it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+
+from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
+from makeway.core.objects import Pod
+from makeway.planner.offline.changes import Case, Counterfactual
+from makeway.planner.offline.counterfactuals import counterfactuals
+from makeway.planner.offline.describing import OFFLINE, Asked, described
+from makeway.planner.offline.judging import gated, judge
+from makeway.planner.offline.results import SimulatedPod
+from makeway.planner.offline.simulation import CANDIDATES
+from makeway.planner.offline.world import World
+from makeway.planner.question import question_of
+
+
+class _Gate(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    scheduling_gates: tuple[_Gate, ...] | None = None
+
+
+class _Gated(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pending pod. answer: what would happen to it now, as of `makeway simulate`.
+
+    unblocked_by: changes that would unblock it, each sufficient by itself; none where it is not refused.
+    """
+
+    answer: SimulatedPod
+    unblocked_by: tuple[Counterfactual, ...]
+
+
+def pending(
+    world: World,
+    raw: bytes,
+    now: datetime,
+    *,
+    in_flight: Mapping[str, str] | None = None,
+    leaving: frozenset[str] = frozenset(),
+) -> Pending:
+    """Judge a pod of the world.
+
+    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
+    """
+    pod = msgspec.json.decode(raw, type=Pod)
+    policy = world.snapshot.shields.policy
+    request = PlanRequest(
+        api_version=API_VERSION,
+        request_id=OFFLINE,
+        cluster_uid=OFFLINE,
+        mode=policy.mode_for(pod.metadata.namespace),
+        timeout_milliseconds=0,
+        max_candidates=CANDIDATES,
+        profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
+        pod=msgspec.Raw(raw),
+        nodes=NodeSelection(),
+        nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
+    )
+    question = question_of(request, in_flight or {}, leaving)
+    if question.pinned_to and question.unfit_since is None:
+        question = replace(question, unfit_since=now)
+    asked = Asked(world.snapshot, request, question, now)
+    gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
+    if gates:
+        return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
+    judged = judge(world.snapshot, question, now)
+    case = Case(world.snapshot, question, now, world.nodes)
+    return Pending(
+        answer=described(asked, judged.result, judged.found, node=judged.node),
+        unblocked_by=counterfactuals(case),
+    )

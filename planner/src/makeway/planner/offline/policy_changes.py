@@ -1,0 +1,110 @@
+"""What the policy could say otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from makeway.core.barrier import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
+from makeway.core.policy import Policy
+from makeway.planner.diagnosis import OVER_BUDGET, OVER_LIMIT
+from makeway.planner.offline.changes import Case, Change, with_policy
+from makeway.planner.offline.judging import Judged
+from makeway.planner.offline.searching import Found, first, helps
+from makeway.planner.spared import HARD_BUDGET
+
+
+def other_policy(case: Case, judged: Judged) -> Found:
+    """One setting of the policy, by as little as helps."""
+    refusal = judged.refusal
+    if refusal is None:
+        return
+    policy = case.snapshot.shields.policy
+    stood = {*refusal.spared, *refusal.node_reasons}
+    vary = None
+    for change, changed in (*_settings(policy, stood), *_numbers(case, policy, stood)):
+        vary = vary or case.varied()
+        there = vary(with_policy(changed))
+        if helps(there):
+            yield change, there
+            # The copy is overridden by the next setting; what was yielded is judged before that.
+
+
+def soft_budgets(case: Case, judged: Judged) -> tuple[Change, Case] | None:
+    """Let budgets be violated; None where they may be already."""
+    policy = case.snapshot.shields.policy
+    if policy.disruption_budgets == "soft":
+        return None
+    change = _change("disruptionBudgets", "hard", "soft")
+    changed = msgspec.structs.replace(policy, disruption_budgets="soft")
+    return change, case.varied()(with_policy(changed))
+
+
+def _settings(policy: Policy, stood: set[str]) -> Iterator[tuple[Change, Policy]]:
+    protection = policy.protection
+    if stood & {HARD_BUDGET, OVER_BUDGET} and policy.disruption_budgets == "hard":
+        yield (
+            _change("disruptionBudgets", "hard", "soft"),
+            msgspec.structs.replace(policy, disruption_budgets="soft"),
+        )
+    if PROTECTED_NAMESPACE in stood:
+        for name in protection.namespaces:
+            rest = tuple(one for one in protection.namespaces if one != name)
+            yield (
+                _change("protection.namespaces", list(protection.namespaces), list(rest)),
+                _protecting(policy, namespaces=rest),
+            )
+    if NEVER_EVICT in stood:
+        yield (
+            _change("protection.neverEvictNamespaces", list(protection.never_evict_namespaces), []),
+            _protecting(policy, never_evict_namespaces=()),
+        )
+
+
+def _numbers(case: Case, policy: Policy, stood: set[str]) -> Iterator[tuple[Change, Policy]]:
+    """Bounds, moved just far enough. Looked for on a copy of their own."""
+    least = policy.protection.minimum_priority
+    if PROTECTED_PRIORITY in stood and least is not None:
+        vary = case.varied()
+        kept = {pod.priority + 1 for pod in case.snapshot.pods.values() if pod.priority >= least}
+        found = first(
+            sorted(kept), lambda one: helps(vary(with_policy(_protecting(policy, minimum_priority=one))))
+        )
+        if found is not None:
+            change = _change("protection.minimumPriority", least, found)
+            yield change, _protecting(policy, minimum_priority=found)
+    most = policy.limits.victims_per_order
+    if OVER_LIMIT in stood and most is not None:
+        vary = case.varied()
+        deepest = int(case.snapshot.columns.count.max())
+        number = first(
+            range(most + 1, deepest + 1), lambda one: helps(vary(with_policy(_limited(policy, one))))
+        )
+        if number is not None:
+            yield _change("limits.victimsPerOrder", most, number), _limited(policy, number)
+
+
+def _protecting(policy: Policy, **fields: Any) -> Policy:
+    return msgspec.structs.replace(policy, protection=msgspec.structs.replace(policy.protection, **fields))
+
+
+def _limited(policy: Policy, victims: int) -> Policy:
+    return msgspec.structs.replace(
+        policy, limits=msgspec.structs.replace(policy.limits, victims_per_order=victims)
+    )
+
+
+def _change(field: str, now: Any, then: Any) -> Change:
+    def written(value: Any) -> str:
+        return f"[{', '.join(value)}]" if isinstance(value, list) else str(value)
+
+    return Change(
+        kind="policy",
+        text=f"policy: {field} {written(then)} (it is {written(now)})",
+        object="policy",
+        field=field,
+        now=now,
+        then=then,
+    )
