@@ -1,4 +1,4 @@
-"""Every change that is given unblocks the pod, once it is made in the objects themselves; no smaller one does."""
+"""Every change that is given unblocks the pod once it is made in the objects themselves; none is too large."""
 
 from __future__ import annotations
 
