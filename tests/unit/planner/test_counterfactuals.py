@@ -1,4 +1,4 @@
-"""Every change that is given unblocks the pod once it is made in the objects themselves; none is too large."""
+"""Every change that is given unblocks the pod once it is made in the objects themselves."""
 
 from __future__ import annotations
 
