@@ -14,7 +14,7 @@ from makeway.cli.check_bus import nats_results
 from makeway.cli.check_clocks import Reading
 from makeway.cli.check_cluster import configuration_results, pods_results, version_result
 from makeway.cli.check_result import Result, lines, report_of, summary
-from makeway.cli.check_rights import rights_results
+from makeway.cli.check_rights import replaces_the_scheduler, rights_results
 from makeway.cli.connect import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
@@ -59,7 +59,8 @@ async def _results(installation: Installation) -> AsyncIterator[Result]:
         at = await api.server_time()
         yield await version_result(api)
         cluster_uid = await _cluster_uid(api)
-        for result in await rights_results(api, namespace, ("planner", "evictor", "scheduler")):
+        replaced = await replaces_the_scheduler(api, namespace)
+        for result in await rights_results(api, namespace, replaced=replaced):
             yield result
         async for result in pods_results(api, namespace):
             yield result

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
@@ -21,6 +21,9 @@ from makeway.runtime.kube import Api, ApiError
 MAKEWAY: Final = "makeway's own namespace"
 """Stands for it in the table."""
 
+KUBE_SCHEDULER: Final = "system:kube-scheduler"
+KUBE_LEASE: Final = "kube-scheduler"
+_LEASE: Final = "makeway-scheduler"
 _AT_ONCE: Final = 16
 
 
@@ -68,8 +71,8 @@ RIGHTS: Final = (
     *_rights("planner", *_EVENTS, "create", namespace="default"),
     *_rights("planner", *_LEASES, "create", namespace=MAKEWAY),
     *_rights("planner", *_LEASES, "get update", namespace=MAKEWAY, name="makeway-planner"),
-    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_POLICY),
-    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("planner", *_EVENTS, "create", namespace=MAKEWAY),
     *_rights("evictor", "", "pods", "get delete"),
     *_rights("evictor", "", "pods/status", "patch"),
@@ -77,8 +80,8 @@ RIGHTS: Final = (
     *_rights("evictor", _SCHEDULING, "priorityclasses", "get"),
     *_rights("evictor", "", "namespaces", "get", name="kube-system"),
     *_rights("evictor", *_EVENTS, "create"),
-    *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_POLICY),
-    *_rights("evictor", *_LEASES, "get", namespace="kube-system", name="makeway-scheduler"),
+    *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
     *_rights("scheduler", "", "pods/status", "patch"),
     *_rights("scheduler", "", "pods/binding", "create"),
@@ -97,18 +100,41 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def rights_results(api: Api, namespace: str, accounts: Sequence[str]) -> list[Result]:
-    """Ask about every right of the accounts; where we may not ask for others, say so.
+def _user(account: str, namespace: str, *, replaced: bool) -> str:
+    if account == "scheduler" and replaced:
+        return KUBE_SCHEDULER
+    return f"system:serviceaccount:{namespace}:makeway-{account}"
+
+
+async def replaces_the_scheduler(api: Api, namespace: str) -> bool:
+    """Whether makeway-scheduler runs as the cluster's own: the chart then makes no account for it.
+
+    Raises:
+        ApiUnavailable: the API server did not answer.
+    """
+    try:
+        await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/makeway-scheduler")
+    except ApiError as error:
+        return error.status == HTTPStatus.NOT_FOUND
+    return False
+
+
+async def rights_results(api: Api, namespace: str, *, replaced: bool = False) -> list[Result]:
+    """Ask about every right; where we may not ask for others, say so.
+
+    `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
 
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
-    asked = [right for right in RIGHTS if right.account in accounts]
+    asked = [
+        replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right for right in RIGHTS
+    ]
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(right: Right) -> bool:
         async with limit:
-            return await _allowed(api, right, namespace)
+            return await _allowed(api, right, namespace, _user(right.account, namespace, replaced=replaced))
 
     try:
         answers = await asyncio.gather(*(ask(right) for right in asked))
@@ -123,17 +149,17 @@ async def rights_results(api: Api, namespace: str, accounts: Sequence[str]) -> l
                 "ask somebody who may create subjectaccessreviews",
             )
         ]
-    return list(judge(dict(zip(asked, answers, strict=True)), namespace))
+    return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))
 
 
-def judge(answers: dict[Right, bool], namespace: str) -> Iterator[Result]:
+def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[Result]:
     """Give a result for each account."""
     by_account: dict[str, list[Right]] = defaultdict(list)
     for right in answers:
         by_account[right.account].append(right)
     for account, rights in by_account.items():
         name = f"rights of {account}"
-        user = f"system:serviceaccount:{namespace}:makeway-{account}"
+        user = _user(account, namespace, replaced=replaced)
         missing = [right for right in rights if right.wanted and not answers[right]]
         beyond = [right for right in rights if not right.wanted and answers[right]]
         if missing:
@@ -147,7 +173,7 @@ def judge(answers: dict[Right, bool], namespace: str) -> Iterator[Result]:
             yield Result(name, "ok", f"{user} may do all that it needs")
 
 
-async def _allowed(api: Api, right: Right, namespace: str) -> bool:
+async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
     resource, _, subresource = right.resource.partition("/")
     where = namespace if right.namespace == MAKEWAY else right.namespace
     attributes = {
@@ -158,8 +184,9 @@ async def _allowed(api: Api, right: Right, namespace: str) -> bool:
         "namespace": where,
         "name": right.name,
     }
-    user = f"system:serviceaccount:{namespace}:makeway-{right.account}"
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    groups = ["system:authenticated"]
+    if user != KUBE_SCHEDULER:
+        groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
