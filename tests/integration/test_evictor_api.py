@@ -348,7 +348,7 @@ class TestWholeOrders:
         async def told() -> bool:
             victim = [e["reason"] for e in await events_of(scene.space, "a")]
             preemptor = {e["reason"] for e in await events_of(scene.space, "urgent")}
-            if victim != ["Preempted"] or preemptor != {"MakingRoom", "RoomMade"}:
+            if victim != ["Preempted"] or preemptor != {"RoomMade"}:
                 raise NotYet(f"{victim} {preemptor}")
             return True
 

@@ -38,7 +38,7 @@ class Events:
         self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(QUEUE_LIMIT)
 
     def making_room(self, order: EvictionOrder) -> None:
-        """On the preemptor, when the first delete is about to begin."""
+        """On the preemptor, when the room cannot be made at once: something has to be tried again."""
         if order.preemptor is not None:
             note = f"Evicting {_pods(len(order.victims))} from node {order.node} to make room for this pod"
             self._about_preemptor(order.preemptor, "MakingRoom", note, "Normal")

@@ -70,6 +70,14 @@ class Progress:
         return self.verdict is None or isinstance(self.verdict, Spared)
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """A victim that may go: the pod as it was read, and the verdict on that."""
+
+    pod: Pod | None
+    verdict: Delete
+
+
 class Halt(Exception):  # noqa: N818 - control flow, not an error
     """Begin nothing more: the execution has stopped."""
 
@@ -121,6 +129,7 @@ class Execution:
         self._events = events
         self._restraint = restraint
         self._message = patches.mark_message(order)
+        self._told = False
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
@@ -129,13 +138,11 @@ class Execution:
             self._may_begin()
             await self._wait_for_awaited()
             pending = await self._judge_all()
-            if pending:
-                self._events.making_room(self.order)
             async with asyncio.TaskGroup() as side_by_side:
-                for progress, verdict in pending[:-1]:
-                    side_by_side.create_task(self._evict(progress, verdict))
-            for progress, verdict in pending[-1:]:
-                await self._evict(progress, verdict if len(pending) == 1 else None)
+                for progress, judged in pending[:-1]:
+                    side_by_side.create_task(self._evict(progress, judged))
+            for progress, judged in pending[-1:]:
+                await self._evict(progress, judged, last=len(pending) > 1)
         except Halt:
             pass
         finally:
@@ -162,7 +169,7 @@ class Execution:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
         return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
 
-    async def _judge_all(self) -> list[tuple[Progress, Delete]]:
+    async def _judge_all(self) -> list[tuple[Progress, _Judged]]:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
@@ -177,14 +184,12 @@ class Execution:
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        verdicts = {
-            p.victim.uid: self._judge(p.victim, pod)
-            for p, pod in zip(self.progress.values(), pods, strict=True)
-        }
+        read_now = dict(zip(self.progress, pods, strict=True))
+        verdicts = {uid: self._judge(self.progress[uid].victim, pod) for uid, pod in read_now.items()}
         pending = []
         for uid, verdict in verdicts.items():
             if isinstance(verdict, Delete):
-                pending.append((self.progress[uid], verdict))
+                pending.append((self.progress[uid], _Judged(read_now[uid], verdict)))
             else:
                 self.progress[uid].verdict = verdict
         if (refused := decide.first_spared(verdicts)) is not None:
@@ -245,17 +250,23 @@ class Execution:
 
     # ---------------------------------------------------------------------------------- the victims
 
-    async def _evict(self, progress: Progress, judged: Delete | None) -> None:
+    async def _evict(self, progress: Progress, judged: _Judged | None, *, last: bool = False) -> None:
         """Evict one victim, trying again what is temporary; a failure stops the whole execution.
 
-        `judged` is the verdict of a read made just now; without one, everything is read again first.
+        `judged`: by a read made just now, unless others were deleted in between: `last`. Then, at every
+        further attempt, and where it was not read yet (None), it is judged anew.
         """
-        fresh: list[Delete] = [judged] if judged is not None else []
+        waiting = [judged] if judged is not None else []
 
         async def attempt() -> Deleted | Gone | Terminating | Spared:
             self._may_begin()
             progress.attempts += 1
-            verdict = fresh.pop() if fresh else await self._look_again(progress.victim)
+            if not waiting:
+                verdict = await self._look_again(progress.victim)
+            elif last:
+                verdict = await self._look_again(progress.victim, waiting.pop())
+            else:
+                verdict = waiting.pop().verdict
             return await self._mark_and_delete(progress, verdict)
 
         try:
@@ -263,7 +274,7 @@ class Execution:
                 attempt,
                 clock=self._clock,
                 deadline=self.order.not_after,
-                on_retry=reporter(self._metrics, "evict"),
+                on_retry=self._trying_again,
             )
         except PermanentError as error:
             progress.error = error
@@ -277,7 +288,7 @@ class Execution:
             self._stays(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
         if progress.verdict is None:
             return
-        _log.info(
+        _log.debug(
             "victim_handled",
             victim=_name(progress.victim),
             victim_uid=progress.victim.uid,
@@ -285,9 +296,23 @@ class Execution:
             attempt=progress.attempts,
         )
 
-    async def _look_again(self, victim: Victim) -> VictimVerdict:
-        """Re-check everything right before a later delete: the world has had time to change."""
-        wanted, pod = await asyncio.gather(self._still_wanted(), self._read(victim))
+    def _trying_again(self, error: TemporaryError, attempt: int) -> None:
+        """Room that is not made at once is worth telling whoever waits for it."""
+        reporter(self._metrics, "evict")(error, attempt)
+        if not self._told:
+            self._told = True
+            self._events.making_room(self.order)
+
+    async def _look_again(self, victim: Victim, judged: _Judged | None = None) -> VictimVerdict:
+        """Re-check everything right before a later delete: the world has had time to change.
+
+        A victim that was `judged` and is to be marked need not be read a second time: its mark is set only
+        on the pod as it was read, and the answer is judged again.
+        """
+        if judged is not None and judged.verdict.mark:
+            wanted, pod = await self._still_wanted(), judged.pod
+        else:
+            wanted, pod = await asyncio.gather(self._still_wanted(), self._read(victim))
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeVar
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from makeway.evictor.metrics import Metrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
@@ -132,32 +131,14 @@ async def retrying(
     attempt's number. Cancellation is never swallowed: only that one error is caught.
     """
 
-    def wait(state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return delay_seconds(state.attempt_number, error, longest_delay_seconds, random.random())
-
-    def stop(state: RetryCallState) -> bool:
-        if deadline is None:
-            return False
-        return clock.now().timestamp() + state.upcoming_sleep >= deadline.timestamp()
-
-    def before_sleep(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, TemporaryError):
-            on_retry(error, state.attempt_number)
-
-    # One object a call: tenacity keeps the attempts of a call in the object.
-    attempts = AsyncRetrying(
-        sleep=clock.sleep,
-        stop=stop,
-        wait=wait,
-        retry=retry_if_exception_type(TemporaryError),
-        before_sleep=before_sleep,
-        reraise=True,
-    )
-
-    async def attempt() -> T:
-        return await act()
-
-    # tenacity awaits only what it can see to be a coroutine function, which a lambda is not.
-    return await attempts(attempt)
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await act()
+        except TemporaryError as error:
+            delay = delay_seconds(attempt, error, longest_delay_seconds, random.random())
+            if deadline is not None and clock.now().timestamp() + delay >= deadline.timestamp():
+                raise
+            on_retry(error, attempt)
+        await clock.sleep(delay)

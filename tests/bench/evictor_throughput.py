@@ -1,0 +1,217 @@
+"""How fast an evictor carries out orders, against a real API server and a real NATS: `make bench-evictor`.
+
+    PYTHONPATH=tests .venv/bin/python -m bench.evictor_throughput --orders 200 --victims 3 --rate 20
+
+There is no scheduler: preemptors, nominations and orders are written here. The victims are bound to one node
+and have no grace period, so that the API server ends them at once. First all orders are given at the same
+time, and deletes a second are counted until the last outcome; then they come at a rate, and the time from an
+order's creation until its last delete is accepted is taken. API server, etcd and NATS share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.side_by_side.usage import Meter
+from makeway.bus import ids
+from makeway.bus.client import Bus
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.dev.cluster import Cluster
+from makeway.dev.options import EVICTOR, NATS, ClusterOptions
+from makeway.runtime.kube import Api
+
+NAMESPACE = "default"
+NODE = "bench"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_CONNECTIONS = 16
+_PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What orders are written with."""
+
+    api: Api
+    bus: Bus
+    cluster_uid: str
+    node_uid: str
+
+    async def orders(self, name: str, count: int, victims: int) -> list[EvictionOrder]:
+        """Make preemptors with victims; give an order for each, not published yet."""
+        free = asyncio.Semaphore(_CONNECTIONS)
+
+        async def one(number: int) -> EvictionOrder:
+            async with free:
+                preemptor = await self._pod(f"{name}-{number}", priority=1000)
+                path = f"{_PODS}/{name}-{number}/status"
+                body = json.dumps({"status": {"nominatedNodeName": NODE}}).encode()
+                await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+                victim_names = [f"{name}-{number}-victim-{index}" for index in range(victims)]
+                uids = [await self._pod(victim, priority=0, node=NODE) for victim in victim_names]
+            return self._order(preemptor, f"{name}-{number}", dict(zip(victim_names, uids, strict=True)))
+
+        return list(await asyncio.gather(*(one(number) for number in range(count))))
+
+    async def _pod(self, name: str, *, priority: int, node: str = "") -> str:
+        """Create a pod that no scheduler looks at; give its UID."""
+        spec: dict[str, Any] = {
+            "schedulerName": "nobody",
+            "priority": priority,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}],
+        }
+        if node:
+            spec["nodeName"] = node
+        if priority:
+            spec["priorityClassName"] = "high"
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        answer = json.loads(await self.api.request("POST", _PODS, body=json.dumps(body).encode()))
+        uid: str = answer["metadata"]["uid"]
+        return uid
+
+    def _order(self, preemptor_uid: str, preemptor: str, victims: dict[str, str]) -> EvictionOrder:
+        now = datetime.now(UTC)
+        return EvictionOrder(
+            order_id=ids.order_id(now),
+            kind="pod",
+            cluster_uid=self.cluster_uid,
+            fence=Fence(kind="kv", name="bench", epoch=0),
+            writer="bench",
+            created_at=now,
+            not_after=now + timedelta(minutes=10),
+            preemptor=Preemptor(
+                namespace=NAMESPACE,
+                name=preemptor,
+                uid=preemptor_uid,
+                priority=1000,
+                scheduler_name="nobody",
+            ),
+            node=NODE,
+            node_uid=self.node_uid,
+            victims=tuple(
+                Victim(
+                    namespace=NAMESPACE,
+                    name=name,
+                    uid=uid,
+                    node=NODE,
+                    priority=0,
+                    grace_period_seconds=0,
+                    rule="lower-priority",
+                )
+                for name, uid in victims.items()
+            ),
+        )
+
+    async def outcomes(self, orders: list[EvictionOrder]) -> list[Outcome]:
+        """Wait for the outcomes of orders."""
+        found: list[Outcome] = []
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for order in orders:
+            while (last := await self.bus.outcome(order.order_id)) is None:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"order {order.order_id} has no outcome")
+                await asyncio.sleep(0.02)
+            found.append(last.message)
+        return found
+
+
+@asynccontextmanager
+async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
+    """Connect as the administrator, and make the node."""
+    api = await Api.connect(kubeconfig=str(cluster.info.kubeconfig), user_agent="bench")
+    bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench")
+    try:
+        cluster.api.apply(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "high"},
+                "value": 1000,
+            }
+        )
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+        answer = json.loads(await api.request("POST", "/api/v1/nodes", body=json.dumps(node).encode()))
+        yield Scene(api, bus, await api.cluster_uid(), answer["metadata"]["uid"])
+    finally:
+        await bus.close()
+        await api.close()
+
+
+async def all_at_once(on: Scene, pid: int, orders: int, victims: int) -> None:
+    """Give all orders at the same time; print deletes a second."""
+    given = await on.orders("at-once", orders, victims)
+    with Meter({EVICTOR: pid}) as meter:
+        began = time.monotonic()
+        await asyncio.gather(*(on.bus.publish_order(order, 0) for order in given))
+        outcomes = await on.outcomes(given)
+        took = time.monotonic() - began
+        await asyncio.sleep(0.5)  # for the meter's last look
+    deletes = sum(one.result == "deleted" for outcome in outcomes for one in outcome.victims)
+    cpu = meter.used()[EVICTOR].cpu_seconds / deletes * 1000
+    print(
+        f"{orders} orders at once: {deletes} pods deleted in {took:.1f} s, {deletes / took:.0f} a second, "
+        f"{cpu:.1f} ms of the evictor's CPU each"
+    )
+
+
+async def at_a_rate(on: Scene, orders: int, victims: int, rate: float) -> None:
+    """Give so many orders a second; print how long each took until its last delete was accepted."""
+    given = await on.orders("at-a-rate", orders, victims)
+    created: dict[str, datetime] = {}
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as publishing:
+        for number, order in enumerate(given):
+            await asyncio.sleep(began + number / rate - time.monotonic())
+            created[order.order_id] = datetime.now(UTC)
+            publishing.create_task(on.bus.publish_order(order, 0))
+    seconds = sorted(
+        (max(one.deleted_at for one in outcome.victims if one.deleted_at) - created[outcome.order_id])
+        / timedelta(seconds=1)
+        for outcome in await on.outcomes(given)
+    )
+    p50, p90, p99 = (seconds[min(len(seconds) - 1, int(share * len(seconds)))] for share in (0.5, 0.9, 0.99))
+    print(
+        f"{orders} orders at {rate:g} a second: until the last delete is accepted "
+        f"p50 {p50 * 1000:.0f} ms, p90 {p90 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms"
+    )
+
+
+async def measure(cluster: Cluster, orders: int, victims: int, rate: float) -> None:
+    """Warm up, then measure both."""
+    pid = cluster.process(EVICTOR).pid
+    assert pid is not None
+    async with scene(cluster) as on:
+        warm = await on.orders("warm-up", 10, victims)
+        await asyncio.gather(*(on.bus.publish_order(order, 0) for order in warm))
+        await on.outcomes(warm)
+        await all_at_once(on, pid, orders, victims)
+        await at_a_rate(on, orders, victims, rate)
+
+
+def main() -> None:
+    """Start a control plane with an evictor and nothing else, measure, end it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--orders", type=int, default=200)
+    parser.add_argument("--victims", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=20.0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="makeway-bench-") as directory:
+        options = ClusterOptions(components=frozenset({NATS, EVICTOR}))
+        with Cluster(Path(directory) / "cluster", options).start() as cluster:
+            asyncio.run(measure(cluster, given.orders, given.victims, given.rate))
+
+
+if __name__ == "__main__":
+    main()
