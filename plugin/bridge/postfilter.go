@@ -18,6 +18,11 @@ import (
 // time-out of its own.
 const verifyTimeout = time.Second
 
+// firstCandidates is how many candidates the first plan request asks for: the best one stands nearly always, and
+// each further one costs the planner more than finding it. Where none stands, as many as the arguments allow
+// are asked for.
+const firstCandidates = 3
+
 // Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
 // depends on is kept for as long as the pod waits.
 const (
@@ -101,40 +106,64 @@ type attempt struct {
 	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
 }
 
-// run asks, verifies, asks once more without the nodes that failed, and nominates.
+// run asks for a few candidates, verifies, and nominates. Where none stands, or the best is not as it was planned
+// and others may be better, it asks once more, for as many as the arguments allow, without the nodes that failed.
 func (a *attempt) run(ctx context.Context) ending {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
-	var failed []string
-	for range 2 {
-		request, err := a.planRequest(a.pod, a.mode, selectNodes(a.all, without(a.potential, set(failed))))
-		if err != nil {
-			return a.unreachable(err)
-		}
-		reply, err := a.ask(ctx, request)
-		if err != nil {
-			return a.unreachable(err)
-		}
-		switch {
-		case reply.Status == wire.StatusNotSynced:
-			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-			return ending{kind: endNotSynced, message: "the planner has not read the cluster yet"}
-		case a.mode == wire.ModeObserve:
-			a.engine.retry.restrained(refOf(a.pod))
-			return ending{kind: endObserved, message: "mode observe"}
-		case len(reply.Candidates)+len(reply.Unmodelled) == 0:
-			return a.refused(reply, len(failed))
-		}
-
-		stand, more := a.verify(ctx, reply)
-		if len(stand) > 0 {
-			return a.choose(ctx, stand, reply)
-		}
-		if failed = append(failed, more...); len(failed) >= len(a.potential) || ctx.Err() != nil {
-			break
+	few := min(firstCandidates, a.args.MaxCandidates)
+	if len(interestedExtenders(a.handle, a.pod)) > 0 {
+		few = a.args.MaxCandidates // they are called once, with all that stand
+	}
+	reply, end := a.plan(ctx, few, nil)
+	if end != nil {
+		return *end
+	}
+	stand, failed := a.verify(ctx, reply)
+	if len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates) {
+		return a.choose(ctx, stand, reply)
+	}
+	if len(failed) < len(a.potential) && ctx.Err() == nil {
+		var again *wire.PlanReply
+		if again, end = a.plan(ctx, a.args.MaxCandidates, failed); end == nil {
+			others, more := a.verify(ctx, again)
+			if len(others) > 0 {
+				return a.choose(ctx, others, again)
+			}
+			failed = append(failed, more...)
 		}
 	}
+	switch {
+	case len(stand) > 0:
+		return a.choose(ctx, stand, reply)
+	case end != nil:
+		return *end
+	}
 	return a.unverifiable(failed)
+}
+
+// plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
+func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*wire.PlanReply, *ending) {
+	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
+	request, err := a.planRequest(a.pod, a.mode, selectNodes(a.all, without(a.potential, set(failed))), candidates)
+	if err != nil {
+		return ended(a.unreachable(err))
+	}
+	reply, err := a.ask(ctx, request)
+	if err != nil {
+		return ended(a.unreachable(err))
+	}
+	switch {
+	case reply.Status == wire.StatusNotSynced:
+		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		return ended(ending{kind: endNotSynced, message: "the planner has not read the cluster yet"})
+	case a.mode == wire.ModeObserve:
+		a.engine.retry.restrained(refOf(a.pod))
+		return ended(ending{kind: endObserved, message: "mode observe"})
+	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
+		return ended(a.refused(reply, len(failed)))
+	}
+	return reply, nil
 }
 
 // verify gives a plan's candidates that stand, best first, or the nodes that failed.

@@ -10,9 +10,10 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// planRequest builds the question about one pod. nodes are those that removing pods may help. The sets
-// are complete, since another planner may answer the next request. O(nodes + nominations + orders).
-func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection) (*wire.PlanRequest, error) {
+// planRequest builds the question about one pod. nodes are those that removing pods may help, candidates how
+// many of them to write out. The sets are complete, since another planner may answer the next request.
+// O(nodes + nominations + orders).
+func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int) (*wire.PlanRequest, error) {
 	clusterUID, err := pl.engine.clusterUID()
 	if err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		ClusterUID:          clusterUID,
 		Mode:                mode,
 		TimeoutMilliseconds: pl.args.PlanTimeout.Milliseconds(),
-		MaxCandidates:       pl.args.MaxCandidates,
+		MaxCandidates:       candidates,
 		Profile:             pl.profile(),
 		Pod:                 raw,
 		Nodes:               nodes,
@@ -41,8 +42,12 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 	}, nil
 }
 
-// selectNodes says which of all nodes are meant, as the smaller of the set and its complement.
+// selectNodes says which of all nodes are meant, as the smaller of the set and its complement. Mostly it is all
+// of them, which costs nothing; O(nodes) otherwise.
 func selectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
+	if len(chosen) == len(all) {
+		return wire.NodeSelection{AllBut: true}
+	}
 	if len(chosen) <= len(all)/2 {
 		names := make([]string, 0, len(chosen))
 		for _, node := range chosen {

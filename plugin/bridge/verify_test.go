@@ -201,6 +201,25 @@ func TestCandidatesAreRankedAnewWhereVerificationChangedOne(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n2"), "b")
 }
 
+func TestAFewCandidatesAreAskedForAndAllOnlyWhereTheBestIsNotAsPlanned(t *testing.T) {
+	p := pod("p", "", high, small).Obj()
+	nodes := []*v1.Node{node("n1"), node("n2"), node("n3"), node("n4")}
+	w := newWorld(t, setup{filters: withGatekeeper("a")}, nodes, p, pod("a", "n1", mid, whole).Obj(),
+		pod("b", "n2", mid, whole).Obj(), pod("c", "n3", mid, whole).Obj(), pod("d", "n4", low, whole).Obj())
+	changed := candidate("n1", "!a")
+	changed.Removable = append(changed.Removable, wire.Removable{UID: "not-there", Rule: ruleLowerPriority, Victim: true})
+	all := []wire.Candidate{changed, candidate("n2", "!b"), candidate("n3", "!c"), candidate("n4", "!d")}
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Candidates: all[:min(len(all), request.MaxCandidates)]}, nil
+	}
+
+	w.nominated(p, "n4")
+
+	if len(w.bus.requests) != 2 || w.bus.requests[0].MaxCandidates != firstCandidates || w.bus.requests[1].MaxCandidates != 16 {
+		t.Errorf("%d requests, want one for %d candidates and one for 16", len(w.bus.requests), firstCandidates)
+	}
+}
+
 func TestThePlannerIsAskedOnceMoreWithoutTheNodesThatFailed(t *testing.T) {
 	p := pod("p", "", high, small).Obj()
 	w := newWorld(t, setup{filters: withGatekeeper("a")}, []*v1.Node{node("n1"), node("n2"), node("n3")}, p,

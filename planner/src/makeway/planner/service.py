@@ -162,7 +162,7 @@ class Planner:
     def _log(self, decision: Decision, reply: PlanReply) -> None:
         preemptor = decision.question.preemptor
         best = reply.candidates[0] if reply.candidates else None
-        _log.info(
+        _log.debug(
             "planned",
             pod=f"{preemptor.namespace}/{preemptor.name}",
             pod_uid=preemptor.uid,
