@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ def container(name: str = "c", restart: str | None = None, **requests: str) -> d
     return {**made, "restartPolicy": restart} if restart else made
 
 
-def placed(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
+def placed(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Mapping[str, int]:
     return pod_requests(pod(spec, status), placed=True)
 
 

@@ -187,7 +187,9 @@ class TestSuccess:
             "RoomMade": f"Evicted 1 pod from node {NODE}; 1 pod had left or was leaving already",
         }
 
-    async def test_the_preemptor_is_told_that_room_is_being_made_where_it_takes_more_than_one_try(self) -> None:
+    async def test_the_preemptor_is_told_that_room_is_being_made_where_it_takes_more_than_one_try(
+        self,
+    ) -> None:
         world = World(*running("a"))
         world.cluster.fail("delete", "a", UNAVAILABLE, UNAVAILABLE)
 

@@ -28,6 +28,7 @@ NEVER_EVICT = "makeway.dev/never-evict"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 """Label or annotation of a pod, annotation of its PriorityClass: "false" opts out, which only ranks last."""
 
+_NOTHING: Mapping[str, str] = {}
 _APPLICATION = ("yunikorn.apache.org/app-id", "applicationId")
 _QUEUE = ("yunikorn.apache.org/queue", "queue")
 
@@ -62,8 +63,8 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def facts_of(pod: Pod) -> PodFacts:
     """Take the facts from a pod. Never raises; what is absent has its default."""
     metadata = pod.metadata
-    labels: Mapping[str, str] = metadata.labels or {}
-    annotations: Mapping[str, str] = metadata.annotations or {}
+    labels = metadata.labels or _NOTHING
+    annotations = metadata.annotations or _NOTHING
     owners = metadata.owner_references or ()
     return PodFacts(
         namespace=sys.intern(metadata.namespace),
@@ -74,10 +75,10 @@ def facts_of(pod: Pod) -> PodFacts:
         mirror=MIRROR in annotations,
         daemon=any(owner.controller and owner.kind == "DaemonSet" for owner in owners),
         never_evict=annotations.get(NEVER_EVICT) == "true",
-        opted_out="false" in (labels.get(ALLOW_PREEMPTION), annotations.get(ALLOW_PREEMPTION)),
+        opted_out=labels.get(ALLOW_PREEMPTION) == "false" or annotations.get(ALLOW_PREEMPTION) == "false",
         application=sys.intern(_first(_APPLICATION, labels) or _first(_APPLICATION, annotations)),
         queue=sys.intern(_first(_QUEUE, labels)),
-        owners=tuple(sys.intern(owner.uid) for owner in owners),
+        owners=tuple([sys.intern(owner.uid) for owner in owners]),
     )
 
 
@@ -93,5 +94,5 @@ def _scheduled(pod: Pod) -> datetime | None:
     return None
 
 
-def _first(keys: tuple[str, ...], values: Mapping[str, str]) -> str:
-    return next((values[key] for key in keys if values.get(key)), "")
+def _first(keys: tuple[str, str], values: Mapping[str, str]) -> str:
+    return values.get(keys[0]) or values.get(keys[1]) or ""

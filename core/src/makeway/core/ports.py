@@ -21,6 +21,8 @@ class HostPort(NamedTuple):
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Give the host ports of a pod's containers and sidecars, each once, in order."""
     sidecars = [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
+    if not any(container.ports for container in (*sidecars, *pod.spec.containers)):
+        return ()
     found = {
         HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
         for container in (*sidecars, *pod.spec.containers)

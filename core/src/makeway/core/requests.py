@@ -7,23 +7,76 @@ is being scheduled. KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
-from makeway.core.objects import Container, ContainerStatus, Pod, Quantity
+from makeway.core.objects import Container, ContainerStatus, Pod, PodStatus, Quantity, ResourceRequirements
 from makeway.core.quantity import parse
 from makeway.core.resources import CPU, MEMORY, PODS, column_value, is_counted
 
 Exact = dict[str, int]
 """Amounts by resource name, in billionths."""
 
+_REMEMBERED = 65536
+"""Different sets of requests that are remembered; a cluster has far fewer."""
 
-def pod_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
+_remembered: dict[Hashable, Mapping[str, int]] = {}
+
+
+def pod_requests(pod: Pod, *, placed: bool) -> Mapping[str, int]:
     """Give what the pod takes from a node, by column: milli-CPU, bytes, units, and one of `pods`.
 
     `placed`: the pod is on a node (or counted as if it were), so what the kubelet has allocated
     during an in-place resize counts; for the pod that looks for a node it does not. Amounts are
-    summed exactly and rounded up once. Zero amounts are left out. Raises QuantityError.
+    summed exactly and rounded up once. Zero amounts are left out. Pods that ask for the same are counted
+    once and share the answer. Raises QuantityError.
     """
+    spec, status = pod.spec, pod.status
+    asked = (
+        placed,
+        tuple([_asked(container) for container in spec.containers]),
+        tuple([_asked(container) for container in spec.init_containers]) if spec.init_containers else (),
+        tuple(spec.overhead.items()) if spec.overhead else (),
+        _amounts(spec.resources),
+        _reported(pod) if placed and _reports(status) else (),
+    )
+    known = _remembered.get(asked)
+    if known is None:
+        if len(_remembered) >= _REMEMBERED:
+            _remembered.clear()
+        known = _remembered[asked] = _count(pod, placed=placed)
+    return known
+
+
+def _asked(container: Container) -> Hashable:
+    """Give all of a container that its requests depend on."""
+    return container.name, container.restart_policy, _amounts(container.resources)
+
+
+def _amounts(resources: ResourceRequirements | None) -> Hashable:
+    return tuple(resources.requests.items()) if resources is not None and resources.requests else ()
+
+
+def _reports(status: PodStatus) -> bool:
+    return bool(status.container_statuses or status.init_container_statuses or status.resources)
+
+
+def _reported(pod: Pod) -> Hashable:
+    """Give all of a pod's status that its requests depend on."""
+    status = pod.status
+    of_containers = [
+        (name, _amounts(one.resources), tuple((one.allocated_resources or {}).items()))
+        for name, one in _statuses(pod).items()
+    ]
+    of_pod = status.resources is not None, _amounts(status.resources)
+    return (
+        tuple(of_containers),
+        of_pod,
+        tuple((status.allocated_resources or {}).items()),
+        _is_resize_infeasible(pod),
+    )
+
+
+def _count(pod: Pod, *, placed: bool) -> Mapping[str, int]:
     exact = _of_containers(pod, placed=placed)
     _apply_pod_level(exact, pod, placed=placed)
     _add(exact, _exact(pod.spec.overhead))

@@ -130,7 +130,6 @@ async def retrying(
     (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
     attempt's number. Cancellation is never swallowed: only that one error is caught.
     """
-
     attempt = 0
     while True:
         attempt += 1

@@ -24,6 +24,9 @@ VACANT = 2**40
 MOST = 2**53
 """Amounts above this are cut to it (8 PiB), so that sums over a thousand pods stay within int64."""
 
+_REMEMBERED_VECTORS = 4096
+"""Different sets of requests whose vectors are remembered."""
+
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
@@ -58,6 +61,7 @@ class Columns:
         self.barred: Ints = np.zeros(nodes, np.int64)
         self.kind: Ints = np.zeros((slots, nodes), np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
+        self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
 
     @property
     def nodes(self) -> int:
@@ -88,22 +92,22 @@ class Columns:
         barrier: Barrier = OPEN,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
-        layers = [self._layer(name) for name in requests]
+        amounts = self._vector(requests)
         used = int(self.count[node])
         if used == self.slots:
             self._grow_slots()
-        for array in self._of_pods():
-            array[slot + 1 : used + 1, node] = array[slot:used, node]
-        self.requests[:, slot + 1 : used + 1, node] = self.requests[:, slot:used, node]
+        if slot < used:
+            for array in self._of_pods():
+                array[slot + 1 : used + 1, node] = array[slot:used, node]
+            self.requests[:, slot + 1 : used + 1, node] = self.requests[:, slot:used, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
         self.immune_below[slot, node], self.immune_until[slot, node] = barrier
         self.barred[node] += barrier != OPEN
         self.kind[slot, node] = kind
-        self.requests[:, slot, node] = 0
-        self.requests[layers, slot, node] = [min(amount, MOST) for amount in requests.values()]
-        self.requested[:, node] += self.requests[:, slot, node]
+        self.requests[:, slot, node] = amounts
+        self.requested[:, node] += amounts
         self.count[node] = used + 1
 
     def remove(self, node: int, slot: int) -> None:
@@ -170,6 +174,19 @@ class Columns:
         self.barred = _extended(self.barred, 0, more, 0)
         self.kind = _extended(self.kind, 1, more, 0)
         self.count = _extended(self.count, 0, more, 0)
+
+    def _vector(self, requests: Mapping[str, int]) -> Ints:
+        """Give requests as int64[resources], with a column for each. Remembered: most pods share theirs."""
+        known = self._vectors.get(id(requests))
+        if known is not None and known[0] is requests and known[1].size == len(self.resources):
+            return known[1]
+        for name in requests:
+            self._layer(name)
+        vector = self.amounts(requests)
+        if len(self._vectors) >= _REMEMBERED_VECTORS:
+            self._vectors.clear()
+        self._vectors[id(requests)] = requests, vector
+        return vector
 
     def _grow_slots(self) -> None:
         more = max(8, self.slots)

@@ -7,6 +7,7 @@ each pod's kind, and a constraint becomes a table from kind to number.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -16,6 +17,9 @@ from makeway.core.objects import Pod
 from makeway.core.ports import HostPort, host_ports
 from makeway.core.selector import SelectorError
 from makeway.planner.columns import Ints
+
+_REMEMBERED = 16384
+"""Kinds of pods that have nothing but labels, of which the value is shared."""
 
 NO_KIND = 0
 """The number in an empty slot."""
@@ -37,26 +41,50 @@ class Kind(msgspec.Struct, frozen=True, gc=False):
 
 
 def kind_of(pod: Pod) -> Kind:
-    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term."""
+    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term.
+
+    Pods that have nothing but labels share the value; what tells their kinds apart is the same for all pods
+    of a workload.
+    """
+    ports, claims = host_ports(pod), claims_of(pod)
     try:
-        terms = anti_affinity_terms(pod)
+        terms = anti_affinity_terms(pod) if pod.spec.affinity is not None else ()
     except SelectorError:
         terms = ()
+    labels = tuple((pod.metadata.labels or {}).items())
+    plain = (pod.metadata.namespace, labels, pod.metadata.deletion_timestamp is not None)
+    if ports or claims or terms:
+        return _kind(*plain, ports=ports, anti_affinity=terms, claims=claims)
+    return _plain_kind(*plain)
+
+
+def _kind(
+    namespace: str,
+    labels: tuple[tuple[str, str], ...],
+    terminating: bool,
+    *,
+    ports: tuple[HostPort, ...] = (),
+    anti_affinity: tuple[Term, ...] = (),
+    claims: tuple[str, ...] = (),
+) -> Kind:
     return Kind(
-        namespace=pod.metadata.namespace,
-        labels=tuple(sorted((pod.metadata.labels or {}).items())),
-        ports=host_ports(pod),
-        anti_affinity=terms,
-        claims=claims_of(pod),
-        terminating=pod.metadata.deletion_timestamp is not None,
+        namespace=namespace,
+        labels=tuple(sorted(labels)),
+        ports=ports,
+        anti_affinity=anti_affinity,
+        claims=claims,
+        terminating=terminating,
     )
+
+
+_plain_kind = lru_cache(maxsize=_REMEMBERED)(_kind)
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:
     """Give the names of the claims that a pod mounts, each once, in order."""
     volumes = pod.spec.volumes or ()
-    sources = (volume.persistent_volume_claim for volume in volumes)
-    return tuple(sorted({source.claim_name for source in sources if source is not None}))
+    sources = [volume.persistent_volume_claim for volume in volumes if volume.persistent_volume_claim]
+    return tuple(sorted({source.claim_name for source in sources})) if sources else ()
 
 
 class KindTable:

@@ -115,7 +115,7 @@ def _check_names(pod: Pod) -> None:
         raise NamelessPodError(f"the pod's uid: {error}") from error
 
 
-def _needs(requests: dict[str, int], profile: Profile) -> dict[str, int]:
+def _needs(requests: Mapping[str, int], profile: Profile) -> dict[str, int]:
     """Leave out what the profile's own filters do not look at: a column is never stricter than they."""
     if profile.filters and FIT not in profile.filters:
         return {}

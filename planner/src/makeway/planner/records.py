@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 import msgspec
 
 from makeway.core.facts import PodFacts, facts_of
@@ -33,8 +36,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     start_micros: int
     grace_period_seconds: int
     terminating: bool
-    requests: dict[str, int]
-    labels: dict[str, str]
+    requests: Mapping[str, int]
+    labels: Mapping[str, str]
     facts: PodFacts
     kind: Kind
     ends_micros: int = 0
@@ -57,6 +60,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def pod_record(pod: Pod) -> PodRecord:
     """Count a pod as the scheduler's NodeInfo does. Raises QuantityError."""
     metadata, spec = pod.metadata, pod.spec
+    kind = kind_of(pod)
     grace = metadata.deletion_grace_period_seconds
     if grace is None:
         grace = spec.termination_grace_period_seconds
@@ -70,11 +74,17 @@ def pod_record(pod: Pod) -> PodRecord:
         grace_period_seconds=DEFAULT_GRACE_PERIOD_SECONDS if grace is None else grace,
         terminating=metadata.deletion_timestamp is not None,
         requests=pod_requests(pod, placed=True),
-        labels=metadata.labels or {},
+        labels=_labels(kind.labels),
         facts=facts_of(pod),
-        kind=kind_of(pod),
+        kind=kind,
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
     )
+
+
+@lru_cache(maxsize=16384)
+def _labels(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Give labels as a mapping that all pods with the same share."""
+    return dict(pairs)
 
 
 def node_record(node: Node) -> NodeRecord:

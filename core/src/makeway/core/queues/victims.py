@@ -17,7 +17,7 @@ everyone who is not needed is given back, the last in the order first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -37,7 +37,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     """
 
     uid: str
-    requests: dict[str, int]
+    requests: Mapping[str, int]
     priority: int = 0
     originator: bool = False
     opted_out: bool = False
