@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -129,8 +130,8 @@ class Bench:
         return self.registry.get_sample_value(f"makeway_planner_{name}_total", labels) or 0
 
 
-def pod_object(uid: str, labels: dict[str, str] | None = None, **parts: Any) -> Pod:
-    metadata = {"namespace": "default", "name": uid, "uid": uid, "labels": labels or {}}
+def pod_object(uid: str, labels: Mapping[str, str] | None = None, **parts: Any) -> Pod:
+    metadata = {"namespace": "default", "name": uid, "uid": uid, "labels": dict(labels or {})}
     return msgspec.convert({"metadata": metadata, "spec": {}, "status": {}, **parts}, Pod)
 
 

@@ -20,10 +20,24 @@ MOST = 60
 _BUDGETS = 30
 
 
+class Objects:
+    """What the nodes that were looked at depend on: whether a bound forbids victims, and which budgets."""
+
+    def __init__(self) -> None:
+        self.limited = False
+        self.budgets: set[tuple[str, str]] = set()
+
+    def add(self, snapshot: Snapshot, block: Block, found: Evaluation) -> None:
+        """Take in the nodes of a block. O(slots · nodes)."""
+        self.limited = self.limited or bool((found.over_limit | found.over_budget).any())
+        if found.budgeted.any():
+            self.budgets.update(_budgets(snapshot, block, found))
+
+
 def dependencies(
     snapshot: Snapshot,
     question: Question,
-    parts: list[tuple[Block, Evaluation]],
+    objects: Objects,
     spared: Mapping[str, int],
     queues: QueueTerms,
 ) -> tuple[tuple[str, str, str], ...]:
@@ -31,20 +45,19 @@ def dependencies(
 
     The policy where it keeps pods or forbids victims; the configuration of queues where they do, and the
     queues that are at their maximum; the budgets that forbid victims, where they are hard; the
-    PriorityClasses by which pods are exempt from this preemptor. O(classes in use + slots · nodes).
+    PriorityClasses by which pods are exempt from this preemptor. O(classes in use).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.shields.source
-    limited = any((one.over_limit | one.over_budget).any() for _, one in parts)
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED}
-    if source is not None and (limited or spared.keys() - others):
+    if source is not None and (objects.limited or spared.keys() - others):
         found.append(source)
     if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
         found.append(snapshot.queues.source)
     found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
     if HARD_BUDGET in spared:
-        keys = sorted({key for part in parts for key in _budgets(snapshot, *part)})
-        found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys[:_BUDGETS]]
+        keys = sorted(objects.budgets)[:_BUDGETS]
+        found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
     if PREEMPTION_TOLERATION in spared:
         classes = snapshot.shields.exempting(question.preemptor.priority)
         found += [("PriorityClass", "", name) for name in classes]

@@ -12,7 +12,7 @@ from makeway.core.importance import moment_of
 from makeway.core.resources import CPU, PODS
 from makeway.planner import spared
 from makeway.planner.answer import NearNode, Refusal, Scope
-from makeway.planner.dependencies import dependencies
+from makeway.planner.dependencies import Objects, dependencies
 from makeway.planner.layers import NO_AFFINITY
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
@@ -60,52 +60,66 @@ def not_offered(scope: Scope, question: Question, resource: str) -> Refusal:
     return Refusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
 
 
-def no_room(
-    scope: Scope,
-    snapshot: Snapshot,
-    question: Question,
-    parts: list[tuple[Block, Evaluation]],
-    *,
-    unknown: int,
-    now: datetime,
-    queues: QueueTerms = NO_TERMS,
-) -> Refusal:
-    """Refuse where removing every removable pod makes room on no node, and name the nearest nodes."""
-    priority = question.preemptor.priority
-    reasons: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    near: list[tuple[float, str, NearNode, str]] = []
-    for block, found in parts:
-        reasons += _count(block, found, priority)
-        counts += spared.count(block, found, priority)
-        near += _nearest(snapshot, block, found, question, now)
-    if unknown:
-        reasons[UNKNOWN_NODE] = unknown
-    near = sorted(near, key=lambda one: one[:2])[:_NEAREST]
-    asked = ", ".join(
-        f"{name} {amount_of(name, amount)}" for name, amount in sorted(question.needs.items()) if name != PODS
-    )
-    reason, why = _why(scope, reasons)
-    message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
-    if queues.limits:
-        message += "; " + "; ".join(limit.reason for limit in queues.limits)
-    if counts:
-        ends = [end for block, found in parts if (end := spared.first_end(block, found, priority))]
-        message += f"; {spared.text(counts, _clock(min(ends)) if ends else '')}"
-    nearest = [text for _, _, _, text in near if text]
-    if nearest:
-        message += "; nearest: " + "; ".join(nearest)
-    helps = [end for block, found in parts if (end := spared.first_help(block, found, priority))]
-    return Refusal(
-        scope,
-        reason,
-        message,
-        dict(sorted(reasons.items())),
-        retry_at=moment_of(min(helps)) + MARGIN if helps else None,
-        depends_on=dependencies(snapshot, question, parts, counts, queues),
-        spared=dict(sorted(counts.items())),
-        nearest=tuple(one for _, _, one, _ in near),
-    )
+class Findings:
+    """What was found on nodes where removing every removable pod makes no room, added up block by block.
+
+    A block is looked at when it is added, so that the snapshot may change before the next.
+    """
+
+    def __init__(self, snapshot: Snapshot, question: Question, now: datetime) -> None:
+        self._snapshot = snapshot
+        self._question = question
+        self._now = now
+        self._reasons: Counter[str] = Counter()
+        self._spared: Counter[str] = Counter()
+        self._near: list[tuple[float, str, NearNode, str]] = []
+        self._ends: list[int] = []
+        self._helps: list[int] = []
+        self._objects = Objects()
+
+    def add(self, block: Block, found: Evaluation) -> None:
+        """Take in the nodes of a block. O(slots · nodes)."""
+        priority = self._question.preemptor.priority
+        self._reasons += _count(block, found, priority)
+        self._spared += spared.count(block, found, priority)
+        self._near += _nearest(self._snapshot, block, found, self._question, self._now)
+        self._near = sorted(self._near, key=lambda one: one[:2])[:_NEAREST]
+        if (end := spared.first_end(block, found, priority)) is not None:
+            self._ends.append(end)
+        if (end := spared.first_help(block, found, priority)) is not None:
+            self._helps.append(end)
+        self._objects.add(self._snapshot, block, found)
+
+    def refusal(self, scope: Scope, unknown: int, queues: QueueTerms = NO_TERMS) -> Refusal:
+        """Refuse, and name the nearest nodes. `unknown`: nodes that the planner does not know."""
+        question, counts = self._question, self._spared
+        priority = question.preemptor.priority
+        if unknown:
+            self._reasons[UNKNOWN_NODE] = unknown
+        asked = ", ".join(
+            f"{name} {amount_of(name, amount)}"
+            for name, amount in sorted(question.needs.items())
+            if name != PODS
+        )
+        reason, why = _why(scope, self._reasons)
+        message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+        if queues.limits:
+            message += "; " + "; ".join(limit.reason for limit in queues.limits)
+        if counts:
+            message += f"; {spared.text(counts, _clock(min(self._ends)) if self._ends else '')}"
+        nearest = [text for _, _, _, text in self._near if text]
+        if nearest:
+            message += "; nearest: " + "; ".join(nearest)
+        return Refusal(
+            scope,
+            reason,
+            message,
+            dict(sorted(self._reasons.items())),
+            retry_at=moment_of(min(self._helps)) + MARGIN if self._helps else None,
+            depends_on=dependencies(self._snapshot, question, self._objects, counts, queues),
+            spared=dict(sorted(counts.items())),
+            nearest=tuple(one for _, _, one, _ in self._near),
+        )
 
 
 def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:

@@ -5,8 +5,8 @@ Pure: no await, logger, clock or client. The same input gives the same answer, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -17,6 +17,7 @@ from makeway.planner import diagnosis
 from makeway.planner.answer import Plan, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
+from makeway.planner.diagnosis import Findings
 from makeway.planner.layers import layers_of
 from makeway.planner.overlay import Block, placed, plain, touched
 from makeway.planner.pinned_plan import plan_pinned
@@ -35,10 +36,64 @@ UNMODELLED_PER_CENT = 10
 def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
     """Decide which nodes could be helped by removing which pods, best first.
 
-    The snapshot holds the policy in force. Called by the service for every plan request, on the event
-    loop. The first plan of a class of preemptors costs O(nodes · slots), a few milliseconds for 5,000
-    nodes; the next O(nodes), and O(slots) for each node that changed. Nothing is sorted but the candidates.
+    The snapshot holds the policy in force. The first plan of a class of preemptors costs O(nodes · slots), a
+    few milliseconds for 5,000 nodes; the next O(nodes), and O(slots) for each node that changed. Nothing is
+    sorted but the candidates.
     """
+    steps = planning(snapshot, question, now)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: Plan | Refusal = ended.value
+            return result
+
+
+def planning(snapshot: Snapshot, question: Question, now: datetime) -> Generator[None, None, Plan | Refusal]:
+    """Plan as `plan` does, and pause after every AT_ONCE nodes that have to be looked at.
+
+    Called by the service for every plan request, on the event loop, which has its turn at each pause. The
+    snapshot may change there; what was looked at before and has changed is looked at again. What is decided
+    on, from the first candidate to the last, is seen in one piece. Of a refusal the numbers may be from
+    moments some milliseconds apart.
+    """
+    found: Plan | Refusal | _NoRoom | None = None
+    for _ in range(snapshot.columns.nodes // AT_ONCE):
+        found = _decide(snapshot, question, now, AT_ONCE)
+        if found is not None:
+            break
+        yield
+    if found is None:
+        found = _decide(snapshot, question, now, snapshot.columns.nodes)
+    assert found is not None  # noqa: S101 - all nodes were looked at
+    if not isinstance(found, _NoRoom):
+        return found
+    view, findings, rows = found.view, found.findings, found.rows
+    for first in range(0, rows.size, AT_ONCE):
+        if first:
+            yield
+            view = View(snapshot, view.question, now)
+        these = rows[first : first + AT_ONCE]
+        part = view.part(plain(snapshot, these[snapshot.present[these]]))
+        findings.add(part.block, part.found)
+    return findings.refusal(found.scope, found.unknown, view.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRoom:
+    """Nothing helps; what was found so far, and the rows that are still to be explained."""
+
+    scope: Scope
+    unknown: int
+    view: View
+    findings: Findings
+    rows: Ints
+
+
+def _decide(
+    snapshot: Snapshot, question: Question, now: datetime, at_most: int
+) -> Plan | Refusal | _NoRoom | None:
+    """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
     potential, unknown = _potential(snapshot, question)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
     if not question.may_preempt:
@@ -60,7 +115,9 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     few, beyond = rows, 0
     if not view.queues.matter:
         # What queues allow changes with every pod of theirs: then all nodes are looked at.
-        standing = view.standing(rows)
+        standing = view.standing(rows, at_most)
+        if standing is None:
+            return None
         helped = standing.best(snapshot, rows, question.max_candidates + 1)
         few = np.union1d(helped, rows[standing.open[rows]])
         beyond = int(standing.helps[rows].sum()) - int(helped.size)
@@ -74,12 +131,10 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, question.most_pods)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
-    if few is not rows:
-        parts += [view.part(plain(snapshot, rows))] if rows.size else []
-    looked_at = [(part.block, part.found) for part in parts]
-    return diagnosis.no_room(
-        scope, snapshot, view.question, looked_at, unknown=unknown, now=now, queues=view.queues
-    )
+    findings = Findings(snapshot, view.question, now)
+    for part in parts:
+        findings.add(part.block, part.found)
+    return _NoRoom(scope, unknown, view, findings, rows if few is not rows else rows[:0])
 
 
 class View:
@@ -116,8 +171,11 @@ class View:
             block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
         )
 
-    def standing(self, rows: Ints) -> Standing:
-        """Give how these rows stand for the preemptor's class, looking only where something changed."""
+    def standing(self, rows: Ints, at_most: int) -> Standing | None:
+        """Give how these rows stand for the preemptor's class, looking only where something changed.
+
+        Looks at no more than `at_most` of them, and gives None where that was not enough.
+        """
         snapshot = self._snapshot
         key = (
             self.question.preemptor.priority,
@@ -130,10 +188,10 @@ class View:
             self._layers, snapshot.budgets.allowed(self._debits), microseconds(self._now)
         )
         stale = standing.stale(snapshot, circumstances, rows)
-        for first in range(0, stale.size, AT_ONCE):
+        for first in range(0, min(stale.size, at_most), AT_ONCE):
             part = self.part(plain(snapshot, stale[first : first + AT_ONCE]))
             standing.put(snapshot, part.block.rows, part.found, circumstances.now_micros)
-        return standing
+        return standing if stale.size <= at_most else None
 
 
 def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:

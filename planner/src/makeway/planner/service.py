@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -22,7 +23,7 @@ from makeway.planner.first_seen import FirstSeen
 from makeway.planner.lateness import Lateness
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
-from makeway.planner.plan import plan
+from makeway.planner.plan import planning
 from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.second_look import SecondLook
@@ -42,6 +43,8 @@ class Facts:
 
 class Planner:
     """Answers one request at a time on the event loop, which alone changes the snapshot in between.
+
+    It holds the loop for some 10 ms at most: a plan pauses after every few thousand nodes.
 
     `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
     `observe` is told of every decision of mode observe, before the scheduler is.
@@ -93,7 +96,7 @@ class Planner:
         )
         if question.pinned_to:
             question = replace(question, unfit_since=self._first_seen.note(asking, question.unfit_since, now))
-        reply = self._plan(request, question, now)
+        reply = await self._plan(request, question, now)
         await failpoint("planner.before-reply")
         return reply
 
@@ -112,9 +115,9 @@ class Planner:
             return self._decline("notSynced", "NotSynced", missing, request_id)
         return None
 
-    def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
+    async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()
-        result = plan(self._snapshot, question, now)
+        result = await _with_pauses(planning(self._snapshot, question, now))
         seconds = time.perf_counter() - began
         looked_at_again = False
         if isinstance(result, Refusal):
@@ -187,3 +190,14 @@ class Planner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
+
+
+async def _with_pauses(steps: Generator[None, None, Plan | Refusal]) -> Plan | Refusal:
+    """Run a plan to its end; all else that is ready has its turn at each pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            result: Plan | Refusal = ended.value
+            return result
+        await asyncio.sleep(0)
