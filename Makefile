@@ -103,6 +103,10 @@ bench: setup ## Benchmarks of the planner's parts: plans by size of the cluster,
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
 
+.PHONY: bench-evictor
+bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS
+	PYTHONPATH=tests $(BIN)/python -m bench.evictor_throughput $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
 	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)

@@ -60,13 +60,17 @@ func (c *control) mode(profileMode, namespace string) string {
 	return moreRestrictive(profileMode, mode)
 }
 
-// ordersInFlight is how many orders may be in flight; ok is false where there is no limit.
-func (c *control) ordersInFlight() (limit int64, ok bool) {
+// mostOrdersInFlight is how many orders may be in flight whatever the policy says: each plan request names all
+// of them with their victims, and NATS carries no more than 1 MiB.
+const mostOrdersInFlight = 1000
+
+// ordersInFlight is how many orders may be in flight.
+func (c *control) ordersInFlight() int64 {
 	current := c.current.Load()
 	if current == nil || current.state.Limits == nil || current.state.Limits.OrdersInFlight == nil {
-		return 0, false
+		return mostOrdersInFlight
 	}
-	return *current.state.Limits.OrdersInFlight, true
+	return min(*current.state.Limits.OrdersInFlight, mostOrdersInFlight)
 }
 
 // restriction orders modes, from what does least.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -266,11 +265,7 @@ func (e *engine) runWaker(ctx context.Context) {
 // when something changes).
 func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
 	defer recovered(ctx, "waker", nil)
-	room := int64(math.MaxInt64)
-	if limit, limited := e.control.ordersInFlight(); limited {
-		room = limit - int64(inFlight)
-	}
-	pods, next := e.backlog.due(room)
+	pods, next := e.backlog.due(e.control.ordersInFlight() - int64(inFlight))
 	for _, ref := range pods {
 		e.activate(ctx, e.podOf(ref))
 	}

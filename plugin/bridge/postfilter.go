@@ -70,9 +70,9 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	mode := pl.mode(pod)
-	if limit, limited := pl.engine.control.ordersInFlight(); limited && int64(pl.engine.inflight.count()) >= limit && mode == wire.ModeEnforce {
+	if limit := pl.engine.control.ordersInFlight(); mode == wire.ModeEnforce && int64(pl.engine.inflight.count()) >= limit {
 		pl.engine.backlog.enter(pod)
-		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as the policy allows (limits.ordersInFlight); the pod is tried again as they end", limit)}
+		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", limit)}
 	}
 
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, all: all, potential: potential, retryAt: avoidedUntil}

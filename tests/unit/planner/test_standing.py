@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -12,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.objects import Node, Pod, PriorityClass
-from makeway.planner.answer import Plan
-from makeway.planner.plan import plan
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan, planning
 from makeway.planner.question import Question
 from makeway.planner.ranking import top
 from makeway.planner.records import node_record, pod_record
@@ -163,3 +165,73 @@ def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> Non
     plan(snapshot, asked, NOW)
 
     assert looked == [1, asked.max_candidates + 1]
+
+
+def played(
+    snapshot: Snapshot, asked: Question, between: Callable[[], None] = lambda: None
+) -> tuple[Plan | Refusal, int]:
+    """Plan with pauses, and have something happen at each; give the answer and how many there were."""
+    steps, pauses = planning(snapshot, asked, NOW), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value, pauses
+        pauses += 1
+        between()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster = Cluster()
+    for _ in range(40):
+        cluster.change(draw)
+    asked = draw.choice(askers())
+    expected = told(plan(cluster.cold(), asked, NOW))
+
+    with patch("makeway.planner.plan.AT_ONCE", 2):
+        found, pauses = played(cluster.cold(), asked)
+
+    assert told(found) == expected
+    assert pauses <= 2 * cluster.cold().columns.nodes
+
+
+def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
+    monkeypatch.setattr("makeway.planner.plan.AT_ONCE", 10)
+    snapshot = Snapshot()
+    for number in range(50):
+        snapshot.put_node(node_record(node(f"n{number:02}")))
+        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10)))
+    asked = question(pod("preemptor", priority=100, cpu="4"))
+
+    def first_node_gets_better() -> None:
+        snapshot.put_pod(pod_record(pod("p7", "n07", cpu="4", priority=1)))
+
+    found, pauses = played(snapshot, asked, first_node_gets_better)
+
+    assert pauses > 0
+    assert isinstance(found, Plan)
+    assert found.candidates[0].node == "n07"
+
+
+def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) -> None:
+    monkeypatch.setattr("makeway.planner.plan.AT_ONCE", 10)
+    snapshot = Snapshot()
+    for number in range(50):
+        snapshot.put_node(node_record(node(f"n{number:02}")))
+        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10)))
+    asked = question(pod("preemptor", priority=100, cpu="9"))
+    left = iter(range(49, 0, -1))
+
+    def one_goes() -> None:
+        number = next(left)
+        snapshot.remove_pod(f"p{number}")
+        snapshot.remove_node(f"n{number:02}")
+
+    found, pauses = played(snapshot, asked, one_goes)
+
+    assert pauses > 5
+    assert isinstance(found, Refusal)
+    assert found.reason == "NotEnoughRoom"

@@ -179,7 +179,7 @@ class Evictor:
         if ended is not None:
             _log.info("order_already_ended", result=ended.result, deliveries=deliveries)
             return
-        _log.debug("order_received", deliveries=deliveries, victims=len(order.victims))
+        _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
         outcome = await self._carry_out(order, delivery)
         await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome))

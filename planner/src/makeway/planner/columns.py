@@ -92,7 +92,7 @@ class Columns:
         barrier: Barrier = OPEN,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
-        amounts = self._vector(requests)
+        amounts = self.vector(requests)
         used = int(self.count[node])
         if used == self.slots:
             self._grow_slots()
@@ -126,6 +126,24 @@ class Columns:
         self.kind[last, node] = 0
         self.requests[:, last, node] = 0
         self.count[node] = last
+
+    def vacate(self, nodes: Ints, slots: Ints) -> Ints:
+        """Empty some slots where they are; give int64[resources, n], what their pods took.
+
+        The pods behind them do not move up: for columns that are looked at once. O(slots emptied).
+        """
+        taken = self.requests[:, slots, nodes]
+        for layer, amounts in enumerate(taken):
+            np.subtract.at(self.requested[layer], nodes, amounts)
+        np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != NOBODY)
+        self.requests[:, slots, nodes] = 0
+        self.priority[slots, nodes] = VACANT
+        self.start[slots, nodes] = 0
+        self.budgets[slots, nodes] = 0
+        self.immune_below[slots, nodes] = NOBODY
+        self.immune_until[slots, nodes] = 0
+        self.kind[slots, nodes] = 0
+        return taken
 
     def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
         """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
@@ -175,7 +193,7 @@ class Columns:
         self.kind = _extended(self.kind, 1, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
-    def _vector(self, requests: Mapping[str, int]) -> Ints:
+    def vector(self, requests: Mapping[str, int]) -> Ints:
         """Give requests as int64[resources], with a column for each. Remembered: most pods share theirs."""
         known = self._vectors.get(id(requests))
         if known is not None and known[0] is requests and known[1].size == len(self.resources):

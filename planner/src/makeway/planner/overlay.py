@@ -26,7 +26,8 @@ class Block:
     * `leaving`: int64[resources, M], what awaited pods take as long as they are there; they are no
       longer in the columns. `awaited`: those pods, most important first, by place in `nodes`.
     * `nominated`: the pods that are to come, by place.
-    * `slots`: the pods of a node, as its columns have them, by column.
+    * `slots`: the pods of a node, as its columns have them, by column; an awaited pod keeps its slot, which
+      the columns show empty.
     """
 
     columns: Columns
@@ -42,6 +43,16 @@ class Block:
     def depth(self) -> int:
         """How many slots are in use on the fullest of the nodes."""
         return int(self.columns.count[self.nodes].max()) if self.nodes.size else 0
+
+    def close_up(self) -> None:
+        """Move pods up into the slots that awaited pods have left empty. O(slots) a pod that leaves."""
+        for place, pods in self.awaited.items():
+            node = int(self.nodes[place])
+            here = self.slots[node]
+            left = sorted((here.index(pod) for pod in pods if pod.node), reverse=True)
+            for slot in left:
+                self.columns.remove(node, slot)
+            self.slots[node] = [pod for slot, pod in enumerate(here) if slot not in left]
 
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
         """Give (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
@@ -93,9 +104,11 @@ def _overlay(
     awaited: dict[int, list[PodRecord]],
 ) -> Block:
     columns = snapshot.columns.pick(touched)
-    slots = [list(snapshot.slots[row]) for row in touched]
     rows = touched.tolist()
+    slots = [snapshot.slots[row] for row in rows]
     for place, row in enumerate(rows):
+        if row in assumed:
+            slots[place] = list(slots[place])
         for pod in assumed.get(row, ()):
             slot = bisect_left(slots[place], pod.importance, key=_importance)
             slots[place].insert(slot, pod)
@@ -111,21 +124,25 @@ def _overlay(
             )
     reserved = np.zeros((len(columns.resources), touched.size), np.int64)
     leaving = np.zeros_like(reserved)
+    gone: list[tuple[int, int]] = []
     waiting: dict[int, list[PodRecord]] = {}
     coming: dict[int, list[PodRecord]] = {}
     for place, row in enumerate(rows):
         for pod in awaited.get(row, ()):
             if pod.node:
-                slot = bisect_left(slots[place], pod.importance, key=_importance)
-                del slots[place][slot]
-                columns.remove(place, slot)
-            leaving[:, place] += columns.amounts(pod.requests)
+                gone.append((place, slots[place].index(pod)))
+            else:
+                leaving[:, place] += snapshot.columns.vector(pod.requests)
         if row in awaited:
             waiting[place] = sorted(awaited[row], key=_importance)
         for pod in nominated.get(row, ()):
-            reserved[:, place] += columns.amounts(pod.requests)
+            reserved[:, place] += snapshot.columns.vector(pod.requests)
         if row in nominated:
             coming[place] = nominated[row]
+    if gone:
+        nodes, gone_slots = np.array(gone, np.int64).T
+        for layer, amounts in enumerate(columns.vacate(nodes, gone_slots)):
+            np.add.at(leaving[layer], nodes, amounts)
     return Block(columns, np.arange(touched.size), touched, slots, reserved, leaving, waiting, coming)
 
 

@@ -114,6 +114,8 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
     _, special = touched(snapshot, question, row)
+    if special is not None:
+        special.close_up()
     block = special or plain(snapshot, row)
     layers = layers_of(snapshot, question.constraints, placed(snapshot, question))
     columns, node = block.columns, int(block.nodes[0])
