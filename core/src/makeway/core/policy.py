@@ -85,7 +85,7 @@ class Limits(Section, frozen=True):
 
     Attributes:
         victims_per_order: A plan that needs more victims is refused, and so is an order. Absent: no limit.
-        orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent: no limit.
+        orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
     """
 
     victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
