@@ -42,6 +42,11 @@ async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> Async
             yield item
 
 
+async def must_exist(bus: Bus) -> None:
+    """Raise as `everything` where a stream does not exist, or NATS does not answer."""
+    await _last_sequences(bus)
+
+
 def _streams(bus: Bus) -> dict[str, str]:
     """The streams by what they hold; of equal times, the first comes first."""
     return {

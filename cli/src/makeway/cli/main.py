@@ -47,6 +47,10 @@ SUB_COMMANDS = {
         "makeway.cli.check", "Check an installation: rights, versions, NATS, profile, planner, clocks."
     ),
     "mode": SubCommand("makeway.cli.mode", "Show how far makeway goes, or change it."),
+    "history": SubCommand(
+        "makeway.cli.history", "Show what was decided and done, or compare it with DefaultPreemption."
+    ),
+    "watch": SubCommand("makeway.cli.watch", "Watch orders in flight and decisions as they come."),
     "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
     "why": SubCommand("makeway.cli.why", "Say why a pod was preempted, or why it is still pending."),

@@ -32,7 +32,6 @@ class Observed:
 
     decision: Decision
     own: tuple[Gone, ...] | None
-    queue: str
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> Gone:
@@ -43,12 +42,10 @@ def gone(snapshot: Snapshot, pod: PodRecord) -> Gone:
 
 def observed(snapshot: Snapshot, decision: Decision) -> Observed:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
-    result, preemptor = decision.result, decision.question.preemptor
-    queue = snapshot.queues.queue_of(preemptor)
-    own = None
+    result, own = decision.result, None
     if isinstance(result, Plan) and result.candidates:
         own = tuple(gone(snapshot, one.pod) for one in result.candidates[0].victims)
-    return Observed(decision, own, queue.path if queue is not None else "")
+    return Observed(decision, own)
 
 
 def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected:
@@ -92,7 +89,7 @@ def comparison_of(seen: Observed, pair: Pair, planner: str, now: datetime) -> Co
         planned_at=decision.at,
         preemptor=preemptor_of(decision.question),
         result=result,
-        queue=seen.queue,
+        queue=decision.queue,
         decided_by=decided_by,
         makeway=_own_choice(decision, ours),
         default_preemption=_their_choice(pair, theirs),

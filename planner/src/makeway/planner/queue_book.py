@@ -49,6 +49,11 @@ class QueueBook:
         """Give the queue that a pod counts in, or would; None where there are no queues."""
         return None if self.tree is None else place(self.tree, pod.facts.queue, pod.namespace).queue
 
+    def path_of(self, pod: PodRecord) -> str:
+        """Give the path of a pod's queue, for people; empty where there are no queues."""
+        queue = self.queue_of(pod)
+        return "" if queue is None else queue.path
+
     def number_of(self, pod: PodRecord) -> int:
         """Give the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
         queue = self.queue_of(pod)

@@ -59,8 +59,8 @@ def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> Pl
 class Decision:
     """One planned request with its answer: what a decision record is written from, after the reply.
 
-    `looked_at_again`: a refusal's `retry_at` is there since the snapshot was behind. `recording`: where what
-    it was decided from is kept.
+    `queue`: the preemptor's. `looked_at_again`: a refusal's `retry_at` is there since the snapshot was
+    behind. `recording`: where what it was decided from is kept.
     """
 
     decision_id: str
@@ -71,6 +71,7 @@ class Decision:
     result: Plan | Refusal
     policy_revision: str
     duration_seconds: float
+    queue: str = ""
     looked_at_again: bool = False
     recording: str = ""
 
@@ -92,6 +93,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         snapshot_revision=result.scope.revision,
         policy_revision=decision.policy_revision,
         preemptor=preemptor_of(decision.question),
+        queue=decision.queue,
         nodes_total=result.scope.nodes_total,
         nodes_potential=result.scope.nodes_potential,
         candidates_total=planned.candidates_total if planned else 0,

@@ -134,6 +134,7 @@ class Planner:
             result=result,
             policy_revision=self._snapshot.shields.revision,
             duration_seconds=seconds,
+            queue=self._snapshot.queues.path_of(question.preemptor),
             looked_at_again=looked_at_again,
         )
         reply = reply_of(

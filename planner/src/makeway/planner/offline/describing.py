@@ -46,6 +46,7 @@ def described(
             result=result or Plan(scope, (), 0, (), 0),
             policy_revision=snapshot.shields.revision,
             duration_seconds=0.0,
+            queue=snapshot.queues.path_of(pod),
         )
     )
     queue = snapshot.queues.queue_of(pod)

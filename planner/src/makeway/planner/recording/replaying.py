@@ -113,6 +113,7 @@ class Replay:
                 result=result,
                 policy_revision=self.snapshot.shields.revision,
                 duration_seconds=0.0,
+                queue=self.snapshot.queues.path_of(question.preemptor),
             )
         )
 
