@@ -63,6 +63,7 @@ def decide(
         result=plan(snapshot, question, NOW + timedelta(seconds=number)),
         policy_revision=snapshot.shields.revision,
         duration_seconds=0.1,
+        queue=snapshot.queues.path_of(question.preemptor),
     )
     return record_of(snapshot.journal.decided(decision))
 
