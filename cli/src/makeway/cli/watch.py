@@ -112,8 +112,15 @@ def picture(story: History, last: list[Text], wanted: Wanted, now: datetime) -> 
             table.add_row(*_cells(row, now))
         parts += [table, Text("")]
     parts.append(Text("last", style="dim"))
-    parts += last or [Text("nothing yet")]
+    parts += [_one_line(text) for text in last] or [Text("nothing yet")]
     return Group(*parts)
+
+
+def _one_line(text: Text) -> Text:
+    """Cut at the terminal's edge; `makeway audit` shows it whole."""
+    line = text.copy()
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
 
 
 def _cells(row: Row, now: datetime) -> tuple[str, ...]:

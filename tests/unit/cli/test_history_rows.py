@@ -1,0 +1,203 @@
+"""Decisions, orders and outcomes as rows, and what mode observe's comparisons come to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
+
+from makeway.bus.comparison import Choice, Comparison, ComparisonResult
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim
+from makeway.bus.samples import MESSAGES
+from makeway.cli.comparisons import cells as compared_cells
+from makeway.cli.comparisons import sentences, summed
+from makeway.cli.history_rows import History, Row, Wanted, cells
+from makeway.cli.watch import picture
+
+AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+ALL = Wanted()
+
+
+def sample(name: str) -> object:
+    return MESSAGES[name]
+
+
+def decision(number: int = 1, **changes: object) -> DecisionRecord:
+    record = sample("decision.full")
+    assert isinstance(record, DecisionRecord)
+    fields = {"decision_id": f"dec-{number}", "at": AT + timedelta(seconds=number), "diagnosis": None}
+    return replace(record, **{**fields, "status": "candidates", "mode": "enforce", **changes})
+
+
+def refusal(number: int, reason: str) -> DecisionRecord:
+    return decision(
+        number,
+        status="refused",
+        diagnosis=Refusal(reason=reason, message="why"),
+        nominated_node="",
+        victims=(),
+    )
+
+
+def order(decision_id: str = "dec-1", **changes: object) -> EvictionOrder:
+    one = sample("order.full")
+    assert isinstance(one, EvictionOrder)
+    return replace(one, order_id="ord-1", decision_id=decision_id, created_at=AT, **changes)
+
+
+def outcome(result: str = "succeeded", reason: str = "") -> Outcome:
+    one = sample("outcome.full")
+    assert isinstance(one, Outcome)
+    return replace(
+        one, order_id="ord-1", result=result, reason=reason, finished_at=AT + timedelta(seconds=1.5)
+    )
+
+
+def rows(*messages: DecisionRecord | EvictionOrder | Outcome, wanted: Wanted = ALL) -> list[Row]:
+    history = History()
+    for message in messages:
+        history.add(message)
+    return history.rows(wanted)
+
+
+def test_a_decision_its_order_and_its_outcome_are_one_row_in_whatever_order_they_come() -> None:
+    messages = (decision(), order(), outcome("failed", "delete-refused"))
+
+    (row,) = rows(*messages)
+
+    assert (row.result, row.reason, row.took_seconds) == ("failed", "delete-refused", 1.5)
+    assert (row.decision_id, row.order_id) == ("dec-1", "ord-1")
+    assert rows(*reversed(messages)) == [row]
+
+
+def test_without_an_order_a_row_says_what_became_of_the_decision() -> None:
+    results = [
+        row.result for row in rows(decision(1), decision(2, mode="observe"), refusal(3, "NotEnoughRoom"))
+    ]
+
+    assert results == ["planned", "observed", "refused"]
+
+
+def test_an_order_without_an_outcome_is_live_until_it_is_void() -> None:
+    history = History()
+    history.add(decision())
+    history.add(order(not_after=AT + timedelta(minutes=1)))
+
+    assert [row.result for row in history.rows()] == ["live"]
+    assert len(history.live(AT)) == 1
+    assert history.live(AT + timedelta(minutes=2)) == []
+
+
+def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reason_a_new_one() -> None:
+    found = rows(refusal(1, "A"), refusal(2, "A"), refusal(3, "A"), refusal(4, "B"))
+
+    assert [(row.times, row.reason.partition(":")[0], row.decision_id) for row in found] == [
+        (3, "A", "dec-3"),
+        (1, "B", "dec-4"),
+    ]
+    assert "refused (3 times): A" in cells(found[0])
+
+
+def test_rows_are_asked_for_by_namespace_of_preemptor_or_victim_and_by_queue_or_what_is_below_it() -> None:
+    one = decision(queue="root.shop.web")
+
+    for wanted in (Wanted("shop"), Wanted("batch"), Wanted(queue="root.shop"), Wanted(queue="root.shop.web")):
+        assert rows(one, wanted=wanted), wanted
+    for wanted in (Wanted("other"), Wanted(queue="root.sho"), Wanted("shop", "root.ml")):
+        assert rows(one, wanted=wanted) == [], wanted
+
+
+def test_what_a_terminal_would_act_on_is_escaped() -> None:
+    (row,) = rows(decision(nominated_node="node\x1b[31m"))
+
+    assert all("\x1b" not in cell for cell in cells(row))
+
+
+def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
+    history = History()
+    history.add(order("dec-9", not_after=AT + timedelta(minutes=1)))
+    for number in range(10, 20):
+        history.add(decision(number))
+
+    history.forget(3)
+
+    assert [row.decision_id for row in history.live(AT)] == ["dec-9"]
+    assert len(history.rows()) == 4
+
+
+def test_the_picture_shows_orders_in_flight_and_the_last_lines() -> None:
+    history = History()
+    history.add(decision())
+    history.add(order(not_after=AT + timedelta(minutes=1)))
+    console = Console(file=StringIO(), width=200)
+
+    console.print(picture(history, [Text("the last line")], Wanted(), AT + timedelta(seconds=5)))
+    console.print(picture(History(), [], Wanted(), AT))
+
+    text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert "1 in flight" in text
+    assert "shop/urgent" in text
+    assert "12:01:00Z" in text
+    assert "the last line" in text
+    assert "0 in flight" in text
+    assert "nothing yet" in text
+
+
+def victims(count: int) -> tuple[Victim, ...]:
+    one = decision().victims[0]
+    return tuple(replace(one, uid=f"{one.uid}-{number}") for number in range(count))
+
+
+def comparison(
+    result: ComparisonResult, ours: int, theirs: int, *, violations: int = 0, by: str = ""
+) -> Comparison:
+    one = sample("comparison.full")
+    assert isinstance(one, Comparison)
+    return replace(
+        one,
+        result=result,
+        decided_by=by,
+        makeway=Choice(node="n1", victims=victims(ours)) if ours else None,
+        default_preemption=Choice(node="n2", victims=victims(theirs), pdb_violations=violations)
+        if theirs
+        else None,
+    )
+
+
+def test_victims_and_violations_are_summed_only_where_both_made_a_choice() -> None:
+    summary = summed(
+        [
+            comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"),
+            comparison("worse", 2, 1, by="fewest-victims"),
+            comparison("same", 1, 1),
+            comparison("defaultOnly", 0, 5),
+            comparison("makewayOnly", 4, 0),
+        ]
+    )
+
+    assert (summary.compared, summary.pairs) == (5, 3)
+    assert (summary.victims.makeway, summary.victims.default_preemption) == (4, 5)
+    assert (summary.saved_victims, summary.saved_pdb_violations) == (1, 2)
+    assert summary.worse_by == {"fewest-victims": 1}
+    assert sentences(summary) == [
+        "5 compared, 3 with a choice on both sides: same 1, better 1, worse 1, makewayOnly 1, defaultOnly 1",
+        "victims: 5 by DefaultPreemption, 4 by makeway, which would have saved 1 victim",
+        "PDB violations: 2 by DefaultPreemption, 0 by makeway, which would have saved 2 violations",
+        "makeway would have done worse: 1 by fewest-victims",
+    ]
+
+
+def test_a_loss_and_an_empty_sum_are_said_as_what_they_are() -> None:
+    assert "cost 1 victim more" in sentences(summed([comparison("worse", 2, 1, by="fewest-victims")]))[1]
+    assert "nothing was compared" in sentences(summed([]))[0]
+
+
+def test_a_comparison_is_a_line_with_both_choices() -> None:
+    line = compared_cells(comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"))
+
+    assert line[2].startswith("n2: batch/batch-a, batch/batch-a and 1 more, 2 PDB")
+    assert line[3].startswith("n1: ")
+    assert line[4:] == ("better", "fewest-pdb-violations")
