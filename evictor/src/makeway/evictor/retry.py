@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeVar
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from makeway.evictor.metrics import Metrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
@@ -130,14 +131,40 @@ async def retrying(
     (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
     attempt's number. Cancellation is never swallowed: only that one error is caught.
     """
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            return await act()
-        except TemporaryError as error:
-            delay = delay_seconds(attempt, error, longest_delay_seconds, random.random())
-            if deadline is not None and clock.now().timestamp() + delay >= deadline.timestamp():
-                raise
-            on_retry(error, attempt)
-        await clock.sleep(delay)
+    try:
+        return await act()
+    except TemporaryError as error:
+        first: TemporaryError | None = error
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return delay_seconds(state.attempt_number, error, longest_delay_seconds, random.random())
+
+    def stop(state: RetryCallState) -> bool:
+        if deadline is None:
+            return False
+        return clock.now().timestamp() + state.upcoming_sleep >= deadline.timestamp()
+
+    def before_sleep(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, TemporaryError):
+            on_retry(error, state.attempt_number)
+
+    async def attempt() -> T:
+        nonlocal first
+        if (failed := first) is not None:
+            first = None
+            raise failed
+        return await act()
+
+    # Made where the first attempt has failed only: most calls succeed, and tenacity's object costs as much
+    # as a request's own handling.
+    attempts = AsyncRetrying(
+        sleep=clock.sleep,
+        stop=stop,
+        wait=wait,
+        retry=retry_if_exception_type(TemporaryError),
+        before_sleep=before_sleep,
+        reraise=True,
+    )
+    return await attempts(attempt)

@@ -1,8 +1,9 @@
 """The connection to the API server: raw bytes in and out, a time-out on every call.
 
-kubernetes-asyncio gives the configuration; its models, its watch and its pool are not used (they cost
-1.4 ms of CPU a pod, have no time-outs, hide 410, and look for proxies in a thread at every request). No
-write is repeated here: whoever calls knows what may be. Every failure is one of two:
+kubernetes-asyncio gives the configuration, TLS and the connections; its models and its watch are not used
+(they cost 1.4 ms of CPU a pod, have no time-outs and hide 410), and neither is its session, which looks for
+proxies in a thread at every request. No write is repeated here: whoever calls knows what may be. Every
+failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
 * `ApiUnavailable`: there is no usable answer. The request may or may not have had its effect.
@@ -10,7 +11,6 @@ write is repeated here: whoever calls knows what may be. Every failure is one of
 
 from __future__ import annotations
 
-import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from kubernetes_asyncio.client.rest import RESTClientObject
 
 from makeway.core.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
@@ -29,9 +30,6 @@ __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 """For TCP and TLS together; a server that needs longer is treated as away."""
-
-KEEP_ALIVE_SECONDS = 60.0
-"""How long an idle connection is kept; the API server closes it after 90."""
 
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 """How much of an answer may wait to be read: more than an object, so that reading seldom pauses."""
@@ -121,19 +119,6 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
         raise aiohttp.ClientConnectionError(_describe(error)) from error
 
 
-def _tls(configuration: Any) -> ssl.SSLContext:
-    """Whom to trust and as whom to come, as kubernetes-asyncio reads it from a configuration."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
 def _proxy_of_environment(server: str) -> str | None:
     """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY give for a server, as they are at the start."""
     parts = urlsplit(server)
@@ -149,12 +134,10 @@ class Api:
         configuration = access.configuration
         self.server: str = configuration.host.rstrip("/")
         self._access = access
-        connector = aiohttp.TCPConnector(
-            limit=configuration.connection_pool_maxsize,
-            ssl=_tls(configuration),
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
+        self._rest = RESTClientObject(configuration)
+        self._session = aiohttp.ClientSession(
+            connector=self._rest.pool_manager.connector, connector_owner=False, read_bufsize=READ_BUFFER_BYTES
         )
-        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=READ_BUFFER_BYTES)
         self._fixed: dict[str, Any] = {"allow_redirects": False, "middlewares": (_once,)}
         if configuration.tls_server_name:
             self._fixed["server_hostname"] = configuration.tls_server_name
@@ -186,6 +169,7 @@ class Api:
     async def close(self) -> None:
         """Close every connection. Calls under way fail as `ApiUnavailable`."""
         await self._session.close()
+        await self._rest.close()
 
     async def _arguments(self, path: str, query: Mapping[str, str] | None) -> dict[str, Any]:
         """What every request has in common: URL, headers with a fresh token, TLS name, proxy."""
