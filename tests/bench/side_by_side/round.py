@@ -58,6 +58,11 @@ class Measured:
     used: dict[str, Usage]
 
 
+def failed(workload: Workload, variant: str) -> Measured:
+    """Give a round of which nothing came."""
+    return Measured(workload.name, variant, False, 0.0, {}, [], {})
+
+
 def programs(directory: Path) -> Programs:
     """Build what is missing. The rig is linked anew: `go` knows what has changed."""
     progress = ConsoleProgress()
@@ -224,6 +229,7 @@ def _service(name: str, directory: Path, nats_port: int, port: int, profile: boo
             "--log-format=json",
         ),
         ready=http_ok(f"http://{address}/readyz"),
+        ready_seconds=_START_SECONDS,
     )
 
 

@@ -4,7 +4,8 @@
 
 With MakeWay its planner, its evictor and a nats-server run as processes of their own on the same machine;
 API server and scheduler are one process there, as scheduler_perf has it. Rounds alternate, so that whatever
-else the machine does meets both. The figures are printed and written to docs/benchmarks.md (--write).
+else the machine does meets both. A workload's figures are printed, and written to docs/benchmarks.md
+(--write), when its last round has ended; a round of which nothing came is left out of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.side_by_side.round import VARIANTS, Measured, play, programs
+from bench.side_by_side.round import VARIANTS, Measured, failed, play, programs
 from bench.side_by_side.table import put, table
 from bench.side_by_side.workloads import ALL, BY_NAME
 from makeway.dev.errors import DevError
@@ -55,8 +56,9 @@ def main() -> int:
                     try:
                         one = play(BY_NAME[name], variant, built, where, given.profile)
                     except DevError as error:
+                        # The other rounds are worth having: nobody may be watching.
                         print(f"error: {error}", file=sys.stderr)
-                        return 1
+                        one = failed(BY_NAME[name], variant)
                     ended = "ended well" if one.finished else f"did not end well, see {where}/benchmark.log"
                     print(f"{name}, round {number}, {variant}: {one.seconds:.0f} s, {ended}", flush=True)
                     measured.append(one)

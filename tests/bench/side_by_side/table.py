@@ -77,7 +77,9 @@ _ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 
 ROWS = (
     Row("throughput of the measured pods", "pods/s", _item("SchedulingThroughput", "Average")),
-    Row("PostFilter calls that planned", "", lambda m: len(m.results.get("planned") or [])),
+    Row(
+        "PostFilter calls that planned", "", lambda m: len(m.results["planned"] or []) if m.results else None
+    ),
     Row("PostFilter p50", "ms", _post_filter(_quantile(0.5))),
     Row("PostFilter p90", "ms", _post_filter(_quantile(0.9))),
     Row("PostFilter p99", "ms", _post_filter(_quantile(0.99))),

@@ -40,7 +40,7 @@ HOPELESS = "HopelessAfterCounting"
 """Every node has pods of lower priority, and none has room for the preemptor even without them."""
 
 ALL = (
-    Workload("PreemptionBasic/1000", "PreemptionBasic", _sizes(1000, 4000, 1000), preempts=True),
+    Workload("PreemptionBasic/1000", "PreemptionBasic", _sizes(1000, 4000, 1000), preempts=True, minutes=10),
     Workload("PreemptionBasic/5000", "PreemptionBasic", _sizes(5000, 20000, 5000), preempts=True, minutes=40),
     Workload("PreemptionAsync/500", "PreemptionAsync", _sizes(500, 2000, 500)),
     Workload("PreemptionAsync/5000", "PreemptionAsync", _sizes(5000, 20000, 5000), minutes=25),

@@ -14,6 +14,10 @@ import (
 // preemptorPriority is what scheduler_perf's preemptors have; all its other pods have less.
 const preemptorPriority = 10
 
+// metricsEvery is how often the plugin's metrics are read. With them come all others of the process, which are
+// many: more often would cost what is measured.
+const metricsEvery = 10 * time.Second
+
 // measured is what the driver reads, besides scheduler_perf's own figures. Times are in seconds.
 type measured struct {
 	Planned   []float64 `json:"planned"`   // PostFilter calls that looked at nodes
@@ -49,7 +53,7 @@ func (r *recorder) start() {
 			select {
 			case <-r.stop:
 				return
-			case <-time.After(time.Second):
+			case <-time.After(metricsEvery):
 				values := pluginMetrics()
 				r.mu.Lock()
 				if sum(values) >= sum(r.measured.Plugin) {

@@ -92,7 +92,7 @@ class Timings:
     watch: a watch is asked to end after this and up to twice as long, so that load spreads over servers.
     silence: bookmarks come about every minute; after so long without anything a connection is dead.
     pause, longest_pause: the first pause after a failure, and the longest; each is jittered by half.
-    objects_a_turn: objects that are worked on before other tasks get a turn; about 5 ms of pods.
+    objects_a_turn: objects that are worked on before other tasks get a turn; about 1 ms of pods.
     """
 
     page_size: int = 500
@@ -101,7 +101,7 @@ class Timings:
     silence: float = 100.0
     pause: float = 0.25
     longest_pause: float = 30.0
-    objects_a_turn: int = 100
+    objects_a_turn: int = 25
 
 
 @dataclass(frozen=True)
