@@ -80,9 +80,12 @@ def top(keys: Sequence[Ints], places: Ints, most: int) -> Ints:
         if tied.size <= wanted:
             break
         values = key[tied]
-        limit = values.min()
-        if wanted > 1:
-            limit = np.partition(values, wanted - 1)[wanted - 1]
+        alike = values == values.min()
+        count = np.count_nonzero(alike)
+        if count >= wanted:  # mostly, and far cheaper than to partition many that are alike
+            tied = tied[alike] if count < tied.size else tied
+            continue
+        limit = np.partition(values, wanted - 1)[wanted - 1]
         chosen.append(tied[values < limit])
         wanted -= chosen[-1].size
         tied = tied[values == limit]

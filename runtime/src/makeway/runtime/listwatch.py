@@ -2,7 +2,8 @@
 
 What client-go's reflector does, with the time-outs that kubernetes-asyncio's watch lacks:
 
-* lists in pages; a page's objects are decoded one by one, so that one bad object costs only itself;
+* lists in pages; where a page cannot be decoded whole, its objects are one by one, so that one bad object
+  costs only itself;
 * watches with bookmarks, and goes on from the last version seen;
 * 410, and an ERROR event, mean a new list, whose end says which objects are gone;
 * silence for longer than bookmarks are apart is taken for a dead connection;
@@ -20,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -40,6 +41,7 @@ class Identified(Protocol):
 
 
 T = TypeVar("T", bound=Identified)
+I = TypeVar("I")  # noqa: E741 - an item
 T_contra = TypeVar("T_contra", bound=Identified, contravariant=True)
 
 
@@ -119,9 +121,9 @@ class _ListMetadata(View, frozen=True, gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _List(View, frozen=True, gc=False):
+class _List(View, Generic[I], frozen=True, gc=False):
     metadata: _ListMetadata
-    items: tuple[msgspec.Raw, ...] | None = None
+    items: tuple[I, ...] | None = None
 
 
 class _Event(View, frozen=True, gc=False):
@@ -148,7 +150,7 @@ class _Problem(View, frozen=True, gc=False):
     message: str = ""
 
 
-_decode_list = msgspec.json.Decoder(_List).decode
+_decode_raw_list = msgspec.json.Decoder(_List[msgspec.Raw]).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 _decode_problem = msgspec.json.Decoder(_Problem).decode
@@ -180,6 +182,7 @@ class ListWatch(Generic[T]):
         self._observer = observer
         self._timings = timings or Timings()
         self._decode = msgspec.json.Decoder(resource.type).decode
+        self._decode_list = msgspec.json.Decoder(_List[resource.type]).decode  # type: ignore[name-defined]
         self._version = ""
         self._heard = time.monotonic()
         self._failures = 0
@@ -241,8 +244,8 @@ class ListWatch(Generic[T]):
                 query = self._selection()
                 uids.clear()
                 continue
-            for place, raw in enumerate(page.items or ()):
-                self._take(raw, uids)
+            for place, item in enumerate(page.items or ()):
+                self._take(item, uids)
                 if place % self._timings.objects_a_turn == self._timings.objects_a_turn - 1:
                     await asyncio.sleep(0)
             self._hear()
@@ -256,20 +259,27 @@ class ListWatch(Generic[T]):
         self._observer.listed(self.resource.name, self._reason)
         _log.info("listed", resource=self.resource.name, objects=len(uids), resource_version=self._version)
 
-    async def _page(self, query: Mapping[str, str]) -> _List:
+    async def _page(self, query: Mapping[str, str]) -> _List[T | msgspec.Raw]:
+        """Read a page, whole where it can be; else its objects are to be read one by one."""
         body = await self._api.request(
             "GET", self.resource.path, query=query, timeout_seconds=self._timings.list
         )
         try:
-            return _decode_list(body)
+            whole: _List[T | msgspec.Raw] = self._decode_list(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        else:
+            return whole
+        try:
+            return cast("_List[T | msgspec.Raw]", _decode_raw_list(body))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ApiUnavailable(f"list of {self.resource.name}: {error}") from error
 
-    def _take(self, raw: msgspec.Raw, uids: set[str]) -> None:
-        item = self._decoded(raw)
+    def _take(self, read: T | msgspec.Raw, uids: set[str]) -> None:
+        item = self._decoded(read) if isinstance(read, msgspec.Raw) else read
         if item is None:
             # What cannot be read must not be forgotten either.
-            uids.update(_uid(raw))
+            uids.update(_uid(cast("msgspec.Raw", read)))
             return
         uids.add(item.metadata.uid)
         self._handler.put(item)
