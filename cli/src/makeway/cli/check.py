@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import typer
 
+from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli import check_clocks, check_components
 from makeway.cli.check_bus import nats_results
@@ -15,6 +16,7 @@ from makeway.cli.check_clocks import Reading
 from makeway.cli.check_cluster import configuration_results, pods_results, version_result
 from makeway.cli.check_result import Result, lines, report_of, summary
 from makeway.cli.check_rights import replaces_the_scheduler, rights_results
+from makeway.cli.comparisons import comparisons, sentences, summed
 from makeway.cli.connect import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
@@ -22,6 +24,8 @@ from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 from makeway.runtime.process import version
 
 app = typer.Typer(add_completion=False)
+
+_COMPARED: Final = timedelta(days=1)
 
 _LISTEN_SECONDS: Final = 1.0
 """How long components have to answer; they do so within milliseconds where they run."""
@@ -84,6 +88,8 @@ async def _bus_results(
             before = datetime.now(UTC)
             statuses = await bus.components.ask(_LISTEN_SECONDS)
             after = datetime.now(UTC)
+            if any("observe" in (one.mode, *one.namespace_modes.values()) for one in statuses):
+                yield await _comparison(bus)
     except ApiError as error:
         remedy = "give --nats-url, or ask somebody who may read that ConfigMap"
         yield Result("NATS", "unknown", error.message, remedy)
@@ -97,6 +103,18 @@ async def _bus_results(
         statuses, version=version(), cluster_uid=cluster_uid, namespace=installation.makeway_namespace
     ):
         yield result
+
+
+async def _comparison(bus: Bus) -> Result:
+    """What mode observe has found in the last day: news, and nothing that is wrong."""
+    found = summed(await comparisons(bus, datetime.now(UTC) - _COMPARED))
+    worse = found.results.get("worse", 0)
+    return Result(
+        "observed in a day",
+        "warning" if worse else "ok",
+        "; ".join(sentences(found)),
+        "see `makeway history --compare --since 1d`" if worse else "",
+    )
 
 
 async def _cluster_uid(api: Api) -> str:

@@ -1,0 +1,51 @@
+"""The documentation holds together: every link within the repository leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from makeway.dev.paths import CHECKOUT
+
+PAGES = [
+    CHECKOUT / "README.md",
+    *sorted((CHECKOUT / "docs").rglob("*.md")),
+    CHECKOUT / "charts/makeway/README.md",
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+
+    assert broken == []
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, waiting = set(), [CHECKOUT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page in reached or page.suffix != ".md" or not page.exists():
+            continue
+        reached.add(page)
+        links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+        waiting += [page.parent / link for link in links if "://" not in link]
+
+    listed = set((CHECKOUT / "docs").glob("*.md")) | set((CHECKOUT / "docs/policies").glob("*.md"))
+    assert {str(page) for page in listed} <= {str(page) for page in reached}
