@@ -104,6 +104,32 @@ class Release:
         more += [f"--secure-port={port}", "--bind-address=127.0.0.1"]
         return self._start("makeway-scheduler", executable, ready, more=more), url
 
+    def start_replacing_scheduler(self) -> tuple[Process, str]:
+        """Run makeway-scheduler as kubeadm's static pod would run it, as the user of its scheduler.conf."""
+        port = self._ports.take()
+        conf = self._directory / "scheduler.conf"
+        access = yaml.safe_load(self._cluster.info.kubeconfig.read_text())
+        access["users"][0]["user"]["as"] = "system:kube-scheduler"
+        conf.write_text(yaml.safe_dump(access))
+        file = self._directory / "scheduler.yaml"
+        text = self.get("ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
+        file.write_text(text.replace("/etc/kubernetes/scheduler.conf", str(conf)))
+        url = f"https://127.0.0.1:{port}"
+        argv = [
+            f"--config={file}",
+            f"--authentication-kubeconfig={conf}",
+            f"--authorization-kubeconfig={conf}",
+        ]
+        argv += [f"--secure-port={port}", "--bind-address=127.0.0.1"]
+        return self.start(
+            Program(
+                name="kube-scheduler",
+                argv=(str(self._built[MAKEWAY_SCHEDULER.name]), *argv),
+                ready=http_ok(f"{url}/readyz", unverified()),
+                environment={"MAKEWAY_NATS_URL": self.url("scheduler")},
+            )
+        ), url
+
     def start_service(self, component: str) -> tuple[Process, str]:
         """Run a replica of the planner or the evictor; gives its URL too."""
         port = self._ports.take()
@@ -115,6 +141,16 @@ class Release:
         executable = str(Path(sys.executable).parent / "makeway")
         ready = http_ok(f"{url}/readyz")
         return self._start(f"makeway-{component}", executable, ready, extra=environment), url
+
+    def start(self, program: Program) -> Process:
+        """Run something beside the components, and wait until it is ready."""
+        process = self._processes.start(program)
+        process.wait_ready()
+        return process
+
+    def port(self) -> int:
+        """A port of this machine that nobody else gets while the release runs."""
+        return self._ports.take()
 
     async def run_job(self) -> str:
         """Run the streams' Job to its end; gives what it printed."""
@@ -148,7 +184,7 @@ class Release:
         name = f"{workload}-{next(self._numbers)}"
         kind = "StatefulSet" if workload == "makeway-nats" else "Deployment"
         argv, environment = self._command(kind, workload, name)
-        process = self._processes.start(
+        return self.start(
             Program(
                 name=name,
                 argv=(executable, *argv, *more),
@@ -157,8 +193,6 @@ class Release:
                 environment={**environment, "PYTHONUNBUFFERED": "1", **(extra or {})},
             )
         )
-        process.wait_ready()
-        return process
 
     def _command(self, kind: str, workload: str, name: str) -> tuple[list[str], dict[str, str]]:
         """The arguments and the environment of a workload's one container."""

@@ -19,8 +19,10 @@ import pytest
 import pytest_asyncio
 
 from integration.builders import make_node
+from integration.charting import NAMESPACE, Release, render
 from integration.cluster import RunningCluster
 from integration.faults import Faults, faults_of
+from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
 from integration.space import Space, open_space
 from makeway.dev import binaries
@@ -253,3 +255,31 @@ async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
     """Give that cluster's proxy, without rules."""
     async with faults_of(fault_cluster) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def chart_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give a control plane that has none of makeway's parts."""
+    options = ClusterOptions(components=frozenset({KWOK}))
+    running = RunningCluster(Cluster(tmp_path_factory.mktemp("chart") / "cluster", options).start())
+    yield running
+    running.owned.stop()
+
+
+@pytest.fixture(scope="session")
+def installed(
+    chart_control_plane: RunningCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """Install the chart as it is, but for the mode, and one who may read the scheduler's metrics."""
+    manifests = render(
+        "policy.document.mode=enforce",
+        f"metrics.readers[0].namespace={NAMESPACE}",
+        f"metrics.readers[0].name={READER}",
+    )
+    release = Release(chart_control_plane, manifests, tmp_path_factory.mktemp("release"))
+    try:
+        new = Installed(chart_control_plane, release)
+        asyncio.run(new.come_up())
+        yield new
+    finally:
+        release.stop()

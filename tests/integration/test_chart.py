@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
-import pytest
 
-from integration.builders import PodBuilder, make_node, make_pod
-from integration.bus_reader import BusReader, read_bus
-from integration.charting import NAMESPACE, Release, render
-from integration.cluster import RunningCluster
+from integration.builders import make_node
+from integration.bus_reader import BusReader
+from integration.charting import NAMESPACE
 from integration.granting import denied, grants, unused
-from integration.space import Space, open_space
+from integration.installing import Installed, ours, until_ended
+from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.bus.messages import EvictionOrder
-from makeway.dev.audit_log import AuditEvent, AuditLog
-from makeway.dev.cluster import Cluster
-from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.processes import Process
-
-SCHEDULER_NAME = "makeway-scheduler"
-_READER = "prometheus"
 
 RARELY_USED = {
     "makeway-planner": {
@@ -57,111 +50,9 @@ RARELY_USED = {
 """What this test does not make the components do, and why they may need it."""
 
 
-class Installed:
-    """The chart's components as they run, in the order in which they came up."""
-
-    def __init__(self, cluster: RunningCluster, release: Release) -> None:
-        self.cluster = cluster
-        self.release = release
-        self.audit = AuditLog(cluster.info.audit_log)
-        self.nats: Process
-        self.scheduler: Process
-        self.scheduler_url = ""
-        self.planners: list[tuple[Process, str]] = []
-        self.evictors: list[tuple[Process, str]] = []
-
-    @asynccontextmanager
-    async def space(self) -> AsyncIterator[Space]:
-        """A namespace and nodes of one test."""
-        async with open_space(self.cluster) as opened:
-            opened.judged = False
-            yield opened
-
-    @asynccontextmanager
-    async def bus(self) -> AsyncIterator[BusReader]:
-        """What was said on the chart's NATS, read as the operator."""
-        async with read_bus(self.release.url("operator")) as reader:
-            yield reader
-
-    def events(self, account: str = "") -> list[AuditEvent]:
-        """What the components asked of the API server."""
-        user = f"system:serviceaccount:{NAMESPACE}:{account}"
-        return [event for event in self.audit.events(about=(user,)) if event.user.startswith(user)]
-
-    def logs(self) -> dict[str, str]:
-        """What each process has written, by its name."""
-        processes = [self.nats, self.scheduler, *(p for p, _ in (*self.planners, *self.evictors))]
-        return {process.program.name: self.release.log(process) for process in processes}
-
-
-@pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Give a control plane that has none of makeway's parts."""
-    options = ClusterOptions(components=frozenset({KWOK}))
-    running = RunningCluster(Cluster(tmp_path_factory.mktemp("chart") / "cluster", options).start())
-    yield running
-    running.owned.stop()
-
-
-@pytest.fixture(scope="module")
-def installed(control_plane: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """Install the chart as it is, but for the mode, and one who may read the scheduler's metrics."""
-    manifests = render(
-        "policy.document.mode=enforce",
-        f"metrics.readers[0].namespace={NAMESPACE}",
-        f"metrics.readers[0].name={_READER}",
-    )
-    release = Release(control_plane, manifests, tmp_path_factory.mktemp("release"))
-    try:
-        yield asyncio.run(_install(Installed(control_plane, release)))
-    finally:
-        release.stop()
-
-
-async def _install(new: Installed) -> Installed:
-    """Bring NATS, streams and the scheduler up; the others come when a test wants them."""
-    await new.release.apply()
-    new.nats = new.release.start_nats()
-    said = await new.release.run_job()
-    assert "MAKEWAY_ORDERS" in said, said
-    new.scheduler, new.scheduler_url = new.release.start_scheduler()
-    return new
-
-
-async def _start_services(new: Installed) -> None:
-    """Have two planners and two evictors."""
-
-    async def start(component: str, processes: list[tuple[Process, str]]) -> None:
-        processes.append(await asyncio.to_thread(new.release.start_service, component))
-
-    both = (("planner", new.planners), ("evictor", new.evictors))
-    await asyncio.gather(*(start(name, ones) for name, ones in both for _ in range(2 - len(ones))))
-
-
-def ours(name: str, priority: str, cpu: int) -> PodBuilder:
-    return make_pod(name).priority(priority).cpu(cpu).spec(schedulerName=SCHEDULER_NAME)
-
-
-async def until_ended(bus: BusReader, uid: str, *, seconds: float = 20) -> EvictionOrder:
-    """Wait until the one order for a pod has succeeded."""
-
-    async def ask() -> EvictionOrder:
-        orders = await bus.orders(uid)
-        outcomes = await bus.outcomes(orders[0].order_id) if orders else []
-        if not outcomes:
-            raise NotYet(f"{len(orders)} orders, no outcome")
-        assert outcomes[0].result == "succeeded", outcomes[0]
-        return orders[0]
-
-    return await until(f"the order for {uid} has succeeded", ask, seconds=seconds)
-
-
 async def scrape_scheduler(installed: Installed) -> int:
-    """Read its metrics as the service account that may; gives the HTTP status."""
-    api = installed.cluster.owned.api
-    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-    api.apply({**account, "metadata": {"name": _READER, "namespace": NAMESPACE}})
-    headers = {"Authorization": f"Bearer {api.token(NAMESPACE, _READER, 600)}"}
+    """Read its metrics as that account; gives the HTTP status."""
+    headers = {"Authorization": f"Bearer {installed.reader_token()}"}
     url = f"{installed.scheduler_url}/metrics"
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url, ssl=False) as answer:
         return answer.status
@@ -176,7 +67,7 @@ async def test_it_preempts_with_the_rights_it_grants_and_uses_all_of_them(instal
         assert await space.until_bound("second", seconds=30) == "n1"
         assert await space.pod("first") is None
 
-        await _start_services(installed)
+        await installed.start_services()
         (third,) = await space.create(ours("third", "high", 2))
         assert await space.until_bound("third", seconds=30) == "n1"
         async with installed.bus() as bus:
@@ -209,7 +100,7 @@ async def _until_all_is_used(installed: Installed, account: str, exceptions: set
 async def test_the_successor_of_a_killed_planner_plans_within_ten_seconds_and_doubles_nothing(
     installed: Installed,
 ) -> None:
-    await _start_services(installed)
+    await installed.start_services()
     async with installed.space() as space, installed.bus() as bus:
         await space.add_nodes(make_node("n1").cpu(1), make_node("n2").cpu(1))
         await space.run(ours("a", "low", 1), ours("b", "low", 1))
@@ -254,3 +145,30 @@ async def _leader(installed: Installed) -> tuple[Process, str]:
                 if "makeway_planner_leading 1.0" in await answer.text():
                     return planner
     raise AssertionError("no planner leads")
+
+
+async def test_people_read_with_the_login_that_the_installation_names(installed: Installed) -> None:
+    await installed.start_services()
+    said = await asyncio.gather(
+        *(_makeway(installed, *one) for one in (("check",), ("audit", "--no-follow"), ("quarantine", "list")))
+    )
+
+    for text in said:
+        for sign in ("ermissions violation", "no permission", "in time", "nobody answers"):
+            assert sign not in text, text
+
+
+async def _makeway(installed: Installed, *command: str) -> str:
+    """What a command prints for somebody who logs in to NATS as the viewer."""
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(installed.cluster.info.kubeconfig),
+        "MAKEWAY_NAMESPACE": NAMESPACE,
+        "MAKEWAY_NATS_URL": installed.release.url("viewer"),
+    }
+    done = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "makeway"), *command, env=environment, stdout=-1, stderr=-2
+    )
+    said = (await done.communicate())[0].decode()
+    assert done.returncode in (0, 1), said
+    return said

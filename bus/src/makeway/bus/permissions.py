@@ -41,7 +41,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     )
     epochs = f"KV_{subjects.epochs_bucket}"
     keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
-    reads_all = tuple(subject for stream in streams for subject in _reads(stream))
+    reads_all = tuple(subject for stream in (*streams, epochs) for subject in _reads(stream))
     # A reader's own consumers have names that nobody guesses; the evictors' has one that everybody knows.
     theirs = tuple(
         f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
@@ -107,7 +107,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "viewer": Permissions(
             purpose="for people: everything that only reads",
-            publish=(subjects.probe, subjects.queues, subjects.status, *reads_all, *_last(epochs)),
+            publish=(subjects.probe, subjects.queues, subjects.status, *reads_all),
             denied=theirs,
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
@@ -121,7 +121,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.outcomes,
                 subjects.quarantine,
                 *reads_all,
-                *_last(epochs),
                 f"{_API}.STREAM.MSG.DELETE.{subjects.quarantine_stream}",
             ),
             denied=theirs,
