@@ -80,7 +80,7 @@ async def test_a_policy_that_something_else_manages_is_not_written(tmp_path: Pat
         code, out, err = await makeway("mode", "off", f"--kubeconfig={kubeconfig(tmp_path, url)}")
 
     assert (code, out) == (1, "")
-    assert "Argo CD manages ConfigMap makeway-policy and would put its own text back" in err
+    assert "ConfigMap makeway-policy is managed by Argo CD, which would put its own text back" in err
 
 
 async def test_a_policy_that_is_refused_is_not_changed_and_its_problems_are_told(tmp_path: Path) -> None:

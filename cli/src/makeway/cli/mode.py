@@ -152,8 +152,8 @@ def _edited(before: Stored, new: Mode | None, namespace: str, *, force: bool) ->
         raise ValueError(f"ConfigMap {CONFIGMAP} has no key {KEY}; it has {keys}")
     if before.manager and not force:
         raise ValueError(
-            f"{before.manager} manages ConfigMap {CONFIGMAP} and would put its own text back: change the "
-            "mode there, or give --force to write it all the same"
+            f"ConfigMap {CONFIGMAP} is managed by {before.manager}, which would put its own text back: "
+            "change the mode there, or give --force to write it all the same"
         )
     return set_mode(NEW_POLICY if before.text is None else before.text, new, namespace)
 
