@@ -112,8 +112,9 @@ func (a *attempt) run(ctx context.Context) ending {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	few := min(firstCandidates, a.args.MaxCandidates)
-	if len(interestedExtenders(a.handle, a.pod)) > 0 {
-		few = a.args.MaxCandidates // they are called once, with all that stand
+	if a.mode == wire.ModeObserve || len(interestedExtenders(a.handle, a.pod)) > 0 {
+		// What another preempts is compared with all of them; extenders are called once, with all that stand.
+		few = a.args.MaxCandidates
 	}
 	reply, end := a.plan(ctx, few, nil)
 	if end != nil {

@@ -69,11 +69,12 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     best, *rest = record.candidates
     by = f", by {best.decided_by}" if best.decided_by else ""
     yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
-    for one in rest[:_SHOWN]:
+    shown = rest[:_SHOWN]
+    for one in shown:
         names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
         yield f"  instead: {one.node} without {names or 'anybody new'}"
-    if record.candidates_total > _SHOWN + 1:
-        yield f"  and {record.candidates_total - _SHOWN - 1} nodes more"
+    if more := record.candidates_total - len(shown) - 1:
+        yield f"  and {more} {'node' if more == 1 else 'nodes'} more"
     for one in record.candidates:
         yield from (f"  spared on {one.node}: {text}" for text in map(_spared, one.spared))
 
