@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -132,6 +132,7 @@ def test_without_a_file_the_usage_is_wrong() -> None:
     assert run()[0] == 2
 
 
+@example("mode: observe\n---\n...\n")
 @given(
     st.lists(
         st.sampled_from(

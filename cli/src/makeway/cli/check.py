@@ -15,7 +15,7 @@ from makeway.cli.check_bus import nats_results
 from makeway.cli.check_clocks import Reading
 from makeway.cli.check_cluster import configuration_results, pods_results, version_result
 from makeway.cli.check_result import Result, lines, report_of, summary
-from makeway.cli.check_rights import replaces_the_scheduler, rights_results
+from makeway.cli.check_rights import own_result, replaces_the_scheduler, rights_results
 from makeway.cli.comparisons import comparisons, sentences, summed
 from makeway.cli.connect import Installation, connected
 from makeway.cli.errors import NEGATIVE
@@ -63,6 +63,7 @@ async def _results(installation: Installation) -> AsyncIterator[Result]:
         at = await api.server_time()
         yield await version_result(api)
         cluster_uid = await _cluster_uid(api)
+        yield await own_result(api, namespace)
         replaced = await replaces_the_scheduler(api, namespace)
         for result in await rights_results(api, namespace, replaced=replaced):
             yield result

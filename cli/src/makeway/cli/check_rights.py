@@ -92,6 +92,14 @@ RIGHTS: Final = (
 )
 
 
+_OWN: Final = {
+    "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
+    "change the mode": Right("", "update", "", "configmaps", MAKEWAY, _POLICY),
+    "simulate on the live cluster": Right("", "list", "", "pods"),
+}
+"""What commands do with the rights of whoever runs them."""
+
+
 class _Status(msgspec.Struct):
     allowed: bool = False
 
@@ -173,7 +181,18 @@ def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False)
             yield Result(name, "ok", f"{user} may do all that it needs")
 
 
+async def own_result(api: Api, namespace: str) -> Result:
+    """Say what whoever runs this may do: everybody may ask that. Raises as `rights_results`."""
+    answers = {what: await _allowed(api, right, namespace, "") for what, right in _OWN.items()}
+    may = ", ".join(what for what, allowed in answers.items() if allowed)
+    must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
+    parts = [f"you may {may}"] if may else []
+    parts += [f"you may not {must_not}"] if must_not else []
+    return Result("your rights", "ok", "; ".join(parts))
+
+
 async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
+    """Ask about a user, or, where that is empty, about ourselves."""
     resource, _, subresource = right.resource.partition("/")
     where = namespace if right.namespace == MAKEWAY else right.namespace
     attributes = {
@@ -187,16 +206,12 @@ async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
     groups = ["system:authenticated"]
     if user != KUBE_SCHEDULER:
         groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "groups": groups,
-            "resourceAttributes": attributes,
-        },
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})},
     }
-    body = await api.request(
-        "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=msgspec.json.encode(review)
-    )
+    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
+    body = await api.request("POST", path, body=msgspec.json.encode(review))
     return msgspec.json.decode(body, type=_Review).status.allowed

@@ -92,7 +92,14 @@ def pieces(text: str) -> list[tuple[int, str]]:
             found.append((number, []))
             line = "   " + line[3:]  # noqa: PLW2901 - what stands behind the mark belongs to the document
         found[-1][1].append(line)
-    return [(before, "".join(lines)) for before, lines in found]
+    return [(before, "".join(_readable(lines))) for before, lines in found]
+
+
+def _readable(lines: list[str]) -> list[str]:
+    """Give the lines, without `...` where it ends a document that is empty: alone it would be no YAML."""
+    if all(line.startswith("...") or line.lstrip()[:1] in ("", "#") for line in lines):
+        return [line if not line.startswith("...") else line[3:] for line in lines]
+    return lines
 
 
 _LOOK: Final = "look at indentation, quotes and brackets there and on the line before"
