@@ -118,11 +118,11 @@ def commands_page() -> str:
     parts = [
         f"{_HEAD}# Commands\n\n"
         "`kubectl makeway` is the same command, with completion by kubectl; `makeway --install-completion` "
-        "installs the shell's. Commands that are no service end with 0 when done; 1 on a negative answer or a "
-        "failure, as described with each; 2 when called wrongly; 3 where nothing could be reached or let them "
-        "in, which stderr tells apart; 130 when interrupted. Text is coloured on a terminal, and plain and "
-        "unfolded in a pipe; `-o json` and `-o yaml` print data alone on stdout: one document, or for a stream "
-        "a line or document each.\n"
+        "installs the shell's. Commands that are no service end with 0 when done; 1 on a negative answer or "
+        "a failure, as described with each; 2 when called wrongly; 3 where nothing could be reached or let "
+        "them in, which stderr tells apart; 130 when interrupted. Text is coloured on a terminal, and plain "
+        "and unfolded in a pipe; `-o json` and `-o yaml` print data alone on stdout: one document, or for a "
+        "stream a line or document each.\n"
     ]
     for name in SUB_COMMANDS:
         for path, command in _commands(f"makeway {name}", load(name)):
