@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -115,7 +116,8 @@ def play(
                     process.stop()
                 code = child.wait()
             except BaseException:
-                child.terminate()
+                # Its etcd, too, which would outlive it.
+                os.killpg(child.pid, signal.SIGTERM)
                 raise
         results = directory / "results.json"
         return Measured(
@@ -164,6 +166,7 @@ def _benchmark(
             env={**os.environ, "PATH": path, **{name: str(value) for name, value in told.items()}},
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
