@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from makeway.dev.binaries import HELM, HELM_UNITTEST, KUBECONFORM, PROMTOOL
+from makeway.dev.binaries import CHART_TOOLS
 from makeway.dev.build import ensure
 from makeway.dev.progress import ConsoleProgress
 
@@ -18,7 +18,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="session")
 def run() -> Run:
     """Give a function that runs one of the tools and gives what it printed; it fails where the tool does."""
-    built = ensure((HELM_UNITTEST, HELM, KUBECONFORM, PROMTOOL), ConsoleProgress())
+    built = ensure(CHART_TOOLS, ConsoleProgress())
 
     def call(tool: str, *arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> str:
         done = subprocess.run(
