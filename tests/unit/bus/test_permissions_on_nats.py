@@ -3,14 +3,18 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import msgspec
 import nats
 import pytest
 
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.permissions import Permissions, permissions
+from makeway.bus.samples import MESSAGES
 from makeway.bus.subjects import Subjects
 
 SUBJECTS = Subjects("one.two")
@@ -35,6 +39,10 @@ def _user(name: str, given: Permissions) -> Mapping[str, Any]:
             **({"allow_responses": True} if given.answers else {}),
         },
     }
+
+
+def _same(status: ComponentStatus) -> ComponentStatus:
+    return status
 
 
 async def _bus(server: NatsServer, user: str) -> Bus:
@@ -132,3 +140,21 @@ async def test_a_planner_answers_whoever_asks_and_nobody_else(guarded: NatsServe
     assert "permissions violation" in planner.healthy().lower()
     await planner.close()
     await viewer.close()
+
+
+async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded: NatsServer) -> None:
+    sample = MESSAGES["component-status.full"]
+    assert isinstance(sample, ComponentStatus)
+    buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler")]
+    for bus in buses:
+        own = msgspec.structs.replace(sample, identity=bus.source)
+        await bus.components.answer(partial(_same, own))
+        await bus.connection.client.flush()
+
+    for user in ("viewer", "operator"):
+        asking = await _bus(guarded, user)
+        answers = await asking.components.ask(1.0)
+        assert sorted(one.identity for one in answers) == sorted(bus.source for bus in buses)
+        await asking.close()
+    for bus in buses:
+        await bus.close()
