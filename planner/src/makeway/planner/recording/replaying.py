@@ -120,11 +120,17 @@ class Replay:
 
 def differences(recorded: DecisionRecord, replayed: DecisionRecord) -> list[Difference]:
     """Compare two records field by field; empty where the same was decided."""
-    mine, theirs = msgspec.to_builtins(recorded), msgspec.to_builtins(replayed)
+    mine, theirs = _plain(recorded), _plain(replayed)
     for name in NOT_COMPARED:
         mine.pop(name, None)
         theirs.pop(name, None)
     return list(_differing("", mine, theirs))
+
+
+def _plain(record: DecisionRecord) -> dict[str, Any]:
+    """Give a record as its readers have it."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
+    return found
 
 
 def _differing(path: str, one: Any, other: Any) -> Iterable[Difference]:

@@ -1,0 +1,304 @@
+"""`simulate`, `replay` and `why` on the real control plane: they say what was, and what then happens."""
+
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from integration.asking import GROUP, Answer, ask, asking, dumped, grouped, run
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import policy, policy_text, put_policy
+from integration.preempting import first_decision, outcome_of_order, run_victims, settle, sized
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus.messages import DecisionRecord
+from makeway.runtime.kube import ApiError
+
+ROUNDS = int(os.environ.get("MAKEWAY_REPEAT", "20"))
+SHARES = ([500], [250, 250], [300, 200], [200, 200, 100], [100, 100, 100, 100, 100])
+SAME_FIELDS = (
+    "victims",
+    "pdbViolations",
+    "candidates",
+    "candidatesTotal",
+    "sparedByRule",
+    "nearest",
+    "nodesTotal",
+    "nodesPotential",
+    "preemptor",
+)
+
+
+async def decided(
+    space: Space, seed: int, groups: int
+) -> tuple[str, list[dict[str, Any]], list[DecisionRecord]]:
+    """Fill nodes at random, dump the cluster, and let pods ask for room; one decision a group.
+
+    Gives the dump, the pods as the API server has admitted them, and what the planner has recorded.
+    """
+    chance = random.Random(seed)
+    places = [(f"g{group}", f"g{group}-n{node}") for group in range(groups) for node in range(3)]
+    await space.add_nodes(*(grouped(name, group, 500) for group, name in places))
+    victims, covered = [], Counter[str]()
+    for group, name in places:
+        for number, cpu in enumerate(chance.choice(SHARES)):
+            victim = sized(f"{name}-v{number}", chance.choice(["neg", "low", "low", "mid"]), cpu)
+            if chance.random() < 0.5:
+                victim.label("app", group)
+                covered[group] += 1
+            victims.append(victim.on(name).started(chance.randrange(5)))
+    await run_victims(space, *victims)
+    for group, count in covered.items():
+        await space.disruption_budget(group, {"app": group}, minAvailable=count - 1)
+        await space.until_disruptions_allowed(group, 1)
+    await settle()
+    dump = await dumped(space.cluster)
+    created = await space.create(
+        *(
+            asking(f"g{group}", chance.choice(["low", "mid", "high"]), chance.choice([100, 200, 300, 500]))
+            for group in range(groups)
+        )
+    )
+    records = [await first_decision(space, pod) for pod in created]
+    raw = [
+        json.loads(
+            await space.api.request("GET", f"/api/v1/namespaces/{space.namespace}/pods/{pod.metadata.name}")
+        )
+        for pod in created
+    ]
+    for pod in raw:
+        pod["spec"].pop("nodeName", None)
+        pod.pop("status")
+    return dump, raw, records
+
+
+async def assert_simulated_as_recorded(
+    space: Space, directory: Path, dump: str, pods: list[dict[str, Any]], records: list[DecisionRecord]
+) -> None:
+    file = directory / "cluster.json"
+    file.write_text(dump)
+    said = await ask(
+        space.cluster,
+        "simulate",
+        "-f",
+        "-",
+        "--cluster",
+        str(file),
+        stdin=json.dumps({"kind": "PodList", "items": pods}),
+    )
+    for answer, record in zip(said["pods"], records, strict=True):
+        recorded = msgspec.json.decode(msgspec.json.encode(record))
+        assert answer["nominatedNode"] == (record.nominated_node or None)
+        for name in SAME_FIELDS:
+            assert answer[name] == recorded.get(name, type(answer[name])()), (record.decision_id, name)
+        assert without_time(answer["diagnosis"]) == without_time(recorded.get("diagnosis"))
+
+
+def without_time(diagnosis: Answer | None) -> Answer | None:
+    """Leave out when to ask again: the running planner says so too where its snapshot was behind."""
+    return None if diagnosis is None else {k: v for k, v in diagnosis.items() if k != "retryAt"}
+
+
+async def assert_replayed(space: Space, records: list[DecisionRecord]) -> None:
+    for record in records:
+        answer = await ask(space.cluster, "replay", record.decision_id)
+        assert answer["same"], answer["differences"]
+
+
+async def test_simulate_and_replay_say_what_the_planner_recorded(space: Space, tmp_path: Path) -> None:
+    dump, pods, records = await decided(space, seed=1, groups=8)
+
+    await assert_simulated_as_recorded(space, tmp_path, dump, pods, records)
+    await assert_replayed(space, records)
+    assert {bool(record.victims) for record in records} == {True, False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 100 + ROUNDS))
+async def test_two_hundred_decisions_come_out_again(space: Space, tmp_path: Path, seed: int) -> None:
+    dump, pods, records = await decided(space, seed, groups=10)
+
+    await assert_simulated_as_recorded(space, tmp_path, dump, pods, records)
+    await assert_replayed(space, records)
+
+
+async def test_an_exported_decision_is_replayed_without_the_cluster(space: Space, tmp_path: Path) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await run_victims(space, sized("small", "low", 500).on("n1"))
+    (pod,) = await space.create(sized("urgent", "high", 300))
+    order, _ = await outcome_of_order(space, pod)
+    file = tmp_path / "decision.json"
+
+    code, _, error = await run(space.cluster, "replay", order.order_id, "--export", str(file))
+    assert code == 0, error
+    again = await ask(space.cluster, "replay", "--from", str(file))
+    exported = json.loads(file.read_bytes())
+    exported["decision"]["victims"][0]["rule"] = "another"
+    file.write_text(json.dumps(exported))
+    code, output, _ = await run(space.cluster, "replay", "--from", str(file))
+
+    assert again["same"]
+    assert code == 1
+    assert 'victims.0.rule: recorded "another", replayed "lower-priority"' in output
+
+
+async def test_a_pod_that_is_gone_is_explained_by_its_order(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+    await run_victims(space, sized("small", "low", 500).on("n1"), sized("other", "mid", 500).on("n2"))
+    (pod,) = await space.create(sized("urgent", "high", 500))
+    order, _ = await outcome_of_order(space, pod)
+    await space.until_gone("small")
+
+    answer = await ask(space.cluster, "why", "small", "-n", space.namespace)
+    _, text, _ = await run(space.cluster, "why", f"{space.namespace}/small")
+    _, of_order, _ = await run(space.cluster, "why", order.order_id)
+    code, _, error = await run(space.cluster, "why", "nobody", "-n", space.namespace)
+
+    (story,) = answer["takenBy"]
+    assert answer["state"] == "preempted"
+    assert story["order"]["orderId"] == order.order_id
+    assert story["outcome"]["victims"][0]["result"] == "deleted"
+    assert [one["node"] for one in story["decision"]["candidates"]] == [
+        space.node_name(n) for n in ("n1", "n2")
+    ]
+    assert f"for:   {space.namespace}/urgent (priority 1000)" in text
+    assert "rule:  lower-priority" in text
+    assert f"instead: {space.node_name('n2')} without {space.namespace}/other (100)" in text
+    assert f"room for {space.namespace}/urgent (priority 1000)" in of_order
+    assert code == 1
+    assert "no order of the last week names one as a victim" in error
+
+
+async def blocked(space: Space, name: str) -> list[Answer]:
+    """Ask why a pod is pending; gives the changes that would unblock it."""
+    answer = await ask(space.cluster, "why", name, "-n", space.namespace)
+    assert answer["pending"]["answer"]["result"] == "refused", answer["pending"]["answer"]
+    return list(answer["pending"]["unblockedBy"])
+
+
+async def test_every_counterfactual_once_applied_unblocks_the_pod(
+    cluster: RunningCluster, space: Space
+) -> None:
+    """A pod of a hard budget and one of the same priority stand in its way; one group for each change."""
+    groups = [f"g{number}" for number in range(5)]
+    await space.add_nodes(*(grouped(f"n-{group}", group, 1000) for group in groups))
+    victims = [sized(f"w-{group}", "low", 400).on(f"n-{group}").label("app", group) for group in groups]
+    victims += [sized(f"m-{group}", "mid", 300).on(f"n-{group}") for group in groups]
+    await run_victims(space, *victims)
+    for group in groups:
+        await space.disruption_budget(group, {"app": group}, minAvailable=1)
+    async with policy(cluster, disruptionBudgets="hard"):
+        asks = await space.create(*(asking(group, "mid", 600) for group in groups))
+        for pod in asks:
+            assert (await first_decision(space, pod)).diagnosis is not None
+        found = {group: await blocked(space, f"asks-{group}") for group in groups}
+
+        kinds = [[change["kind"] for change in one["changes"]] for one in found["g0"]]
+        assert kinds == [["disruption-budget"], ["policy"], ["priority"], ["request"], ["node"]]
+        for number in (0, 2, 3, 4, 1):
+            group = groups[number]
+            (change,) = found[group][number]["changes"]
+            await applied(space, group, change)
+            assert await space.until_bound(f"asks-{group}", seconds=30)
+
+
+async def test_cordons_and_taints_are_told_and_lifting_them_helps(space: Space) -> None:
+    groups = ["g0", "g1", "g2"]
+    for group in groups:
+        tainted = grouped(f"t-{group}", group, 1000).taint("gpu", "yes")
+        await space.add_nodes(grouped(f"c-{group}", group, 1000), tainted)
+        await space.cluster.kubectl("cordon", space.node_name(f"c-{group}"))
+    await space.create(*(asking(group, "mid", 600) for group in groups))
+    await until("the scheduler has tried them", lambda: tried(space, [f"asks-{group}" for group in groups]))
+
+    found = {group: await blocked(space, f"asks-{group}") for group in groups}
+
+    assert [one["changes"][0]["kind"] for one in found["g0"]] == ["uncordon", "toleration", "node"]
+    for number, group in enumerate(groups):
+        (change,) = found[group][number]["changes"]
+        await applied(space, group, change)
+        assert await space.until_bound(f"asks-{group}", seconds=30)
+
+
+async def tried(space: Space, names: list[str]) -> bool:
+    pods = await space.pods()
+    if not all(pods[name].status.conditions for name in names):
+        raise NotYet("not yet")
+    return True
+
+
+async def applied(space: Space, group: str, change: Answer) -> None:
+    """Make a change as its text says, as a person would."""
+    name, then = f"asks-{group}", change["then"]
+    core = f"/api/v1/namespaces/{space.namespace}"
+    match change["kind"]:
+        case "disruption-budget":
+            budget = change["object"].rpartition("/")[2]
+            least = {"spec": {"minAvailable": 1 - (then - change["now"])}}
+            await space.cluster.kubectl(
+                "patch", "pdb", budget, "-n", space.namespace, "--type=merge", "-p", json.dumps(least)
+            )
+        case "policy":
+            assert (change["field"], then) == ("disruptionBudgets", "soft")
+            await put_soft(space)
+        case "priority":
+            await again(space, name, {"priorityClassName": await class_of(space, then)})
+        case "request":
+            await again(space, name, {"containers": [{"requests": {"cpu": f"{then}m"}}]})
+        case "toleration":
+            pod = json.loads(await space.api.request("GET", f"{core}/pods/{name}"))
+            await space.patch(name, {"spec": {"tolerations": [*pod["spec"]["tolerations"], then]}})
+        case "uncordon":
+            await space.cluster.kubectl("uncordon", change["object"].removeprefix("node "))
+        case "node":
+            like = space.short(then)
+            await space.add_nodes(grouped(f"{like}-more", group, 1000))
+        case kind:
+            pytest.fail(f"nobody has said how to apply {kind}")
+
+
+async def put_soft(space: Space) -> None:
+    """Let budgets be soft, inside a block that has made them hard."""
+    await put_policy(space.cluster, policy_text(disruptionBudgets="soft"))
+
+
+async def class_of(space: Space, priority: int) -> str:
+    """Make a PriorityClass of a priority, where there is none."""
+    name = f"asking-{priority}"
+    try:
+        await space.post(
+            "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": priority}
+        )
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    return name
+
+
+async def again(space: Space, name: str, spec: Answer) -> None:
+    """Create a pod anew, with another priority or other requests."""
+    group = name.removeprefix("asks-")
+    await space.delete(name, grace_seconds=0)
+    await space.until_gone(name)
+    builder = asking(group, "mid", 600)
+    if "priorityClassName" in spec:
+        builder.priority(spec["priorityClassName"])
+    else:
+        builder.cpu(spec["containers"][0]["requests"]["cpu"])
+    await space.create(builder)
+
+
+async def test_nobody_is_told_anything_without_the_right_to_read(space: Space) -> None:
+    pod = json.dumps({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}})
+
+    code, output, error = await run(space.cluster, "simulate", "-f", "-", account="evictor", stdin=pod)
+
+    assert (code, output) == (3, "")
+    assert "no permission" in error
+    assert GROUP not in error
