@@ -167,7 +167,8 @@ def _lines(answer: Answer) -> list[str]:
     if answer.pending is not None:
         lines += why_text.waiting(answer.pending, story=story, last=answer.last_decision)
     elif answer.state == "placed":
-        lines.append(f"{answer.namespace}/{answer.name} is not pending, and no order has taken it")
+        told = "room was made for it" if story is not None else "no order concerns it"
+        lines.append(f"{answer.namespace}/{answer.name} has a node; {told}")
         if story is not None:
             lines += why_text.of_order(story)
     return lines

@@ -67,8 +67,11 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
         yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
         return
     best, *rest = record.candidates
-    by = f", by {best.decided_by}" if best.decided_by else ""
-    yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
+    if record.candidates_total == 1:
+        yield f"{at}: {best.node} was the only node on which that made room"
+    else:
+        by = f", by {best.decided_by}" if best.decided_by else ""
+        yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
     shown = rest[:_SHOWN]
     for one in shown:
         names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
@@ -137,6 +140,8 @@ def _unblocked(found: Pending) -> Iterator[str]:
 
 def _then(one: Counterfactual) -> str:
     victims = [f"{victim.namespace}/{victim.name}" for victim in one.victims]
+    if any(change.kind == "node" for change in one.changes) and not victims:
+        return "then it fits there"
     if not victims:
         return f"then it fits on {one.node}"
     shown = ", ".join(victims[:_SHOWN]) + (
