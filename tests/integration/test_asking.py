@@ -95,6 +95,8 @@ async def assert_simulated_as_recorded(
     for answer, record in zip(said["pods"], records, strict=True):
         recorded = msgspec.json.decode(msgspec.json.encode(record))
         assert answer["nominatedNode"] == (record.nominated_node or None)
+        # The plugin asks for fewer candidates than a simulation names; their order is the same.
+        answer["candidates"] = answer["candidates"][: len(record.candidates)]
         for name in SAME_FIELDS:
             assert answer[name] == recorded.get(name, type(answer[name])()), (record.decision_id, name)
         assert without_time(answer["diagnosis"]) == without_time(recorded.get("diagnosis"))
