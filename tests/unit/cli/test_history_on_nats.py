@@ -1,0 +1,55 @@
+"""`makeway history` on a real NATS: rows, sums, nothing, and no way there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from fixtures_nats import NatsServer
+from makeway.bus.client import Bus
+from makeway.bus.comparison import Comparison
+from makeway.bus.messages import DecisionRecord
+from makeway.bus.samples import MESSAGES
+from unit.cli.test_connect import makeway
+
+pytestmark = pytest.mark.nats
+
+
+async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_server: NatsServer) -> None:
+    await bus.ensure_streams()
+    decision, comparison = MESSAGES["decision.full"], MESSAGES["comparison.full"]
+    assert isinstance(decision, DecisionRecord)
+    assert isinstance(comparison, Comparison)
+    await bus.publish_decision(replace(decision, diagnosis=None, status="candidates", mode="observe"))
+    await bus.publish_comparison(comparison)
+    at = f"--nats-url={nats_server.url}"
+
+    code, out, err = await makeway("history", at)
+    assert (code, err) == (0, "")
+    head, row = out.splitlines()
+    assert head.split()[:3] == ["TIME", "FOR", "NODE"]
+    assert "shop/urgent" in row
+    assert "observed" in row
+
+    code, out, err = await makeway("history", at, "--compare", "-o", "json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["summary"]["results"] == {"better": 1}
+    assert found["summary"]["savedPdbViolations"] == 1
+    assert found["comparisons"][0]["decidedBy"] == "fewest-pdb-violations"
+
+    code, out, err = await makeway("history", at, "--namespace=nobody")
+    assert (code, out) == (0, "")
+    assert err.startswith("nothing was decided since ")
+
+
+async def test_without_a_connection_or_called_wrongly_it_says_so() -> None:
+    code, out, err = await makeway("history", "--nats-url=nats://127.0.0.1:1")
+    assert (code, out) == (3, "")
+    assert "cannot connect to NATS at 127.0.0.1:1" in err
+
+    code, out, err = await makeway("history", "--since=5x")
+    assert (code, out) == (2, "")
+    assert "'5x'" in err
