@@ -128,13 +128,16 @@ def test_the_schedulers_image_is_one_binary_for_nobody_in_particular(tmp_path: P
     inspected = json.loads(buildah(tmp_path, "inspect", "--type", "image", image))
     assert inspected["OCIv1"]["config"]["User"] == "65532:65532"
     assert inspected["OCIv1"]["config"]["Entrypoint"] == ["/makeway-scheduler"]
-    root = Path(buildah(tmp_path, "mount", buildah(tmp_path, "from", image)))
-    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    container = buildah(tmp_path, "from", image)
+    root = Path(buildah(tmp_path, "mount", container))
+    try:
+        files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+        version = ["chroot", "--userspec=65532:65532", str(root), "/makeway-scheduler", "--version"]
+        said = subprocess.run(version, capture_output=True, text=True, check=True).stdout
+    finally:
+        buildah(tmp_path, "rm", container)
     assert files == {"LICENSE", "makeway-scheduler", "etc/ssl/certs/ca-certificates.crt"}
-    version = ["chroot", "--userspec=65532:65532", str(root), "/makeway-scheduler", "--version"]
-    assert (
-        subprocess.run(version, capture_output=True, text=True, check=True).stdout == "Kubernetes v1.36.3\n"
-    )
+    assert said == "Kubernetes v1.36.3\n"
 
 
 def build(directory: Path, context: Path, name: str) -> str:
@@ -145,6 +148,13 @@ def build(directory: Path, context: Path, name: str) -> str:
 
 
 def buildah(directory: Path, *arguments: str) -> str:
-    command = ["buildah", "--root", str(directory / "store"), "--runroot", str(directory / "run"), *arguments]
-    environment = {**os.environ, "STORAGE_DRIVER": "vfs"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    store = [
+        "--root",
+        str(directory / "store"),
+        "--runroot",
+        str(directory / "run"),
+        "--storage-driver",
+        "vfs",
+    ]
+    command = ["buildah", *store, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
