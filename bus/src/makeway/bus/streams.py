@@ -120,7 +120,8 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             # 50,000 pods begins with about 5 MiB and ends when it has grown by as much.
             "max_age": 1 * _DAY,
             "max_bytes": 256 * _MIB,
-            "max_msgs_per_subject": -1,
+            # A recording ends after six hours at the most, and grows by two parts a second.
+            "max_msgs_per_subject": 50_000,
         },
     ]
 
