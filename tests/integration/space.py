@@ -21,6 +21,7 @@ from makeway.runtime.kube import Api, ApiError
 
 _TAINT = "tests.makeway.dev/space"
 _MERGE = "application/merge-patch+json"
+_REMOVED_A_SECOND = 20
 _REMOVE_SECONDS = 30.0
 _WORKLOADS = (
     "apis/apps/v1:deployments",
@@ -274,7 +275,8 @@ class Space:
                 raise NotYet(", ".join(left))
             return True
 
-        await until(f"the pods of {self.namespace} are gone", emptied, seconds=_REMOVE_SECONDS, every=0.1)
+        seconds = _REMOVE_SECONDS + len(await self.pods()) / _REMOVED_A_SECOND
+        await until(f"the pods of {self.namespace} are gone", emptied, seconds=seconds, every=0.1)
         selector = {"labelSelector": f"{_TAINT}={self.namespace}"}
         await self.api.request("DELETE", "/api/v1/nodes", query=selector)
 

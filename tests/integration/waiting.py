@@ -9,6 +9,8 @@ T = TypeVar("T")
 
 _LONGEST_SECONDS = 0.5
 """Between two times of asking."""
+_MOST_CHARACTERS = 2000
+"""Of what was seen last."""
 
 
 class NotYet(Exception):  # noqa: N818 - a state, not an error
@@ -36,5 +38,6 @@ async def until(
             seen = not_yet
         waited = time.monotonic() - begin
         if waited > seconds:
-            raise AssertionError(f"{what}: not within {seconds:g} s; last seen: {seen}")
+            last = f"{seen}"[:_MOST_CHARACTERS]
+            raise AssertionError(f"{what}: not within {seconds:g} s; last seen: {last}")
         await asyncio.sleep(max(every, min(waited / 10, _LONGEST_SECONDS)))
