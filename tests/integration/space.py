@@ -240,14 +240,20 @@ class Space:
 
     async def delete_pods(self) -> None:
         """Delete all pods at once, without a grace period, and wait until they are gone."""
-        await self.api.request("DELETE", f"{self._core}/pods", query={"gracePeriodSeconds": "0"})
+        seconds = await self._seconds_to_remove()
+        await self.api.request(
+            "DELETE", f"{self._core}/pods", query={"gracePeriodSeconds": "0"}, timeout_seconds=seconds
+        )
 
         async def emptied() -> bool:
             if left := await self.pods():
                 raise NotYet(", ".join(left))
             return True
 
-        await until(f"the pods of {self.namespace} are gone", emptied, seconds=_REMOVE_SECONDS)
+        await until(f"the pods of {self.namespace} are gone", emptied, seconds=seconds)
+
+    async def _seconds_to_remove(self) -> float:
+        return _REMOVE_SECONDS + len(await self.pods()) / _REMOVED_A_SECOND
 
     async def patch(self, name: str, patch: Manifest, subresource: str = "") -> None:
         """Merge a patch into a pod."""
@@ -275,7 +281,7 @@ class Space:
                 raise NotYet(", ".join(left))
             return True
 
-        seconds = _REMOVE_SECONDS + len(await self.pods()) / _REMOVED_A_SECOND
+        seconds = await self._seconds_to_remove()
         await until(f"the pods of {self.namespace} are gone", emptied, seconds=seconds, every=0.1)
         selector = {"labelSelector": f"{_TAINT}={self.namespace}"}
         await self.api.request("DELETE", "/api/v1/nodes", query=selector)
