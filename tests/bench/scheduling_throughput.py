@@ -173,7 +173,9 @@ async def recovered(cluster: RunningCluster) -> None:
     await until("the breaker is closed", closed, seconds=60, every=0.2)
 
 
-async def compare(makeway: RunningCluster, plain: RunningCluster, rounds: int, pods: int) -> None:
+async def compare(
+    makeway: RunningCluster, plain: RunningCluster, rounds: int, pods: int, troubles: list[str]
+) -> None:
     """Print a line for each trouble: pods a second of both, and the median ratio."""
     async with open_space(makeway) as left, open_space(plain) as right:
         left.judged = right.judged = False
@@ -183,7 +185,8 @@ async def compare(makeway: RunningCluster, plain: RunningCluster, rounds: int, p
                 *(make_node(name).cpu("500m") for name in ("hopeless", *full_nodes())),
             )
             await measure(space, pods, TROUBLES["all well"])  # warms up
-        for name, trouble in TROUBLES.items():
+        for name in troubles:
+            trouble = TROUBLES[name]
             with_makeway, without = [], []
             for number in range(rounds):
                 first = bool(number % 2)
@@ -216,7 +219,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--pods", type=int, default=600)
+    parser.add_argument("--troubles", default=",".join(TROUBLES), help="separated by commas")
     given = parser.parse_args()
+    troubles = given.troubles.split(",")
+    if unknown := [name for name in troubles if name not in TROUBLES]:
+        parser.error(f"unknown troubles {', '.join(unknown)}; there are {', '.join(TROUBLES)}")
     with tempfile.TemporaryDirectory() as directory:
         options = ClusterOptions(faulty=(EVICTOR,), plan_timeout_seconds=PLAN_TIMEOUT_SECONDS)
         alone = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
@@ -225,7 +232,9 @@ def main() -> None:
             Cluster(Path(directory) / "plain", alone).start() as second,
         ):
             print(f"{given.rounds} rounds of {given.pods} pods", flush=True)
-            asyncio.run(compare(RunningCluster(first), RunningCluster(second), given.rounds, given.pods))
+            asyncio.run(
+                compare(RunningCluster(first), RunningCluster(second), given.rounds, given.pods, troubles)
+            )
 
 
 if __name__ == "__main__":
