@@ -30,7 +30,9 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
+from makeway.cli.text import safe
 from makeway.core.queues.amounts import texts_of
+from makeway.core.text import counted
 
 _REMEMBERED_ORDERS: Final = 10_000
 _SHOWN_NODE_REASONS: Final = 5
@@ -111,7 +113,7 @@ class Auditor:
             case Malformed() as malformed:
                 line.append(f"malformed {entry.kind}", style="bold red")
                 where = f"{entry.stored.subject} (sequence {entry.stored.sequence})"
-                line.append(_safe(f"  {where}: {malformed.reason}: {malformed.detail}"))
+                line.append(safe(f"  {where}: {malformed.reason}: {malformed.detail}"))
             case DecisionRecord() as record:
                 _decision(line, record)
             case Comparison() as comparison:
@@ -122,7 +124,7 @@ class Auditor:
                 _outcome(line, outcome, self._orders.get(outcome.order_id))
             case ControlState() as control:
                 line.append("control   ", style="bold")
-                line.append(_safe(f"mode {control.mode}, revision {control.revision}"))
+                line.append(safe(f"mode {control.mode}, revision {control.revision}"))
         return line
 
     @staticmethod
@@ -166,16 +168,16 @@ def _decision(line: Text, record: DecisionRecord) -> None:
     if record.quota is not None:
         _quota(line, record.quota, record.victims)
     elif record.status == "candidates" and record.nominated_node:
-        line.append(f" may have {_safe(record.nominated_node)}")
+        line.append(f" may have {safe(record.nominated_node)}")
         best = next((c for c in record.candidates if c.node == record.nominated_node), None)
         line.append(f": {_victims(record.victims)}")
         if best and best.awaited:
-            line.append(f", {_count(len(best.awaited), 'pod')} already leaving")
+            line.append(f", {counted(len(best.awaited), 'pod')} already leaving")
         if best and best.decided_by:
-            line.append(f"; best by {_safe(best.decided_by)}")
+            line.append(f"; best by {safe(best.decided_by)}")
         line.append(
-            f"; {_count(record.candidates_total, 'candidate')} on {record.nodes_potential} of "
-            f"{_count(record.nodes_total, 'node')}",
+            f"; {counted(record.candidates_total, 'candidate')} on {record.nodes_potential} of "
+            f"{counted(record.nodes_total, 'node')}",
             style="default",
         )
         _violations(line, record.pdb_violations)
@@ -184,26 +186,26 @@ def _decision(line: Text, record: DecisionRecord) -> None:
         line.append(f": {_refusal(record.diagnosis)}")
     elif record.status == "candidates":
         line.append(
-            f": {_count(record.unmodelled_total, 'node')} left to the scheduler's filters", style="default"
+            f": {counted(record.unmodelled_total, 'node')} left to the scheduler's filters", style="default"
         )
     else:
         line.append(": the planner's snapshot was not complete yet", style="yellow")
     took = timedelta(microseconds=record.plan_duration_microseconds)
     mode = "" if record.mode == "enforce" else f", mode {record.mode}"
-    line.append(f"  [{_duration(took)}{mode}] {_safe(record.decision_id)}", style="dim")
+    line.append(f"  [{_duration(took)}{mode}] {safe(record.decision_id)}", style="dim")
 
 
 def _quota(line: Text, quota: QuotaDecision, victims: Iterable[Victim]) -> None:
     style = "default" if quota.result in ("success", "notNeeded") else "yellow"
     line.append(f" {_QUOTA_RESULTS[quota.result]}", style=style)
     if quota.need:
-        line.append(f": {_safe(texts_of(quota.need))} above max {_safe(texts_of(quota.max))}")
+        line.append(f": {safe(texts_of(quota.need))} above max {safe(texts_of(quota.max))}")
     if victims := tuple(victims):
         line.append(f"; {_victims(victims)}")
     if quota.short:
-        line.append(f"; {_safe(texts_of(quota.short))} short", style="yellow")
+        line.append(f"; {safe(texts_of(quota.short))} short", style="yellow")
     for obstacle in quota.blocked:
-        line.append(f"; {_safe(obstacle.message)}", style="yellow")
+        line.append(f"; {safe(obstacle.message)}", style="yellow")
 
 
 def _comparison(line: Text, comparison: Comparison) -> None:
@@ -211,9 +213,9 @@ def _comparison(line: Text, comparison: Comparison) -> None:
     line.append(_preemptor(comparison.preemptor, ""), style="bold")
     line.append(f": {COMPARED[comparison.result]}", style=_COMPARED_STYLES.get(comparison.result, "default"))
     if comparison.decided_by:
-        line.append(f" by {_safe(comparison.decided_by)}")
+        line.append(f" by {safe(comparison.decided_by)}")
     if comparison.note:
-        line.append(f" ({_safe(comparison.note)})")
+        line.append(f" ({safe(comparison.note)})")
     for name, choice in (
         ("DefaultPreemption", comparison.default_preemption),
         ("makeway", comparison.makeway),
@@ -222,38 +224,38 @@ def _comparison(line: Text, comparison: Comparison) -> None:
             line.append(f"; {name} on {_choice(choice)}")
     if comparison.refusal is not None:
         line.append(f"; makeway refused: {_refusal(comparison.refusal)}")
-    line.append(f"  [mode observe] {_safe(comparison.decision_id)}", style="dim")
+    line.append(f"  [mode observe] {safe(comparison.decision_id)}", style="dim")
 
 
 def _choice(choice: Choice) -> str:
-    violations = f", {_count(choice.pdb_violations, 'PDB violation')}" if choice.pdb_violations else ""
-    return f"{_safe(choice.node)}: {_victims(choice.victims)}{violations}"
+    violations = f", {counted(choice.pdb_violations, 'PDB violation')}" if choice.pdb_violations else ""
+    return f"{safe(choice.node)}: {_victims(choice.victims)}{violations}"
 
 
 def _order(line: Text, order: EvictionOrder) -> None:
     line.append("order     ", style="bold magenta")
     line.append(_preemptor(order.preemptor, order.queue), style="bold")
-    line.append(f" takes {_safe(order.node)}" if order.node else " must shrink")
+    line.append(f" takes {safe(order.node)}" if order.node else " must shrink")
     line.append(f": {_victims(order.victims)}")
     if order.awaited:
-        line.append(f", {_count(len(order.awaited), 'pod')} of other orders awaited")
+        line.append(f", {counted(len(order.awaited), 'pod')} of other orders awaited")
     if order.nominations_to_clear:
-        cleared = _count(len(order.nominations_to_clear), "lower nomination")
+        cleared = counted(len(order.nominations_to_clear), "lower nomination")
         line.append(f", {cleared} cleared")
     _violations(line, order.pdb_violations)
-    line.append(f"  [until {_clock(order.not_after)}] {_safe(order.order_id)}", style="dim")
+    line.append(f"  [until {_clock(order.not_after)}] {safe(order.order_id)}", style="dim")
 
 
 def _outcome(line: Text, outcome: Outcome, order: EvictionOrder | None) -> None:
     line.append("outcome   ", style="bold cyan")
-    who = _preemptor(order.preemptor, order.queue) if order else f"pod {_safe(outcome.preemptor_uid or '?')}"
+    who = _preemptor(order.preemptor, order.queue) if order else f"pod {safe(outcome.preemptor_uid or '?')}"
     line.append(who, style="bold")
     if outcome.node:
-        line.append(f" on {_safe(outcome.node)}")
+        line.append(f" on {safe(outcome.node)}")
     line.append(f" {outcome.result}", style=_RESULT_STYLES.get(outcome.result, "default"))
     if outcome.reason or outcome.message:
         why = ": ".join(part for part in (outcome.reason, outcome.message) if part)
-        line.append(f" ({_safe(why)})")
+        line.append(f" ({safe(why)})")
     if outcome.victims:
         line.append(": " + ", ".join(_ended(victim) for victim in outcome.victims))
     if outcome.rollback:
@@ -261,7 +263,7 @@ def _outcome(line: Text, outcome: Outcome, order: EvictionOrder | None) -> None:
     took = _duration(outcome.finished_at - outcome.started_at)
     since = f", {_duration(outcome.finished_at - order.created_at)} after the order" if order else ""
     again = f", delivery {outcome.deliveries}" if outcome.deliveries > 1 else ""
-    line.append(f"  [{took}{since}{again}] {_safe(outcome.order_id)}", style="dim")
+    line.append(f"  [{took}{since}{again}] {safe(outcome.order_id)}", style="dim")
 
 
 def _rolled_back(outcome: Outcome) -> str:
@@ -269,26 +271,26 @@ def _rolled_back(outcome: Outcome) -> str:
     if rollback is None:
         return ""
     nomination = "reverted" if rollback.nomination_reverted else "left as it was"
-    conditions = _count(len(rollback.conditions_cleared), "condition")
+    conditions = counted(len(rollback.conditions_cleared), "condition")
     return f"rolled back: nomination {nomination}, {conditions} cleared"
 
 
 def _ended(victim: VictimOutcome) -> str:
     result = "not attempted" if victim.result == "notAttempted" else victim.result
-    why = f" ({_safe(victim.reason)})" if victim.reason else ""
+    why = f" ({safe(victim.reason)})" if victim.reason else ""
     tries = f" after {victim.attempts} attempts" if victim.attempts > 1 else ""
-    return f"{_safe(f'{victim.namespace}/{victim.name}')} {result}{why}{tries}"
+    return f"{safe(f'{victim.namespace}/{victim.name}')} {result}{why}{tries}"
 
 
 def _preemptor(preemptor: Preemptor | None, queue: str) -> str:
     if preemptor is None:
-        return f"queue {_safe(queue or '?')}"
-    return f"{_safe(f'{preemptor.namespace}/{preemptor.name}')} ({preemptor.priority})"
+        return f"queue {safe(queue or '?')}"
+    return f"{safe(f'{preemptor.namespace}/{preemptor.name}')} ({preemptor.priority})"
 
 
 def _victims(victims: Iterable[Victim]) -> str:
     named = [
-        f"{_safe(f'{v.namespace}/{v.name}')} ({v.priority}, {_safe(v.rule)}"
+        f"{safe(f'{v.namespace}/{v.name}')} ({v.priority}, {safe(v.rule)}"
         f"{', violates a PDB' if v.pdb_violating else ''}{', not bound yet' if v.assumed else ''})"
         for v in victims
     ]
@@ -297,25 +299,21 @@ def _victims(victims: Iterable[Victim]) -> str:
 
 def _violations(line: Text, count: int) -> None:
     if count:
-        line.append(f"; {_count(count, 'PDB violation')}", style="bold yellow")
+        line.append(f"; {counted(count, 'PDB violation')}", style="bold yellow")
 
 
 def _refusal(refusal: Refusal) -> str:
-    parts = [f"{_safe(refusal.reason)}: {_safe(refusal.message)}"]
+    parts = [f"{safe(refusal.reason)}: {safe(refusal.message)}"]
     if refusal.node_reasons:
         most = sorted(refusal.node_reasons.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(f"{count} {_safe(reason)}" for reason, count in most[:_SHOWN_NODE_REASONS])
+        shown = ", ".join(f"{count} {safe(reason)}" for reason, count in most[:_SHOWN_NODE_REASONS])
         parts.append(f"nodes: {shown}{', ...' if len(most) > _SHOWN_NODE_REASONS else ''}")
     if refusal.retry_at:
         parts.append(f"again at {_clock(refusal.retry_at)}")
     if refusal.depends_on:
         names = ("/".join(p for p in (d.kind, d.namespace, d.name) if p) for d in refusal.depends_on)
-        parts.append(f"depends on {', '.join(_safe(name) for name in names)}")
+        parts.append(f"depends on {', '.join(safe(name) for name in names)}")
     return "; ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _clock(moment: datetime) -> str:
@@ -327,8 +325,3 @@ def _duration(span: timedelta) -> str:
     if abs(seconds) < 1:
         return f"{seconds * 1000:.1f} ms"
     return f"{seconds:.1f} s"
-
-
-def _safe(text: str) -> str:
-    """Escape what a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

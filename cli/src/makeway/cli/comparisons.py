@@ -17,7 +17,9 @@ from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.cli.audit_lines import COMPARED
-from makeway.cli.history_rows import for_whom, named, safe
+from makeway.cli.history_rows import for_whom, named
+from makeway.cli.text import safe
+from makeway.core.text import counted
 
 COLUMNS: Final = ("TIME", "FOR", "DEFAULTPREEMPTION", "MAKEWAY", "RESULT", "BY")
 
@@ -113,7 +115,7 @@ def _sides(what: str, sides: Sides, saved: str) -> str:
 def _saved(number: int, noun: str) -> str:
     if not number:
         return f"saved no {noun}"
-    count = f"{abs(number)} {noun}{'' if abs(number) == 1 else 's'}"
+    count = counted(abs(number), noun)
     return f"saved {count}" if number > 0 else f"cost {count} more"
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
+from makeway.cli.text import safe
 
 COLUMNS: Final = ("TIME", "FOR", "NODE", "VICTIMS", "RESULT", "TOOK", "ID")
 
@@ -221,8 +222,3 @@ def named(victims: Iterable[Victim]) -> str:
 def for_whom(preemptor: Preemptor) -> str:
     """A pod by name."""
     return safe(f"{preemptor.namespace}/{preemptor.name}")
-
-
-def safe(text: str) -> str:
-    """Escape what a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

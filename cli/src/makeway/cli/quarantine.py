@@ -18,6 +18,7 @@ from makeway.cli.errors import fail
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.quarantine_store import NotReplayable, Store
 from makeway.cli.quarantine_text import HEAD_BYTES, ago, as_json, headers, payload
+from makeway.core.text import counted
 
 app = typer.Typer(
     add_completion=False,
@@ -141,7 +142,7 @@ async def drop(
         return len(chosen)
 
     count = await _with_store(installation, remove, writes=True)
-    typer.echo(f"dropped {count} {'message' if count == 1 else 'messages'}")
+    typer.echo(f"dropped {counted(count, 'message')}")
 
 
 async def _with_store(

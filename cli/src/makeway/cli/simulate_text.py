@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from makeway.bus.messages import RankedCandidate, Spared, Victim
+from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedPod, SimulationReport
 
 _SHOWN = 3
@@ -21,8 +22,8 @@ def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
     ]
     victims = sum(len(pod.victims) for pod in report.pods)
     told = ", ".join(f"{number} {text}" for number, text in counts if number)
-    pods, nodes = _count(len(report.pods), "pod"), _count(report.nodes, "node")
-    yield f"{pods} on {nodes}: {told}; {_count(victims, 'victim')}"
+    pods, nodes = counted(len(report.pods), "pod"), counted(report.nodes, "node")
+    yield f"{pods} on {nodes}: {told}; {counted(victims, 'victim')}"
 
 
 def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
@@ -31,8 +32,8 @@ def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
         others = f", one of {pod.nodes_fitting} that have room" if pod.nodes_fitting > 1 else ""
         yield f"{name} fits without preemption: on {pod.node}{others}"
     elif pod.result == "preempts":
-        violations = f", {_count(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
-        leaving = _count(len(pod.victims), "pod")
+        violations = f", {counted(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
+        leaving = counted(len(pod.victims), "pod")
         yield f"{name} would preempt on {pod.nominated_node}: {leaving} would leave{violations}"
         yield from (f"  - {text}" for text in map(_victim, pod.victims))
         yield from _candidates(pod, all_candidates=all_candidates)
@@ -43,7 +44,7 @@ def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
             if pod.diagnosis.node_reasons and pod.nodes_potential:
                 yield f"  nodes: {by_number(pod.diagnosis.node_reasons)}"
         for near in pod.nearest:
-            yield from (f"  {near.node} keeps {text}" for text in map(_spared, near.spared))
+            yield from (f"  {near.node} keeps {text}" for text in map(spared, near.spared))
     if pod.nodes_excluded and pod.nodes_potential and pod.result != "fits":
         yield f"  not on: {by_number(pod.nodes_excluded)}"
     if pod.mode != "enforce" and pod.result == "preempts":
@@ -58,7 +59,7 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
         yield "  the only node on which that makes room"
     elif best.decided_by:
         yield f"  best of {pod.candidates_total} nodes by {best.decided_by}"
-    yield from (f"  {best.node} keeps {text}" for text in map(_spared, best.spared))
+    yield from (f"  {best.node} keeps {text}" for text in map(spared, best.spared))
     shown = rest if all_candidates else rest[:_SHOWN]
     for number, one in enumerate(shown, 2):
         yield f"  {number}. {one.node}: {_other(one)}"
@@ -68,7 +69,7 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
 
 def _other(one: RankedCandidate) -> str:
     victims = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
-    violations = f"; {_count(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
+    violations = f"; {counted(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
     return f"{victims}{violations}"
 
 
@@ -78,7 +79,8 @@ def _victim(victim: Victim) -> str:
     return f"{told}{violates}{f'; {victim.detail}' if victim.detail else ''}"
 
 
-def _spared(one: Spared) -> str:
+def spared(one: Spared) -> str:
+    """Write whom a rule keeps, which rule, and why."""
     return f"{one.namespace}/{one.name} (priority {one.priority}): {one.rule}; {one.detail}"
 
 
@@ -86,7 +88,3 @@ def by_number(reasons: Mapping[str, int]) -> str:
     """Write counts of reasons, the greatest first."""
     most: Iterable[tuple[str, int]] = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {reason}" for reason, count in most)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

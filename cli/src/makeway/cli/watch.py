@@ -20,9 +20,10 @@ from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.cli.audit_lines import Auditor, Entry
 from makeway.cli.audit_streams import Item, everything
 from makeway.cli.connect import Installation, OnlyNamespaceOption, connected
-from makeway.cli.history_rows import History, Row, Wanted, named, safe
+from makeway.cli.history_rows import History, Row, Wanted, named
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.since import parse_since
+from makeway.cli.text import safe
 
 app = typer.Typer(add_completion=False)
 

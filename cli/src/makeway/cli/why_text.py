@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Spared, Victim
-from makeway.cli.simulate_text import by_number
+from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Victim
+from makeway.cli.simulate_text import by_number, spared
 from makeway.cli.why_story import Story
 from makeway.planner.offline.changes import Counterfactual
 from makeway.planner.offline.pending import Pending
@@ -79,7 +79,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     if more := record.candidates_total - len(shown) - 1:
         yield f"  and {more} {'node' if more == 1 else 'nodes'} more"
     for one in record.candidates:
-        yield from (f"  spared on {one.node}: {text}" for text in map(_spared, one.spared))
+        yield from (f"  spared on {one.node}: {text}" for text in map(spared, one.spared))
 
 
 def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _refused(diagnosis: Refusal | None, found: Pending) -> Iterator[str]:
     if found.answer.nodes_excluded and found.answer.nodes_potential:
         yield f"  not on: {by_number(found.answer.nodes_excluded)}"
     for near in found.answer.nearest:
-        yield from (f"  spared on {near.node}: {text}" for text in map(_spared, near.spared))
+        yield from (f"  spared on {near.node}: {text}" for text in map(spared, near.spared))
 
 
 def _unblocked(found: Pending) -> Iterator[str]:
@@ -159,10 +159,6 @@ def _became(outcome: Outcome | None, victim: Victim) -> str:
             why = f" ({one.reason})" if one.reason else ""
             return f"{one.result}{why}{when}"
     return f"the order {outcome.result}"
-
-
-def _spared(one: Spared) -> str:
-    return f"{one.namespace}/{one.name} (priority {one.priority}): {one.rule}; {one.detail}"
 
 
 def _time(moment: datetime) -> str:

@@ -13,6 +13,7 @@ from typing import NoReturn
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Victim
+from makeway.core.text import counted
 from makeway.evictor import patches
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
@@ -40,7 +41,8 @@ class Events:
     def making_room(self, order: EvictionOrder) -> None:
         """On the preemptor, when the room cannot be made at once: something has to be tried again."""
         if order.preemptor is not None:
-            note = f"Evicting {_pods(len(order.victims))} from node {order.node} to make room for this pod"
+            pods = counted(len(order.victims), "pod")
+            note = f"Evicting {pods} from node {order.node} to make room for this pod"
             self._about_preemptor(order.preemptor, "MakingRoom", note, "Normal")
 
     def preempted(self, order: EvictionOrder, victim: Victim) -> None:
@@ -59,9 +61,11 @@ class Events:
         if outcome.result == "succeeded":
             done = [v for v in outcome.victims if v.result == "deleted"]
             left = len(outcome.victims) - len(done)
-            note = f"Evicted {_pods(len(done))} from node {order.node}"
+            note = f"Evicted {counted(len(done), 'pod')} from node {order.node}"
             if left:
-                note += f"; {_pods(left)} had left or {'was' if left == 1 else 'were'} leaving already"
+                note += (
+                    f"; {counted(left, 'pod')} had left or {'was' if left == 1 else 'were'} leaving already"
+                )
             self._about_preemptor(order.preemptor, "RoomMade", note, "Normal")
         elif outcome.result != "cancelled":
             note = f"No room was made on node {order.node}: {outcome.reason}"
@@ -96,7 +100,3 @@ class Events:
             self._queue.put_nowait((about.namespace, body))
         except asyncio.QueueFull:
             self._metrics.events_dropped.labels(reason="queue-full").inc()
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

@@ -15,6 +15,7 @@ from makeway.core.daemonset.selection import Miss, NoSelection
 from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooLittle, TooMany
 from makeway.core.policy import DaemonSets
 from makeway.core.resources import PODS
+from makeway.core.text import counted
 from makeway.planner.answer import NearNode, Refusal, Scope
 from makeway.planner.dependencies import MOST
 from makeway.planner.diagnosis import MARGIN, amount_of
@@ -46,8 +47,9 @@ def too_early(
 def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> Refusal:
     """Refuse because pods that nobody has to evict any more are about to make the room."""
     overdue = node.overdue_at(leaving)
+    pods = counted(len(leaving), "pod")
     message = (
-        f"{_where(node)} waits for {_pods(len(leaving))} on it that {_are(len(leaving))} being deleted "
+        f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
         f"already; if {_are(len(leaving))} still there at {_time(overdue)}, others are looked for"
     )
     return Refusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
@@ -113,7 +115,7 @@ def _who_may_go(node: PinnedNode) -> str:
     if node.overdue:
         told.append(f"{node.overdue} should have left")
     others = f" (kept: {', '.join(told)})" if told else ""
-    return f"{len(node.may_go)} of {_pods(total)} may go{others}"
+    return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}"
 
 
 def _by_rule(node: PinnedNode) -> Counter[str]:
@@ -164,10 +166,6 @@ def _who(question: Question) -> str:
 
 def _class(pod: Occupant) -> str:
     return pod.pod_class.name.lower().replace("_", " ")
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod" if count == 1 else f"{count} pods"
 
 
 def _are(count: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from makeway.core.barrier import EVERYBODY, FOR_EVER, PREEMPTION_TOLERATION, RULES
 from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
+from makeway.core.text import counted
 from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.columns import Flags, Ints
 from makeway.planner.overlay import Block
@@ -112,5 +113,5 @@ def text(counts: Counter[str], ends: str) -> str:
     parts = []
     for rule, number in sorted(counts.items()):
         until = f", the first until {ends}" if ends and rule == PREEMPTION_TOLERATION else ""
-        parts.append(f"{number} {'pod' if number == 1 else 'pods'} spared by {rule}{until}")
+        parts.append(f"{counted(number, 'pod')} spared by {rule}{until}")
     return ", ".join(parts)

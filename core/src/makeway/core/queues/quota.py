@@ -16,6 +16,7 @@ from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members, Selection, Veto, select
+from makeway.core.text import counted
 
 Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 
@@ -57,7 +58,7 @@ class QuotaPlan:
         who = (
             "nobody can go"
             if not self.victims
-            else _pods(len(self.victims)) + f" with {texts_of(self.freed)}"
+            else counted(len(self.victims), "pod") + f" with {texts_of(self.freed)}"
         )
         text = f"{held}, {texts_of(self.need)} too much: {who}"
         if self.short:
@@ -135,18 +136,18 @@ def _blocks(tree: QueueTree, usage: Usage, found: Selection) -> tuple[Block, ...
         queue, name = tree.at(guarantee.queue), guarantee.resource
         least = text_of(name, queue.guaranteed[name])
         held = text_of(name, usage.of(queue.number).get(name, 0))
-        message = f"{_pods(pods)} kept by the guarantee of {queue.path}: {name} {least}, it used {held}"
+        message = (
+            f"{counted(pods, 'pod')} kept by the guarantee of {queue.path}: {name} {least}, it used {held}"
+        )
         blocks.append(Block("queue-guaranteed", message))
     for rule, pods in sorted(found.barred.items()):
-        blocks.append(Block(rule, f"{_pods(pods)} kept by the rule {rule}"))
+        blocks.append(Block(rule, f"{counted(pods, 'pod')} kept by the rule {rule}"))
     for path, pods in sorted(found.busy.items()):
-        blocks.append(Block("process-running", f"{_pods(pods)} left to the process that runs for {path}"))
+        blocks.append(
+            Block("process-running", f"{counted(pods, 'pod')} left to the process that runs for {path}")
+        )
     return tuple(blocks)
 
 
 def _of(usage: Amounts, maximum: Amounts) -> str:
     return texts_of({name: usage.get(name, 0) for name in maximum})
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
