@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // encoding/json takes more than the contract allows: null for anything, keys in any case, a missing
@@ -21,180 +23,286 @@ var (
 	tokens   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 )
 
+// structForm is what is expected of one struct, read from its tags once.
+type structForm struct {
+	fields []fieldForm
+	byName map[string]int // into fields
+}
+
+type fieldForm struct {
+	name     string
+	of       reflect.Type
+	check    string
+	required bool
+}
+
+// mostFields is how many fields a struct may have: shape.fields keeps those it has seen in the bits of a word.
+const mostFields = 64
+
+var forms sync.Map // of *structForm by reflect.Type
+
+func formOf(t reflect.Type) *structForm {
+	if known, ok := forms.Load(t); ok {
+		return known.(*structForm)
+	}
+	if t.NumField() > mostFields {
+		panic(fmt.Sprintf("%s has more than %d fields", t, mostFields))
+	}
+	form := &structForm{byName: make(map[string]int, t.NumField())}
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		field := fieldForm{name: name, of: t.Field(i).Type, check: tag.Get("check"), required: !strings.Contains(tag.Get("json"), ",omitempty")}
+		if field.check == "" && field.required {
+			field.check = "text"
+		}
+		form.byName[name] = len(form.fields)
+		form.fields = append(form.fields, field)
+	}
+	known, _ := forms.LoadOrStore(t, form)
+	return known.(*structForm)
+}
+
 // checkShape holds valid JSON to the struct that into points to. O(bytes).
 func checkShape(data []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	s := shape{decoder}
-	if problem := s.value(reflect.TypeOf(into).Elem(), "$", ""); problem != "" {
-		return malformed(ReasonInvalid, "%s", problem)
+	s := shape{data: data}
+	if problem := s.value(reflect.TypeOf(into).Elem(), ""); problem != "" {
+		return malformed(ReasonInvalid, "$%s", problem)
 	}
 	return nil
 }
 
-// shape walks over one document. Its methods give what is wrong, or nothing.
-type shape struct{ *json.Decoder }
+// shape walks over one document that is known to be valid JSON. Its methods give what is wrong, after the path
+// to it, or nothing: the path is put together on the way out.
+type shape struct {
+	data []byte
+	at   int
+}
 
 // value looks at the next value, which should be of a type.
-func (s shape) value(t reflect.Type, path, check string) string {
+func (s *shape) value(t reflect.Type, check string) string {
 	if t == rawType {
-		var skipped json.RawMessage
-		if err := s.Decode(&skipped); err != nil {
-			return fmt.Sprintf("%s: %v", path, err)
-		}
+		s.skip()
 		return ""
 	}
-	token, err := s.Token()
-	if err != nil {
-		return fmt.Sprintf("%s: %v", path, err)
-	}
+	first := s.next()
 	if t.Kind() == reflect.Pointer {
-		if token == nil {
+		if first == 'n' {
+			s.scalar()
 			return ""
 		}
 		t = t.Elem()
 	}
-	fits := false
-	switch got := token.(type) {
-	case string:
+	switch first {
+	case '"':
 		if t == timeType {
-			return "" // json.Unmarshal reads it
+			s.text() // json.Unmarshal reads it
+			return ""
 		}
-		if fits = t.Kind() == reflect.String; fits {
-			return checkText(got, path, check)
+		text := s.text()
+		if t.Kind() == reflect.String {
+			return checkText(text, check)
 		}
-	case bool:
-		fits = t.Kind() == reflect.Bool
-	case json.Number:
-		fits = t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 && !strings.ContainsAny(got.String(), ".eE")
-		if fits && check == "count" && strings.HasPrefix(got.String(), "-") && got.String() != "-0" {
-			return fmt.Sprintf("%s: %s is negative", path, got)
-		}
-	case json.Delim:
+		return unfit(text, t)
+	case '{':
 		switch {
-		case got == '{' && t.Kind() == reflect.Struct && t != timeType:
-			return s.fields(t, path)
-		case got == '{' && t.Kind() == reflect.Map:
-			return s.entries(t.Elem(), path, check)
-		case got == '[' && t.Kind() == reflect.Slice:
-			return s.elements(t.Elem(), path, check)
+		case t.Kind() == reflect.Struct && t != timeType:
+			return s.fields(formOf(t))
+		case t.Kind() == reflect.Map:
+			return s.entries(t.Elem(), check)
 		}
+		return unfit([]byte("{"), t)
+	case '[':
+		if t.Kind() == reflect.Slice {
+			return s.elements(t.Elem(), check)
+		}
+		return unfit([]byte("["), t)
 	}
-	if !fits {
-		return fmt.Sprintf("%s: %v where %s is expected", path, token, t)
+	return checkScalar(s.scalar(), t, check)
+}
+
+// checkScalar looks at a number, a bool or null.
+func checkScalar(got []byte, t reflect.Type, check string) string {
+	switch got[0] {
+	case 'n':
+		return unfit([]byte("<nil>"), t)
+	case 't', 'f':
+		if t.Kind() != reflect.Bool {
+			return unfit(got, t)
+		}
+		return ""
+	}
+	if t.Kind() < reflect.Int || t.Kind() > reflect.Int64 || bytes.ContainsAny(got, ".eE") {
+		return unfit(got, t)
+	}
+	if check == "count" && got[0] == '-' && string(got) != "-0" {
+		return fmt.Sprintf(": %s is negative", got)
 	}
 	return ""
 }
 
-// fields looks at an object that should be a struct; its brace has been read.
-func (s shape) fields(t reflect.Type, path string) string {
-	known := make(map[string]reflect.StructField, t.NumField())
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		known[name] = t.Field(i)
-	}
-	seen := make(map[string]bool, len(known))
-	for s.More() {
-		key, problem := s.key(path)
-		if problem != "" {
-			return problem
-		}
-		field, ok := known[key]
+func unfit(got []byte, t reflect.Type) string {
+	return fmt.Sprintf(": %s where %s is expected", got, t)
+}
+
+// fields looks at an object that should be a struct.
+func (s *shape) fields(form *structForm) string {
+	var seen uint64
+	for s.more('{', '}') {
+		key := s.key()
+		i, ok := form.byName[string(key)]
 		if !ok {
-			for name := range known {
-				if strings.EqualFold(name, key) {
-					return fmt.Sprintf("%s.%s: it is written %s", path, key, name)
+			for name := range form.byName {
+				if strings.EqualFold(name, string(key)) {
+					return fmt.Sprintf(".%s: it is written %s", key, name)
 				}
 			}
-			if problem := s.value(rawType, path+"."+key, ""); problem != "" {
-				return problem
-			}
+			s.skip()
 			continue
 		}
-		inner := path + "." + key
-		if seen[key] {
-			return inner + ": it is there twice"
+		field := &form.fields[i]
+		if seen&(1<<i) != 0 {
+			return "." + field.name + ": it is there twice"
 		}
-		seen[key] = true
-		check := field.Tag.Get("check")
-		if check == "" && required(field) {
-			check = "text"
-		}
-		if problem := s.value(field.Type, inner, check); problem != "" {
-			return problem
+		seen |= 1 << i
+		if problem := s.value(field.of, field.check); problem != "" {
+			return "." + field.name + problem
 		}
 	}
-	for name, field := range known {
-		if required(field) && !seen[name] {
-			return path + "." + name + " is missing"
+	for i := range form.fields {
+		if field := &form.fields[i]; field.required && seen&(1<<i) == 0 {
+			return "." + field.name + " is missing"
 		}
 	}
-	return s.end()
+	return ""
 }
 
 // entries looks at an object that should be a map.
-func (s shape) entries(t reflect.Type, path, check string) string {
-	for s.More() {
-		key, problem := s.key(path)
-		if problem != "" {
-			return problem
+func (s *shape) entries(t reflect.Type, check string) string {
+	for s.more('{', '}') {
+		key := s.key()
+		if problem := s.value(t, check); problem != "" {
+			return "." + string(key) + problem
 		}
-		if problem := s.value(t, path+"."+key, check); problem != "" {
-			return problem
-		}
-	}
-	return s.end()
-}
-
-func (s shape) elements(t reflect.Type, path, check string) string {
-	for i := 0; s.More(); i++ {
-		if problem := s.value(t, fmt.Sprintf("%s[%d]", path, i), check); problem != "" {
-			return problem
-		}
-	}
-	return s.end()
-}
-
-func (s shape) key(path string) (key, problem string) {
-	token, err := s.Token()
-	key, ok := token.(string)
-	if err != nil || !ok {
-		return "", fmt.Sprintf("%s: no key: %v", path, err)
-	}
-	return key, ""
-}
-
-// end reads the closing bracket.
-func (s shape) end() string {
-	if _, err := s.Token(); err != nil {
-		return err.Error()
 	}
 	return ""
 }
 
-func required(field reflect.StructField) bool {
-	return !strings.Contains(field.Tag.Get("json"), ",omitempty")
+func (s *shape) elements(t reflect.Type, check string) string {
+	for i := 0; s.more('[', ']'); i++ {
+		if problem := s.value(t, check); problem != "" {
+			return "[" + strconv.Itoa(i) + "]" + problem
+		}
+	}
+	return ""
 }
 
-func checkText(text, path, check string) string {
+// next is the first byte of what comes next.
+func (s *shape) next() byte {
+	for {
+		switch c := s.data[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return c
+		}
+	}
+}
+
+// more goes on to the next member of an object or array, over the opening bracket or a comma; where there is
+// none it goes over the closing one.
+func (s *shape) more(opening, closing byte) bool {
+	switch s.next() {
+	case closing:
+		s.at++
+		return false
+	case opening:
+		s.at++
+		if s.next() == closing {
+			s.at++
+			return false
+		}
+	default: // a comma
+		s.at++
+	}
+	return true
+}
+
+// key reads a key and its colon.
+func (s *shape) key() []byte {
+	s.next()
+	key := s.text()
+	s.next()
+	s.at++
+	return key
+}
+
+// text reads a string: a part of the document where nothing in it is escaped.
+func (s *shape) text() []byte {
+	begin := s.at
+	escaped := false
+	for s.at++; s.data[s.at] != '"'; s.at++ {
+		if s.data[s.at] == '\\' {
+			escaped = true
+			s.at++
+		}
+	}
+	s.at++
+	if !escaped {
+		return s.data[begin+1 : s.at-1]
+	}
+	var text string
+	_ = json.Unmarshal(s.data[begin:s.at], &text) // valid, as the whole is
+	return []byte(text)
+}
+
+// scalar reads a number, a bool or null.
+func (s *shape) scalar() []byte {
+	begin := s.at
+	for s.at < len(s.data) && strings.IndexByte(",]} \t\r\n", s.data[s.at]) < 0 {
+		s.at++
+	}
+	return s.data[begin:s.at]
+}
+
+// skip goes over a value of any kind.
+func (s *shape) skip() {
+	switch s.next() {
+	case '"':
+		s.text()
+	case '{':
+		for s.more('{', '}') {
+			s.key()
+			s.skip()
+		}
+	case '[':
+		for s.more('[', ']') {
+			s.skip()
+		}
+	default:
+		s.scalar()
+	}
+}
+
+func checkText(text []byte, check string) string {
 	switch check {
 	case "":
 		return ""
 	case "text":
-		if text == "" {
-			return path + " is empty"
+		if len(text) == 0 {
+			return " is empty"
 		}
 	case "token":
-		if !tokens.MatchString(text) {
-			return fmt.Sprintf("%s: %q cannot be part of a subject", path, text)
+		if !tokens.Match(text) {
+			return fmt.Sprintf(": %q cannot be part of a subject", text)
 		}
 	default:
 		for one := range strings.SplitSeq(check, "|") {
-			if one == text {
+			if one == string(text) {
 				return ""
 			}
 		}
-		return fmt.Sprintf("%s: %q is none of %s", path, text, check)
+		return fmt.Sprintf(": %q is none of %s", text, check)
 	}
 	return ""
 }
