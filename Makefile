@@ -99,9 +99,10 @@ chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, a
 	$(BIN)/pytest -q tests/chart
 
 .PHONY: bench
-bench: setup ## Benchmarks of the planner's parts: plans by size of the cluster, the initial list, the watch
+bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the bridge's own time
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
+	cd plugin && go test ./bridge -run '^$$' -bench . -benchtime 300ms
 
 .PHONY: bench-evictor
 bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS

@@ -64,6 +64,9 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *entry {
 func (e *engine) startCommit(order *pendingOrder) {
 	spawn(e.life, "commit", func(ctx context.Context) {
 		start := e.clock.Now()
+		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
+		klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "node", order.chosen.node, "order_id", order.id,
+			"request_id", order.requestID, "decision_id", order.decisionID, "victims", len(order.chosen.victims), "awaited", len(order.chosen.awaited))
 		err := e.commit(ctx, order)
 		executed(operationCommit, err, e.clock.Since(start))
 		if err == nil || ctx.Err() != nil {

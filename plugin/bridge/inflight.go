@@ -83,9 +83,10 @@ type entry struct {
 	orphaned   bool // the preemptor is gone or bound; the order is alive until its outcome
 	waking     bool // the revert was handed out; finish is called when it is done
 	revertAt   time.Time
-	reason     string // why it is reverted
-	own        bool   // this process wrote the order
-	message    []byte // the order as it is stored, or about to be
+	reason     string         // why it is reverted
+	own        bool           // this process wrote the order
+	message    []byte         // the order as it is stored, or about to be
+	live       wire.LiveOrder // the order as plan requests tell it
 }
 
 // wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -570,16 +571,11 @@ func (f *inflight) live() []wire.LiveOrder {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	orders := make([]wire.LiveOrder, 0, len(f.byPod))
-	for uid, e := range f.byPod {
+	for _, e := range f.byPod {
 		if e.phase == released || e.phase == reverting {
 			continue
 		}
-		order := wire.LiveOrder{OrderID: e.orderID, PreemptorUID: string(uid), Node: e.node}
-		for _, victim := range e.victims {
-			order.Victims = append(order.Victims, string(victim))
-		}
-		slices.Sort(order.Victims)
-		orders = append(orders, order)
+		orders = append(orders, e.live)
 	}
 	slices.SortFunc(orders, func(a, b wire.LiveOrder) int { return strings.Compare(a.OrderID, b.OrderID) })
 	return orders
@@ -625,6 +621,11 @@ func (f *inflight) put(e *entry) {
 	if old := f.byPod[uid]; old != nil {
 		f.drop(old)
 	}
+	e.live = wire.LiveOrder{OrderID: e.orderID, PreemptorUID: e.preemptor.UID, Node: e.node}
+	for _, victim := range e.victims {
+		e.live.Victims = append(e.live.Victims, string(victim))
+	}
+	slices.Sort(e.live.Victims)
 	f.byPod[uid] = e
 	f.byOrder[e.orderID] = uid
 	f.holds.hold(e.preemptor)

@@ -47,24 +47,20 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"}
 	}
 
-	all, err := nodes.List()
+	potential, total, err := potentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
 	if err != nil {
 		return ending{kind: endError, message: err.Error()}
 	}
-	potential, err := statuses.NodesForStatusCode(nodes, fwk.Unschedulable)
-	if err != nil {
-		return ending{kind: endError, message: err.Error()}
-	}
-	if len(potential) == 0 {
-		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", len(all))}
+	if potential.count == 0 {
+		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", total)}
 	}
 	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
 		pl.engine.retry.refuse(refOf(pod), until, nil)
 		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
 	}
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
-	potential = without(potential, avoided)
-	if len(potential) == 0 {
+	potential = potential.without(avoided, nodes)
+	if potential.count == 0 {
 		pl.engine.retry.refuse(refOf(pod), avoidedUntil, nil)
 		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
 	}
@@ -75,7 +71,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", limit)}
 	}
 
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, all: all, potential: potential, retryAt: avoidedUntil}
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil}
 	return attempt.run(ctx)
 }
 
@@ -101,8 +97,8 @@ type attempt struct {
 	state     fwk.CycleState
 	pod       *v1.Pod
 	mode      string // in force for the pod
-	all       []fwk.NodeInfo
-	potential []fwk.NodeInfo
+	nodes     fwk.NodeInfoLister
+	potential potential
 	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
 }
 
@@ -124,7 +120,7 @@ func (a *attempt) run(ctx context.Context) ending {
 	if len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates) {
 		return a.choose(ctx, stand, reply)
 	}
-	if len(failed) < len(a.potential) && ctx.Err() == nil {
+	if len(failed) < a.potential.count && ctx.Err() == nil {
 		var again *wire.PlanReply
 		if again, end = a.plan(ctx, a.args.MaxCandidates, failed); end == nil {
 			others, more := a.verify(ctx, again)
@@ -146,7 +142,7 @@ func (a *attempt) run(ctx context.Context) ending {
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*wire.PlanReply, *ending) {
 	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
-	request, err := a.planRequest(a.pod, a.mode, selectNodes(a.all, without(a.potential, set(failed))), candidates)
+	request, err := a.planRequest(a.pod, a.mode, a.potential.without(set(failed), a.nodes).nodes, candidates)
 	if err != nil {
 		return ended(a.unreachable(err))
 	}
@@ -175,13 +171,13 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*v
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
-	return verifier.verify(ctx, reply, len(a.potential), wantAll, a.rank)
+	return verifier.verify(ctx, reply, a.potential.count, wantAll, a.rank)
 }
 
 // choose lets extenders have their say, once, and nominates the best of what is left.
 func (a *attempt) choose(ctx context.Context, stand []*verified, reply *wire.PlanReply) ending {
 	if extenders := interestedExtenders(a.handle, a.pod); len(extenders) > 0 {
-		kept, err := askExtenders(extenders, a.pod, stand, a.handle.SnapshotSharedLister().NodeInfos())
+		kept, err := askExtenders(extenders, a.pod, stand, a.nodes)
 		if err != nil {
 			return ending{kind: endError, message: err.Error()}
 		}
@@ -211,8 +207,6 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 	a.engine.retry.forget(a.pod.UID)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.victims)))
-	klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", best.node,
-		"order_id", order.id, "request_id", reply.RequestID, "decision_id", reply.DecisionID, "victims", len(best.victims), "awaited", len(best.awaited))
 	failpoint(failNominated)
 	a.engine.startCommit(order)
 	return ending{kind: endNominated, node: best.node}
@@ -253,22 +247,6 @@ func (a *attempt) unverifiable(failed []string) ending {
 	slices.Sort(failed)
 	return ending{kind: endUnverifiable, message: fmt.Sprintf("the scheduler's filters rejected the pod on each of the %d nodes of the plan even without the pods that may be removed: %s",
 		len(failed), shortened(failed, 5))}
-}
-
-// without leaves nodes out by name.
-func without(nodes []fwk.NodeInfo, names map[string]bool) []fwk.NodeInfo {
-	if len(names) == 0 {
-		return nodes
-	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n fwk.NodeInfo) bool { return names[n.Node().Name] })
-}
-
-func set(names []string) map[string]bool {
-	in := make(map[string]bool, len(names))
-	for _, name := range names {
-		in[name] = true
-	}
-	return in
 }
 
 // beginning cuts a text to so many bytes, between characters.

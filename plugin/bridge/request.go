@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -40,30 +39,4 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		LiveOrders:          pl.engine.inflight.live(),
 		Seen:                pl.engine.seen.all(),
 	}, nil
-}
-
-// selectNodes says which of all nodes are meant, as the smaller of the set and its complement. Mostly it is all
-// of them, which costs nothing; O(nodes) otherwise.
-func selectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
-	if len(chosen) == len(all) {
-		return wire.NodeSelection{AllBut: true}
-	}
-	if len(chosen) <= len(all)/2 {
-		names := make([]string, 0, len(chosen))
-		for _, node := range chosen {
-			names = append(names, node.Node().Name)
-		}
-		return wire.NodeSelection{Names: names}
-	}
-	in := make(map[string]struct{}, len(chosen))
-	for _, node := range chosen {
-		in[node.Node().Name] = struct{}{}
-	}
-	rest := make([]string, 0, len(all)-len(chosen))
-	for _, node := range all {
-		if _, ok := in[node.Node().Name]; !ok {
-			rest = append(rest, node.Node().Name)
-		}
-	}
-	return wire.NodeSelection{Names: rest, AllBut: true}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func size(amount string) map[v1.ResourceName]string {
 // world is a scheduler's framework with real in-tree filters on a snapshot, a fake API server behind
 // real informers, a real nominator, and a fake at the one edge to NATS.
 type world struct {
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	client    *clientsetfake.Clientset
 	framework framework.Framework
@@ -71,6 +72,7 @@ type setup struct {
 	extenders []fwk.Extender
 	gate      bool // the queue gate is one of the profile's filters
 	objects   []runtime.Object
+	unlisted  []*v1.Node // in the scheduler's snapshot alone: thousands would cost the fake API server minutes
 }
 
 func node(name string) *v1.Node {
@@ -81,7 +83,14 @@ func node(name string) *v1.Node {
 
 func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *world {
 	t.Helper()
-	logger, ctx := ktesting.NewTestContext(t)
+	_, ctx := ktesting.NewTestContext(t)
+	return buildWorld(t, ctx, given, nodes, pods...)
+}
+
+// buildWorld is newWorld for benchmarks too, with a logger of their own in the context.
+func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node, pods ...*v1.Pod) *world {
+	t.Helper()
+	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
 
@@ -105,7 +114,7 @@ func newWorld(t *testing.T, given setup, nodes []*v1.Node, pods ...*v1.Pod) *wor
 	objects = append(objects, given.objects...)
 	w := &world{t: t, ctx: ctx, client: clientsetfake.NewClientset(objects...), activator: &recordingActivator{}, bus: newFakeBus()}
 	factory := informers.NewSharedInformerFactory(w.client, 0)
-	snapshot := internalcache.NewSnapshot(placed, nodes)
+	snapshot := internalcache.NewSnapshot(placed, slices.Concat(nodes, given.unlisted))
 	w.queue = internalqueue.NewSchedulingQueue(nil, factory)
 	recorder := &events.FakeRecorder{Events: make(chan string, 100)}
 
