@@ -74,6 +74,17 @@ def answered(snapshot: Snapshot, asked: Question) -> Plan | Refusal:
     return result
 
 
+def change_a_pod(snapshot: Snapshot) -> None:
+    """Put another pod in a pod's place, each time on another node."""
+    number = next(_numbers)
+    node = snapshot.names[number % len(snapshot.names)]
+    gone = snapshot.slots[snapshot.rows[node]][-1]
+    snapshot.remove_pod(gone.uid)
+    snapshot.put_pod(
+        make_pod(f"again-{number}", node, gone.priority, requests=gone.requests, start=number % 1000)
+    )
+
+
 def test_first_plan(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     benchmark.pedantic(  # type: ignore[no-untyped-call]
         answered, setup=lambda: ((snapshot, question(memory=next(_numbers))), {}), rounds=ROUNDS
@@ -90,13 +101,7 @@ def test_one_dirty_node(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None
     answered(snapshot, asked)
 
     def one_pod_changes() -> tuple[tuple[Snapshot, Question], dict[str, object]]:
-        number = next(_numbers)
-        node = snapshot.names[number % len(snapshot.names)]
-        row = snapshot.rows[node]
-        gone = snapshot.slots[row][-1]
-        snapshot.remove_pod(gone.uid)
-        again = make_pod(f"again-{number}", node, gone.priority, requests=gone.requests, start=number % 1000)
-        snapshot.put_pod(again)
+        change_a_pod(snapshot)
         return (snapshot, asked), {}
 
     benchmark.pedantic(answered, setup=one_pod_changes, rounds=ROUNDS)  # type: ignore[no-untyped-call]

@@ -24,7 +24,7 @@ from makeway.bus.messages import (
 )
 from makeway.core.policy import DaemonSets, Policy
 from makeway.planner.answer import Plan
-from makeway.planner.decisions import Decisions
+from makeway.planner.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.service import Facts, Planner
@@ -86,7 +86,7 @@ class Bench:
 
     async def written(self) -> list[DecisionRecord]:
         task = asyncio.create_task(self.decisions.write_for_ever())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(BEHIND_SECONDS + 0.05)
         task.cancel()
         return self.bus.records
 

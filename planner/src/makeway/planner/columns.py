@@ -153,21 +153,25 @@ class Columns:
         self.immune_below[slot, node], self.immune_until[slot, node] = barrier
         return True
 
-    def pick(self, nodes: Ints) -> Columns:
-        """Give a copy that holds only these nodes, in this order, to be changed at will."""
+    def pick(self, nodes: Ints, more: int = 0) -> Columns:
+        """Give a copy that holds only these nodes, in this order, to be changed at will.
+
+        `more`: how many pods a node will get at the most. O(nodes · slots).
+        """
         copy = Columns(0, 0)
         copy.resources = dict(self.resources)
+        copy.count = self.count[nodes]
+        used = min(int(copy.count.max(initial=0)) + more, self.slots)
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
-        copy.requests = self.requests[:, :, nodes]
-        copy.priority = self.priority[:, nodes]
-        copy.start = self.start[:, nodes]
-        copy.budgets = self.budgets[:, nodes]
-        copy.immune_below = self.immune_below[:, nodes]
-        copy.immune_until = self.immune_until[:, nodes]
+        copy.requests = self.requests[:, :used, nodes]
+        copy.priority = self.priority[:used, nodes]
+        copy.start = self.start[:used, nodes]
+        copy.budgets = self.budgets[:used, nodes]
+        copy.immune_below = self.immune_below[:used, nodes]
+        copy.immune_until = self.immune_until[:used, nodes]
         copy.barred = self.barred[nodes]
-        copy.kind = self.kind[:, nodes]
-        copy.count = self.count[nodes]
+        copy.kind = self.kind[:used, nodes]
         return copy
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:

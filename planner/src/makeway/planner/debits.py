@@ -19,6 +19,8 @@ def debits(snapshot: Snapshot, leaving: Iterable[str]) -> dict[Key, int]:
     counts against a budget whose object changed after the pod was seen to go. O(pods · budgets each).
     """
     taken: dict[Key, int] = {}
+    if not len(snapshot.budgets):
+        return taken
     for uid in set(leaving):
         departure = snapshot.departures.get(uid)
         if uid in snapshot.pods:

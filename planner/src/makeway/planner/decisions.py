@@ -21,6 +21,9 @@ from makeway.runtime.failpoints import failpoint
 QUEUE_LIMIT = 1024
 """Decisions that may wait; at a few kilobytes each."""
 
+BEHIND_SECONDS = 0.02
+"""How long a decision waits before its record is written, so that its reply is out by then."""
+
 _log = structlog.get_logger()
 
 
@@ -56,13 +59,20 @@ class Decisions:
         """Write decisions in the order in which they were taken."""
         while True:
             decision = await self._queue.get()
-            try:
-                await failpoint("planner.before-record")
-                record = decision if isinstance(decision, DecisionRecord) else record_of(decision)
-                await self._bus.publish_decision(record)
-                await failpoint("planner.after-record")
-            except BusError as error:
-                self._metrics.decisions.labels("failed").inc()
-                _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
-            else:
-                self._metrics.decisions.labels("written").inc()
+            # The loop's next turn is the reply's, and writing a record takes longer than sending a reply.
+            await asyncio.sleep(BEHIND_SECONDS)
+            await self._write(decision)
+            while not self._queue.empty():
+                await self._write(self._queue.get_nowait())
+
+    async def _write(self, decision: Decision | DecisionRecord) -> None:
+        try:
+            await failpoint("planner.before-record")
+            record = decision if isinstance(decision, DecisionRecord) else record_of(decision)
+            await self._bus.publish_decision(record)
+            await failpoint("planner.after-record")
+        except BusError as error:
+            self._metrics.decisions.labels("failed").inc()
+            _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
+        else:
+            self._metrics.decisions.labels("written").inc()

@@ -5,6 +5,7 @@ Pure state: the service tells it what it reads, and the time.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,11 +40,15 @@ class _Ended:
 
 
 class Ledger:
-    """Live and lately ended orders by id. Each call costs O(orders in flight)."""
+    """Live and lately ended orders by id. A call costs O(orders in flight, and ended within STATUS_LAG).
+
+    `_ended`, `_lately`: as outcomes came, which is about as the orders ended.
+    """
 
     def __init__(self) -> None:
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, _Ended] = {}
+        self._lately: deque[_Ended] = deque()
 
     def __len__(self) -> int:
         """How many orders are taken for live."""
@@ -61,7 +66,9 @@ class Ledger:
         self._live.pop(outcome.order_id, None)
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
         succeeded = outcome.result == "succeeded"
-        self._ended[outcome.order_id] = _Ended(removed, succeeded, outcome.finished_at)
+        ended = _Ended(removed, succeeded, outcome.finished_at)
+        self._ended[outcome.order_id] = ended
+        self._lately.append(ended)
 
     def forget_live(self) -> None:
         """Forget the live orders: their stream was made anew, and those that it holds are read again."""
@@ -109,13 +116,14 @@ class Ledger:
 
     def leaving(self, now: datetime) -> frozenset[str]:
         """Give the UIDs that orders removed so lately that budgets may not show it."""
-        self._forget(now)
+        while self._lately and now - self._lately[0].at > STATUS_LAG:
+            self._lately.popleft()
         return frozenset(
-            uid for ended in self._ended.values() if now - ended.at <= STATUS_LAG for uid in ended.removed
+            uid for ended in self._lately if now - ended.at <= STATUS_LAG for uid in ended.removed
         )
 
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
             del self._live[order_id]
-        for order_id in [order_id for order_id, ended in self._ended.items() if now - ended.at > REMEMBERED]:
-            del self._ended[order_id]
+        while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
+            del self._ended[next(iter(self._ended))]

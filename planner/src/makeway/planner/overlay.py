@@ -60,14 +60,44 @@ class Block:
         return [(int(slot), pods[int(slot)]) for slot in np.flatnonzero(chosen)]
 
 
+_NONE: Ints = np.zeros(0, np.int64)
+
+
 def plain(snapshot: Snapshot, rows: Ints) -> Block:
     """Give nodes as the snapshot has them. O(1)."""
     nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
-def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Ints, Block | None]:
-    """Split the potential nodes: the rows that are as the snapshot has them, and a block of the others.
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The nodes that a request touches: their rows, and its pods there, by row."""
+
+    snapshot: Snapshot
+    rows: Ints
+    nominated: dict[int, list[PodRecord]]
+    assumed: dict[int, list[PodRecord]]
+    awaited: dict[int, list[PodRecord]]
+
+    def placed(self) -> list[tuple[int, PodRecord]]:
+        """As the function of that name."""
+        both = (*self.assumed.items(), *self.awaited.items())
+        return [(row, pod) for row, pods in both for pod in pods if not pod.node]
+
+    def block(self, others: Ints = _NONE) -> Block:
+        """Give these nodes as the request changes them, and behind them the rows of others as they are.
+
+        To look at nodes costs hardly more for some than for one, so what has to be looked at goes together.
+        O(nodes · slots), O(1) where the request touches none.
+        """
+        if not self.rows.size:
+            return plain(self.snapshot, others)
+        rows = np.concatenate([self.rows, others]) if others.size else self.rows
+        return _overlay(self.snapshot, rows, self.nominated, self.assumed, self.awaited)
+
+
+def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Ints, Touched]:
+    """Split the potential nodes: rows that are as the snapshot has them, and those that the request touches.
 
     Pods of the request that the snapshot does not know are left out: looser, never stricter.
     O(nodes + nodes the request touches · slots).
@@ -75,36 +105,28 @@ def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[In
     nominated, assumed, awaited = _by_row(snapshot, question)
     rows = np.array(sorted({*nominated, *assumed, *awaited}), np.int64)
     if not rows.size:
-        return potential, None
+        return potential, Touched(snapshot, rows, nominated, assumed, awaited)
     among = np.zeros(snapshot.columns.nodes, np.bool_)
     among[potential] = True
     concerned = rows[among[rows]]
     among[rows] = False
-    untouched = np.flatnonzero(among)
-    if not concerned.size:
-        return untouched, None
-    return untouched, _overlay(snapshot, concerned, nominated, assumed, awaited)
+    return np.flatnonzero(among), Touched(snapshot, concerned, nominated, assumed, awaited)
 
 
 def placed(snapshot: Snapshot, question: Question) -> list[tuple[int, PodRecord]]:
     """Give row and record of each pod that the scheduler has placed and the API does not show as bound."""
-    found = []
-    for placement in question.assumed:
-        pod, row = snapshot.pods.get(placement.uid), snapshot.rows.get(placement.node)
-        if pod is not None and row is not None and not pod.node and pod.uid != question.preemptor.uid:
-            found.append((row, pod))
-    return found
+    return touched(snapshot, question, _NONE)[1].placed()
 
 
 def _overlay(
     snapshot: Snapshot,
-    touched: Ints,
+    nodes: Ints,
     nominated: dict[int, list[PodRecord]],
     assumed: dict[int, list[PodRecord]],
     awaited: dict[int, list[PodRecord]],
 ) -> Block:
-    columns = snapshot.columns.pick(touched)
-    rows = touched.tolist()
+    columns = snapshot.columns.pick(nodes, max(map(len, assumed.values()), default=0))
+    rows = nodes.tolist()
     slots = [snapshot.slots[row] for row in rows]
     for place, row in enumerate(rows):
         if row in assumed:
@@ -122,7 +144,7 @@ def _overlay(
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
-    reserved = np.zeros((len(columns.resources), touched.size), np.int64)
+    reserved = np.zeros((len(columns.resources), nodes.size), np.int64)
     leaving = np.zeros_like(reserved)
     gone: list[tuple[int, int]] = []
     waiting: dict[int, list[PodRecord]] = {}
@@ -140,10 +162,10 @@ def _overlay(
         if row in nominated:
             coming[place] = nominated[row]
     if gone:
-        nodes, gone_slots = np.array(gone, np.int64).T
-        for layer, amounts in enumerate(columns.vacate(nodes, gone_slots)):
-            np.add.at(leaving[layer], nodes, amounts)
-    return Block(columns, np.arange(touched.size), touched, slots, reserved, leaving, waiting, coming)
+        places, gone_slots = np.array(gone, np.int64).T
+        for layer, amounts in enumerate(columns.vacate(places, gone_slots)):
+            np.add.at(leaving[layer], places, amounts)
+    return Block(columns, np.arange(nodes.size), nodes, slots, reserved, leaving, waiting, coming)
 
 
 def _by_row(

@@ -22,7 +22,7 @@ from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
 from makeway.planner.layers import Requirements, layers_of
-from makeway.planner.overlay import Block, placed, plain, touched
+from makeway.planner.overlay import Block, touched
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -113,11 +113,10 @@ class PinnedNode:
 def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode:
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
-    _, special = touched(snapshot, question, row)
-    if special is not None:
-        special.close_up()
-    block = special or plain(snapshot, row)
-    layers = layers_of(snapshot, question.constraints, placed(snapshot, question))
+    untouched, special = touched(snapshot, question, row)
+    block = special.block(untouched)
+    block.close_up()
+    layers = layers_of(snapshot, question.constraints, special.placed())
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}

@@ -18,14 +18,14 @@ from makeway.planner.answer import Plan, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
 from makeway.planner.diagnosis import Findings
-from makeway.planner.layers import layers_of
-from makeway.planner.overlay import Block, placed, plain, touched
+from makeway.planner.layers import Placed, layers_of
+from makeway.planner.overlay import Block, Touched, placed, plain, touched
 from makeway.planner.pinned_plan import plan_pinned
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import terms_of
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import AT_ONCE, Circumstances, Standing
+from makeway.planner.standing import AT_ONCE, TOGETHER, Circumstances
 from makeway.planner.victims import Bounds, evaluate
 
 UNMODELLED_AT_LEAST = 100
@@ -72,7 +72,7 @@ def planning(snapshot: Snapshot, question: Question, now: datetime) -> Generator
     for first in range(0, rows.size, AT_ONCE):
         if first:
             yield
-            view = View(snapshot, view.question, now)
+            view = view.again()
         these = rows[first : first + AT_ONCE]
         part = view.part(plain(snapshot, these[snapshot.present[these]]))
         findings.add(part.block, part.found)
@@ -110,22 +110,20 @@ def _decide(
             return diagnosis.no_nodes(scope, question, unknown)
         return plan_pinned(snapshot, question, scope, now)
 
-    view = View(snapshot, question, now)
     rows, special = touched(snapshot, question, potential)
-    few, beyond = rows, 0
-    if not view.queues.matter:
+    view = View(snapshot, question, now, special.placed())
+    if view.queues.matter:
         # What queues allow changes with every pod of theirs: then all nodes are looked at.
-        standing = view.standing(rows, at_most)
-        if standing is None:
+        looked = Looked(view.parts(plain(snapshot, rows), special.block()), rows, 0)
+    else:
+        few = view.few(rows, special, at_most)
+        if few is None:
             return None
-        helped = standing.best(snapshot, rows, question.max_candidates + 1)
-        few = np.union1d(helped, rows[standing.open[rows]])
-        beyond = int(standing.helps[rows].sum()) - int(helped.size)
-    parts = [view.part(plain(snapshot, few))] if few.size else []
-    parts += [view.part(special)] if special is not None else []
+        looked = few
+    parts = looked.parts
 
     candidates, candidates_total = best(
-        [part.helped() for part in parts], question.max_candidates, question.most_pods, beyond
+        [part.helped() for part in parts], question.max_candidates, question.most_pods, looked.beyond
     )
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
     unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, question.most_pods)
@@ -134,28 +132,41 @@ def _decide(
     findings = Findings(snapshot, view.question, now)
     for part in parts:
         findings.add(part.block, part.found)
-    return _NoRoom(scope, unknown, view, findings, rows if few is not rows else rows[:0])
+    return _NoRoom(scope, unknown, view, findings, _without(snapshot, rows, looked.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked at in full; the untouched `rows` among it; how many others are helped and rank behind."""
+
+    parts: list[Part]
+    rows: Ints
+    beyond: int
 
 
 class View:
     """One question over one snapshot: what looking at nodes needs, worked out once."""
 
-    def __init__(self, snapshot: Snapshot, question: Question, now: datetime) -> None:
+    def __init__(self, snapshot: Snapshot, question: Question, now: datetime, assumed: list[Placed]) -> None:
         policy = snapshot.shields.policy
         self.question = question
         self._snapshot = snapshot
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
-        assumed = placed(snapshot, question)
         self._layers = layers_of(snapshot, question.constraints, assumed)
         self.queues = terms_of(snapshot, question, assumed)
         self._bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
 
+    def again(self) -> View:
+        """Give the same question over the snapshot as it is now."""
+        return View(self._snapshot, self.question, self._now, placed(self._snapshot, self.question))
+
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
         required = self._layers.on(self._snapshot, block, block.depth)
-        reasons = tuple(limit.reason for limit in self.queues.limits)
-        required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
+        if self.queues.limits:
+            reasons = tuple(limit.reason for limit in self.queues.limits)
+            required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
         found = evaluate(
             block,
             self.question.preemptor.priority,
@@ -171,10 +182,15 @@ class View:
             block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
         )
 
-    def standing(self, rows: Ints, at_most: int) -> Standing | None:
-        """Give how these rows stand for the preemptor's class, looking only where something changed.
+    def parts(self, *blocks: Block) -> list[Part]:
+        """Look at the nodes of some blocks; of those that have any."""
+        return [self.part(block) for block in blocks if block.nodes.size]
 
-        Looks at no more than `at_most` of them, and gives None where that was not enough.
+    def few(self, rows: Ints, special: Touched, at_most: int) -> Looked | None:
+        """Look at the touched nodes and at those of some rows that matter: what has changed, and the best.
+
+        How the others stand for the preemptor's class is known from plans before. Looks at no more than
+        `at_most` of the changed ones, and gives None where that was not enough.
         """
         snapshot = self._snapshot
         key = (
@@ -188,10 +204,32 @@ class View:
             self._layers, snapshot.budgets.allowed(self._debits), microseconds(self._now)
         )
         stale = standing.stale(snapshot, circumstances, rows)
-        for first in range(0, min(stale.size, at_most), AT_ONCE):
-            part = self.part(plain(snapshot, stale[first : first + AT_ONCE]))
-            standing.put(snapshot, part.block.rows, part.found, circumstances.now_micros)
-        return standing if stale.size <= at_most else None
+        if stale.size > TOGETHER:
+            for first in range(0, min(stale.size, at_most), AT_ONCE):
+                part = self.part(plain(snapshot, stale[first : first + AT_ONCE]))
+                standing.put(snapshot, part.block.rows, part.found, 0, circumstances.now_micros)
+            if stale.size > at_most:
+                return None
+            stale = stale[:0]
+        known = _without(snapshot, rows, stale)
+        best = standing.best(snapshot, known, self.question.max_candidates + 1)
+        others = np.concatenate([stale, np.union1d(best, known[standing.open[known]])])
+        first = special.rows.size
+        parts = self.parts(special.block(others))
+        beyond = 0
+        for part in parts:
+            standing.put(snapshot, stale, part.found, first, circumstances.now_micros)
+            beyond = int(standing.helps[rows].sum()) - int(part.found.helps[first:].sum())
+        return Looked(parts, others, beyond)
+
+
+def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
+    """Give rows without some others, in their order. O(nodes)."""
+    if not others.size:
+        return rows
+    left = np.ones(snapshot.columns.nodes, np.bool_)
+    left[others] = False
+    return rows[left[rows]]
 
 
 def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from makeway.planner.queue_terms import QueueTerms
 from makeway.planner.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.victims import Evaluation
+from makeway.planner.victims import Evaluation, give_back
 
 EXPLAINED = 3
 """Nodes of which it is written down who is spared there."""
@@ -56,9 +58,7 @@ class Part:
         victims = self.found.victims[:, places]
         violating = self.found.violating[:, places]
         scores = self._score(places, victims, violating)
-        awaited = {
-            at: self._needed(place) for at, place in enumerate(places.tolist()) if place in self.block.awaited
-        }
+        awaited = self._needed(places)
         for at, pods in awaited.items():
             count_awaited(scores, at, pods)
         return Choice(self, scores, places, victims, violating, awaited)
@@ -128,25 +128,41 @@ class Part:
             name_rank=names,
         )
 
-    def _needed(self, place: int) -> list[PodRecord]:
-        """Give the awaited pods without whose removal the preemptor does not fit: the rest may stay."""
-        columns, node = self.block.columns, int(self.block.nodes[place])
-        asked = self.found.asked
-        victims = self.found.victims[:, place]
-        freed = columns.requests[asked, : victims.size, node]
-        freed = np.concatenate([freed, self.required.uses[:, :, place]])
-        left = self.found.room[:, place] + (freed * victims).sum(axis=1)
-        needed = []
-        for pod in self.block.awaited[place]:
-            uses = self.required.used_by(self.snapshot.kind(pod.uid))
-            number = self.snapshot.queues.number_of(pod)
-            limited = [limit.used_by(pod, number) for limit in self.queues.limits]
-            back = np.concatenate([columns.amounts(pod.requests)[asked], uses, np.array(limited, np.int64)])
-            if (back <= left).all():
-                left = left - back
-            else:
-                needed.append(pod)
-        return needed
+    def _needed(self, places: Ints) -> dict[int, list[PodRecord]]:
+        """Give, by place, the awaited pods without whose removal the preemptor does not fit; others may stay.
+
+        O(awaited pods on these nodes · asked resources and layers).
+        """
+        waiting = {at: place for at, place in enumerate(places.tolist()) if place in self.block.awaited}
+        if not waiting:
+            return {}
+        columns, found, nodes = self.block.columns, self.found, places[list(waiting)]
+        slots = np.arange(found.victims.shape[0])
+        asked = columns.requests[np.ix_(found.asked, slots, self.block.nodes[nodes])]
+        freed = np.concatenate([asked, self.required.uses[:, :, nodes]])
+        left = found.room[:, nodes] + (freed * found.victims[:, nodes]).sum(axis=1)
+        pods = [self.block.awaited[place] for place in waiting.values()]
+        back = np.zeros((left.shape[0], max(map(len, pods)), left.shape[1]), np.int64)
+        there = np.zeros(back.shape[1:], np.bool_)
+        for at, these in enumerate(pods):
+            for turn, pod in enumerate(these):
+                there[turn, at] = True
+                back[:, turn, at] = self._taken(pod)
+        stays = there & ~give_back(back, left, there, np.zeros_like(there))
+        return {
+            at: [pod for turn, pod in enumerate(these) if not stays[turn, number]]
+            for number, (at, these) in enumerate(zip(waiting, pods, strict=True))
+        }
+
+    def _taken(self, pod: PodRecord) -> Ints:
+        """Give int64[R], what a pod takes of the asked resources and of the layers."""
+        amounts = self.block.columns.amounts(pod.requests)[self.found.asked]
+        if not self.found.constraints:
+            return amounts
+        uses = self.required.used_by(self.snapshot.kind(pod.uid))
+        number = self.snapshot.queues.number_of(pod)
+        limited = [limit.used_by(pod, number) for limit in self.queues.limits]
+        return np.concatenate([amounts, uses, np.array(limited, np.int64)])
 
 
 def best(
@@ -162,7 +178,7 @@ def best(
     scores = joined([choice.scores for choice in choices])
     order = scores.order()
     total = int(order.size) + unlisted
-    owners = [(choice, at) for choice in choices for at in range(choice.places.size)]
+    ends = list(accumulate(choice.places.size for choice in choices))
     proposals: list[Proposal] = []
     pods = 0
     for rank, index in enumerate(order[:most].tolist()):
@@ -171,7 +187,9 @@ def best(
         decided_by = ONLY_CANDIDATE if total == 1 else ""
         if rank + 1 < order.size:
             decided_by = scores.decided_by(index, int(order[rank + 1]))
-        choice, at = owners[index]
+        number = bisect_right(ends, index)
+        choice = choices[number]
+        at = index - ends[number] + choice.places.size
         proposals.append(choice.part.propose(choice, at, decided_by, explained=rank < EXPLAINED))
         pods += len(proposals[-1].removable)
     return tuple(proposals), total

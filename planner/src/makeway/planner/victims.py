@@ -89,8 +89,10 @@ def evaluate(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
     guarded = queues.kept(block, removable)
-    removable &= ~guarded
-    hard = bounds.hard_budgets and len(budgets) > 0
+    if queues.guards:
+        removable &= ~guarded
+    covered = len(budgets) > 0
+    hard = bounds.hard_budgets and covered
     budgeted = np.zeros_like(removable)
     if hard:
         budgeted = removable & budgets.exhausted(columns.budgets[:slots, nodes], debits)
@@ -98,15 +100,15 @@ def evaluate(
     these = np.ix_(asked, nodes)
     allocatable = columns.allocatable[these]
     room = allocatable - columns.requested[these] - block.reserved[asked] - need
-    room = np.concatenate([room, required.room])
-    leaving = np.concatenate([np.broadcast_to(block.leaving[asked], allocatable.shape), required.leaving])
-    freed = np.zeros_like(room)
-    weight = removable.astype(np.int64)
-    for place, layer in enumerate(asked):
-        freed[place] = np.einsum("sn,sn->n", columns.requests[layer, :slots][:, nodes], weight)
-    for place, use in enumerate(required.uses, asked.size):
-        freed[place] = np.einsum("sn,sn->n", use, weight)
-    emptied = room + freed
+    leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)
+    uses = columns.requests[np.ix_(asked, np.arange(slots), nodes)]
+    too_small = need > allocatable
+    if required.names:
+        room = np.concatenate([room, required.room])
+        leaving = np.concatenate([leaving, required.leaving])
+        uses = np.concatenate([uses, required.uses])
+        too_small = np.concatenate([too_small, np.zeros_like(required.room, np.bool_)])
+    emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
     alone = np.zeros(nodes.size, np.bool_)
     if required.company is not None:
         alone = ~required.company.kept(removable)
@@ -118,14 +120,11 @@ def evaluate(
     victims = np.zeros_like(removable)
     chosen = np.flatnonzero(helps)
     if chosen.size:
-        sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
-        violating[:, chosen] = budgets.violating(sets, debits)
-        requests = columns.requests[np.ix_(asked, np.arange(slots), nodes[chosen])]
-        victims[:, chosen] = _give_back(
-            np.concatenate([requests, required.uses[:, :, chosen]]),
-            emptied[:, chosen],
-            removable[:, chosen],
-            violating[:, chosen],
+        if covered:
+            sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
+            violating[:, chosen] = budgets.violating(sets, debits)
+        victims[:, chosen] = give_back(
+            uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
         )
     over_budget = np.zeros_like(helps)
     if hard:
@@ -153,7 +152,7 @@ def evaluate(
         over_limit=over_limit,
         asked=asked,
         short=np.maximum(-emptied, 0),
-        too_small=np.concatenate([need > allocatable, np.zeros_like(required.room, np.bool_)]),
+        too_small=too_small,
         alone=alone,
         constraints=required.names,
         uses=required.uses,
@@ -165,7 +164,7 @@ def _all(flags: Flags) -> Flags:
     return np.asarray(np.logical_and.reduce(flags, axis=0))
 
 
-def _give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+def give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
     """Offer every removed pod its place back: those under a violated budget first, then by importance.
 
     `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is

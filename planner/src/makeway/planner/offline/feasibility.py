@@ -59,10 +59,10 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
         SELECTOR: int((present & ~matching).sum()),
         TAINT: int((present & matching & ~allowed).sum()),
     }
-    view = View(snapshot, question, now)
     untouched, special = touched(snapshot, question, np.flatnonzero(present & allowed))
+    view = View(snapshot, question, now, special.placed())
     parts = [view.part(plain(snapshot, untouched))] if untouched.size else []
-    parts += [view.part(special)] if special is not None else []
+    parts += [view.part(special.block())] if special.rows.size else []
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []

@@ -1,0 +1,146 @@
+"""What a plan request costs the planner, from its bytes to those of the answer: `make bench`.
+
+The snapshots of `bench_plan`, with all that the planner does around a plan: it reads the request, which names
+pods that are nominated, assumed and leaving, counts what is in flight, notes the decision, and writes the
+answer. Between two requests some pods have changed, as in a cluster that schedules a few hundred a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.bench_plan import SIZES, change_a_pod, cluster
+from makeway.bus import codec
+from makeway.bus.ids import order_id, request_id
+from makeway.bus.messages import (
+    API_VERSION,
+    DecisionRecord,
+    LiveOrder,
+    NodeSelection,
+    Placement,
+    PlanReply,
+    PlanRequest,
+    Profile,
+)
+from makeway.planner.decisions import Decisions
+from makeway.planner.ledger import Ledger
+from makeway.planner.metrics import Metrics
+from makeway.planner.recording.journal import Journal
+from makeway.planner.service import Facts, Planner
+from makeway.planner.snapshot import Snapshot
+from unit.planner.building import make_pod
+
+ROUNDS = 200
+CHANGED_PODS = 60
+"""Between two requests: five a second, and 300 changes of pods."""
+NOMINATED, ASSUMED, ORDERS, VICTIMS = 5, 20, 5, 3
+_CLUSTER = "cluster-1"
+_FILTERS = (
+    "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions "
+    "NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources MakeWay"
+)
+_POD: dict[str, Any] = {
+    "metadata": {"namespace": "shop", "name": "urgent", "uid": "P", "labels": {"app": "urgent"}},
+    "spec": {
+        "priority": 95,
+        "schedulerName": "default-scheduler",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "300m", "memory": "768Mi"}}}],
+    },
+    "status": {"phase": "Pending"},
+}
+
+
+class _Nowhere:
+    """Takes records and keeps none."""
+
+    async def publish_decision(self, record: DecisionRecord) -> None:
+        """Take one."""
+
+
+@pytest.fixture(params=SIZES, ids=lambda nodes: f"{nodes} nodes")
+def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
+    nodes: int = request.param
+    yield cluster(nodes)
+    cluster.cache_clear()
+
+
+def _request(snapshot: Snapshot) -> bytes:
+    now = datetime.now(UTC)
+    bound = [pod for slots in itertools.islice(snapshot.slots, ORDERS) for pod in slots[:VICTIMS]]
+    return msgspec.json.encode(
+        PlanRequest(
+            api_version=API_VERSION,
+            request_id=request_id(now),
+            cluster_uid=_CLUSTER,
+            mode="enforce",
+            timeout_milliseconds=100_000,
+            max_candidates=3,
+            profile=Profile(name="default-scheduler", filters=tuple(_FILTERS.split())),
+            pod=msgspec.Raw(msgspec.json.encode(_POD)),
+            nodes=NodeSelection(all_but=True),
+            nominations=_placements("nominated", NOMINATED),
+            assumed=_placements("assumed", ASSUMED),
+            live_orders=tuple(
+                LiveOrder(
+                    order_id=order_id(now),
+                    preemptor_uid=f"nominated-{first}",
+                    node=bound[first].node,
+                    victims=tuple(pod.uid for pod in bound[first : first + VICTIMS]),
+                )
+                for first in range(0, len(bound), VICTIMS)
+            ),
+            seen={"pods": 1, "nodes": 1},
+        )
+    )
+
+
+def _placements(prefix: str, count: int) -> tuple[Placement, ...]:
+    return tuple(
+        Placement("shop", f"{prefix}-{number}", f"{prefix}-{number}", f"n{100 + number:05}")
+        for number in range(count)
+    )
+
+
+def _planner(snapshot: Snapshot) -> Planner:
+    for prefix, count in (("nominated", NOMINATED), ("assumed", ASSUMED)):
+        for number in range(count):
+            snapshot.put_pod(make_pod(f"{prefix}-{number}", "", 95, requests={"cpu": 300, "memory": 2**28}))
+    metrics = Metrics(CollectorRegistry())
+    journal = Journal()
+    journal.begin("rec-bench")
+    return Planner(
+        Facts(_CLUSTER, "bench"),
+        snapshot=snapshot,
+        ledger=Ledger(),
+        decisions=Decisions(_Nowhere(), metrics, limit=1, journal=journal),
+        metrics=metrics,
+        unsynced=lambda: "",
+        behind=lambda _: False,
+    )
+
+
+def test_request(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    planner = _planner(snapshot)
+
+    def some_pods_change() -> tuple[tuple[bytes], dict[str, object]]:
+        for _ in range(CHANGED_PODS):
+            change_a_pod(snapshot)
+        return (_request(snapshot),), {}
+
+    with asyncio.Runner() as runner:
+
+        def answered(asked: bytes) -> PlanReply:
+            reply = codec.decode_plan_reply(runner.run(planner.handle(asked)))
+            assert reply.candidates, reply
+            return reply
+
+        benchmark.pedantic(answered, setup=some_pods_change, rounds=ROUNDS, warmup_rounds=3)  # type: ignore[no-untyped-call]
