@@ -137,7 +137,7 @@ def _decide(
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was looked at in full; the untouched `rows` among it; how many others are helped and rank behind."""
+    """What was looked at in full, the untouched `rows` among it, and how many others are helped as well."""
 
     parts: list[Part]
     rows: Ints
