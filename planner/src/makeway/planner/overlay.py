@@ -7,6 +7,7 @@ columns and changed in the copy. The snapshot itself is never planned upon.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,8 +93,7 @@ class Touched:
         """
         if not self.rows.size:
             return plain(self.snapshot, others)
-        rows = np.concatenate([self.rows, others]) if others.size else self.rows
-        return _overlay(self.snapshot, rows, self.nominated, self.assumed, self.awaited)
+        return _overlay(self, others)
 
 
 def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Ints, Touched]:
@@ -118,20 +118,18 @@ def placed(snapshot: Snapshot, question: Question) -> list[tuple[int, PodRecord]
     return touched(snapshot, question, _NONE)[1].placed()
 
 
-def _overlay(
-    snapshot: Snapshot,
-    nodes: Ints,
-    nominated: dict[int, list[PodRecord]],
-    assumed: dict[int, list[PodRecord]],
-    awaited: dict[int, list[PodRecord]],
-) -> Block:
-    columns = snapshot.columns.pick(nodes, max(map(len, assumed.values()), default=0))
-    rows = nodes.tolist()
-    slots = [snapshot.slots[row] for row in rows]
-    for place, row in enumerate(rows):
-        if row in assumed:
-            slots[place] = list(slots[place])
-        for pod in assumed.get(row, ()):
+def _overlay(given: Touched, others: Ints) -> Block:
+    """Copy the touched nodes and others out of the columns, and change the touched ones in the copy."""
+    snapshot = given.snapshot
+    nodes = np.concatenate([given.rows, others]) if others.size else given.rows
+    places = {row: place for place, row in enumerate(given.rows.tolist())}
+    columns = snapshot.columns.pick(nodes, max(map(len, given.assumed.values()), default=0))
+    slots = [snapshot.slots[row] for row in nodes.tolist()]
+    reserved = np.zeros((len(columns.resources), nodes.size), np.int64)
+    leaving = np.zeros_like(reserved)
+    for place, pods in _placed(given.assumed, places):
+        slots[place] = list(slots[place])
+        for pod in pods:
             slot = bisect_left(slots[place], pod.importance, key=_importance)
             slots[place].insert(slot, pod)
             columns.insert(
@@ -144,28 +142,30 @@ def _overlay(
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
-    reserved = np.zeros((len(columns.resources), nodes.size), np.int64)
-    leaving = np.zeros_like(reserved)
     gone: list[tuple[int, int]] = []
-    waiting: dict[int, list[PodRecord]] = {}
-    coming: dict[int, list[PodRecord]] = {}
-    for place, row in enumerate(rows):
-        for pod in awaited.get(row, ()):
+    waiting = {place: sorted(pods, key=_importance) for place, pods in _placed(given.awaited, places)}
+    for place, pods in waiting.items():
+        for pod in pods:
             if pod.node:
                 gone.append((place, slots[place].index(pod)))
             else:
                 leaving[:, place] += snapshot.columns.vector(pod.requests)
-        if row in awaited:
-            waiting[place] = sorted(awaited[row], key=_importance)
-        for pod in nominated.get(row, ()):
+    coming = dict(_placed(given.nominated, places))
+    for place, pods in coming.items():
+        for pod in pods:
             reserved[:, place] += snapshot.columns.vector(pod.requests)
-        if row in nominated:
-            coming[place] = nominated[row]
     if gone:
-        places, gone_slots = np.array(gone, np.int64).T
-        for layer, amounts in enumerate(columns.vacate(places, gone_slots)):
-            np.add.at(leaving[layer], places, amounts)
+        from_places, gone_slots = np.array(gone, np.int64).T
+        for layer, amounts in enumerate(columns.vacate(from_places, gone_slots)):
+            np.add.at(leaving[layer], from_places, amounts)
     return Block(columns, np.arange(nodes.size), nodes, slots, reserved, leaving, waiting, coming)
+
+
+def _placed(
+    by_row: Mapping[int, list[PodRecord]], places: Mapping[int, int]
+) -> Iterator[tuple[int, list[PodRecord]]]:
+    """Give place and pods of those rows that have a place."""
+    return ((places[row], pods) for row, pods in by_row.items() if row in places)
 
 
 def _by_row(

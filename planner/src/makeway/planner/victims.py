@@ -97,11 +97,10 @@ def evaluate(
     if hard:
         budgeted = removable & budgets.exhausted(columns.budgets[:slots, nodes], debits)
         removable &= ~budgeted
-    these = np.ix_(asked, nodes)
-    allocatable = columns.allocatable[these]
-    room = allocatable - columns.requested[these] - block.reserved[asked] - need
+    allocatable = columns.allocatable[asked[:, None], nodes]
+    room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
     leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)
-    uses = columns.requests[np.ix_(asked, np.arange(slots), nodes)]
+    uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
     too_small = need > allocatable
     if required.names:
         room = np.concatenate([room, required.room])
