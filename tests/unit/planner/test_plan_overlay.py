@@ -69,6 +69,16 @@ def test_an_assumed_pod_takes_room_and_may_be_a_victim_itself() -> None:
     assert candidate.victims[0].pod.node == ""
 
 
+def test_assumed_pods_may_make_a_node_deeper_than_any_that_the_snapshot_has() -> None:
+    pods = [make_pod(f"a{n}", "n1", LOW, S) for n in range(8)] + [make_pod("b", "n2", LOW, 8 * S)]
+    snapshot = make_snapshot([make_node(name, 8 * S) for name in ("n1", "n2")], pods)
+    snapshot.put_pod(make_pod("R", priority=LOW, size=S))
+    question = ask(make_pod("P", priority=HIGH, size=8 * S), assumed=[("R", "n1")])
+    assert snapshot.columns.slots == 8
+
+    assert choices(planned(snapshot, question))[0] == ("n2", {"b"})
+
+
 def test_an_assumed_pod_the_snapshot_has_as_bound_counts_once() -> None:
     snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, M), make_pod("R", "n1", HIGH, S)])
     question = ask(make_pod("P", priority=HIGH, size=L), assumed=[("R", "n1")])

@@ -84,14 +84,17 @@ class Standing:
         """
         if not rows.size:
             return
-        columns, slots = snapshot.columns, found.removable.shape[0]
+        columns = snapshot.columns
+        # Other nodes of the block may be deeper, by pods that the request has placed there.
+        slots = min(found.removable.shape[0], columns.slots)
         these = slice(first, first + rows.size)
-        helps, removable = found.helps[these], found.removable[:, these]
+        helps, removable = found.helps[these], found.removable[:slots, these]
         self.helps[rows] = helps
         self.open[rows] = found.fits[these] & removable.any(axis=0)
         if helps.any():
             helped = rows[helps]
-            victims, violating = found.victims[:, these][:, helps], found.violating[:, these][:, helps]
+            victims = found.victims[:slots, these][:, helps]
+            violating = found.violating[:slots, these][:, helps]
             self._keys[:, helped] = score(columns, helped, victims, violating).keys()
         self._seen[rows] = snapshot.revision
         self._covered[rows] = columns.budgets[:slots, rows].any(axis=0)
