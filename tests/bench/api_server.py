@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import ssl
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from aiohttp import web
@@ -25,6 +27,21 @@ _MANAGED = {
     "fieldsType": "FieldsV1",
 }
 
+_APPS = 500
+"""Applications; their pods differ in name, UID, node and version only."""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _app(number: int) -> str:
+    return f"app-{number % _APPS}"
+
+
+def _uid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
 
 def _fields(depth: int) -> dict[str, Any]:
     """Nested sets of fields, as managedFields has them."""
@@ -34,8 +51,8 @@ def _fields(depth: int) -> dict[str, Any]:
 
 
 def pod(number: int, node: int, version: int) -> dict[str, Any]:
-    """Give a pod of a Deployment with two containers, as the API server shows it: some 5 kB."""
-    app = f"app-{number % 500}"
+    """Give a pod of a Deployment with two containers, as the API server shows it: some 6 kB."""
+    app = _app(number)
     name = f"{app}-7d4b9c8f6d-{number:06}"
     container = {
         "image": f"registry.example.com/{app}:1.2.3",
@@ -51,14 +68,13 @@ def pod(number: int, node: int, version: int) -> dict[str, Any]:
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "IfNotPresent",
     }
-    uid = f"{number:08x}-0000-4000-8000-000000000000"
     conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
         "metadata": {
             "name": name,
             "generateName": f"{app}-7d4b9c8f6d-",
             "namespace": f"team-{number % 50}",
-            "uid": uid,
+            "uid": _uid(number),
             "resourceVersion": str(version),
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": app, "pod-template-hash": "7d4b9c8f6d", "team": f"team-{number % 50}"},
@@ -68,7 +84,7 @@ def pod(number: int, node: int, version: int) -> dict[str, Any]:
                     "apiVersion": "apps/v1",
                     "kind": "ReplicaSet",
                     "name": f"{app}-7d4b9c8f6d",
-                    "uid": f"{number % 500:08x}-1111-4000-8000-000000000000",
+                    "uid": f"{number % _APPS:08x}-1111-4000-8000-000000000000",
                     "controller": True,
                     "blockOwnerDeletion": True,
                 }
@@ -129,6 +145,22 @@ def pod(number: int, node: int, version: int) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=_APPS)
+def _template(app: int) -> str:
+    """Give a pod of an application as text, with marks where pods of one application differ."""
+    shown = pod(app, 0, 0)
+    shown["metadata"].update(name="@name@", uid="@uid@", resourceVersion="@version@")
+    shown["spec"]["nodeName"] = "@node@"
+    return _json(shown)
+
+
+def pod_text(number: int, node: int, version: int) -> str:
+    """Give the same as `pod` as compact JSON, as the API server writes it, without making it anew."""
+    text = _template(number % _APPS).replace("@name@", f"{_app(number)}-7d4b9c8f6d-{number:06}")
+    text = text.replace("@uid@", _uid(number)).replace("@version@", str(version))
+    return text.replace("@node@", f"node-{node:05}")
+
+
 def node(number: int) -> dict[str, Any]:
     """Give a node, as the API server shows it."""
     capacity = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "200Gi", "pods": "110"}
@@ -161,55 +193,63 @@ class Server:
     def __init__(self, nodes: int, pods: int) -> None:
         self._nodes = nodes
         self._pods = pods
-        self._changes: asyncio.Queue[int] = asyncio.Queue()
+        self._changes: asyncio.Queue[tuple[int, float]] = asyncio.Queue()
 
     def application(self) -> web.Application:
-        """Give the routes; POST /changes?count=N sends N changed pods to the watch."""
+        """Give the routes; POST /changes?count=N&rate=R sends N changed pods, R a second (0: at once)."""
         application = web.Application()
         application.router.add_post("/changes", self._change)
         application.router.add_get("/{path:.*}", self._get)
         return application
 
-    def _objects(self, kind: str, start: int, end: int) -> Iterator[dict[str, Any]]:
+    def _objects(self, kind: str, start: int, end: int) -> Iterator[str]:
         if kind == "pods":
-            yield from (pod(number, number % self._nodes, 1) for number in range(start, min(end, self._pods)))
+            places = range(start, min(end, self._pods))
+            yield from (pod_text(number, number % self._nodes, 1) for number in places)
         elif kind == "nodes":
-            yield from (node(number) for number in range(start, min(end, self._nodes)))
+            yield from (_json(node(number)) for number in range(start, min(end, self._nodes)))
         elif kind == "namespaces" and start == 0:
-            yield {"metadata": {"name": "kube-system", "uid": KUBE_SYSTEM, "resourceVersion": "1"}}
+            yield _json({"metadata": {"name": "kube-system", "uid": KUBE_SYSTEM, "resourceVersion": "1"}})
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         kind = request.path.rpartition("/")[2]
         if request.path == "/api/v1/namespaces/kube-system":
-            return web.json_response(next(self._objects("namespaces", 0, 1)))
+            return _answer(next(self._objects("namespaces", 0, 1)))
         if "watch" in request.query:
             return await self._watch(request, kind)
         start = int(request.query.get("continue", 0))
         end = start + int(request.query.get("limit", 500))
         total = {"pods": self._pods, "nodes": self._nodes}.get(kind, 0)
         metadata = {"resourceVersion": "1", **({"continue": str(end)} if end < total else {})}
-        items = list(self._objects(kind, start, end))
-        return web.json_response({"kind": "List", "metadata": metadata, "items": items})
+        items = ",".join(self._objects(kind, start, end))
+        return _answer(f'{{"kind":"List","metadata":{_json(metadata)},"items":[{items}]}}')
 
     async def _watch(self, request: web.Request, kind: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         version = 1
         while True:
-            count = await self._changes.get() if kind == "pods" else await asyncio.Future()
+            count, rate = await self._changes.get() if kind == "pods" else await asyncio.Future()
             # Written down first: what is measured is the reader.
             lines = []
             for number in range(count):
                 version += 1
                 place = number * 7919 % self._pods
-                changed = pod(place, (place + version) % self._nodes, version)
-                lines.append(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
-            for line in lines:
+                changed = pod_text(place, (place + version) % self._nodes, version)
+                lines.append(f'{{"type":"MODIFIED","object":{changed}}}\n'.encode())
+            began = asyncio.get_running_loop().time()
+            for sent, line in enumerate(lines):
+                if rate:
+                    await asyncio.sleep(began + sent / rate - asyncio.get_running_loop().time())
                 await response.write(line)
 
     async def _change(self, request: web.Request) -> web.Response:
-        await self._changes.put(int(request.query["count"]))
+        await self._changes.put((int(request.query["count"]), float(request.query["rate"])))
         return web.Response()
+
+
+def _answer(text: str) -> web.Response:
+    return web.Response(text=text, content_type="application/json")
 
 
 def main() -> None:
@@ -218,8 +258,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--certificate", help="serve TLS with this certificate")
+    parser.add_argument("--key", help="its private key")
     given = parser.parse_args()
-    web.run_app(Server(given.nodes, given.pods).application(), host="127.0.0.1", port=given.port, print=None)
+    tls = None
+    if given.certificate:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(given.certificate, given.key)
+    application = Server(given.nodes, given.pods).application()
+    web.run_app(application, host="127.0.0.1", port=given.port, ssl_context=tls, print=None)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What the first list of a large cluster costs the planner, and how fast its watch is: `make bench`.
+"""What the first list of a large cluster costs the planner, and what its watch does: `make bench`.
 
     PYTHONPATH=tests .venv/bin/python -m bench.initial_list --nodes 5000 --pods 150000 --events 20000
 
 The planner's own API connection, list-watches and snapshot run in this process; a local server streams real
-JSON from another. Given are wall time and CPU time from the first request until the snapshot is complete, the
-peak of resident memory, and then changed pods a second, from the first until the last of them is there.
+JSON from another, with `--tls` as an API server does. Given are wall time and CPU time from the first request
+until the snapshot is complete, and the peak of resident memory; then changed pods a second, all at once, from
+the first until the last of them is there; then the CPU time of each where they come one by one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import KUBE_SYSTEM
+from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
-from makeway.dev.probes import http_ok
+from makeway.dev.probes import http_ok, unverified
 from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import Watch
 from makeway.runtime.kube import Api
+
+_TRICKLE_SECONDS = 8.0
+"""How long changes come one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def measure(server: str, kubeconfig: Path, events: int) -> None:
+async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> None:
     """List, then watch, and print what it took."""
     warm_up()
     snapshot = Snapshot()
@@ -73,30 +78,47 @@ async def measure(server: str, kubeconfig: Path, events: int) -> None:
         f"the event loop held for {longest * 1000:.0f} ms at most"
     )
     if events:
-        await asyncio.to_thread(_post, f"{server}/changes?count={events}")
-        await _until(lambda: not watch.behind({"pods": 2}))
-        began = Cost.now()
-        await _until(lambda: not watch.behind({"pods": 1 + events}))
-        took = Cost.now().since(began)
+        took, _ = await _change(watch, server, 1, events, 0)
         each = took.cpu / events * 1e6
         print(f"{events} changed pods: {events / took.wall:,.0f} a second, {each:.0f} us of CPU each")
+    if rate:
+        before, few = 1 + events, int(rate * _TRICKLE_SECONDS)
+        took, longest = await _change(watch, server, before, few, rate)
+        each = took.cpu / few * 1e6
+        print(
+            f"{few} changed pods, {few / took.wall:,.0f} a second: {each:.0f} us of CPU each, "
+            f"the event loop held for {longest * 1000:.0f} ms at most"
+        )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await api.close()
 
 
-async def _until(true: Callable[[], bool]) -> float:
-    """Wait until it is; give the longest time for which the event loop did nothing else."""
+async def _change(watch: Watch, server: str, version: int, count: int, rate: float) -> tuple[Cost, float]:
+    """Have so many pods changed; give what it took from first to last, and how long the loop was held."""
+    await asyncio.to_thread(_post, f"{server}/changes?count={count}&rate={rate}")
+    await _until(lambda: not watch.behind({"pods": version + 1}), 0.0005)
+    began = Cost.now()
+    longest = await _until(lambda: not watch.behind({"pods": version + count}))
+    return Cost.now().since(began), longest
+
+
+async def _until(true: Callable[[], bool], every: float = 0.005) -> float:
+    """Wait until it is; give the longest time for which the event loop did nothing else, less `every`.
+
+    Seldom enough to cost next to nothing of the CPU time that is measured beside it.
+    """
     longest = 0.0
     while not true():
         asked = time.perf_counter()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.perf_counter() - asked - 0.001)
+        await asyncio.sleep(every)
+        longest = max(longest, time.perf_counter() - asked - every)
     return longest
 
 
 def _post(url: str) -> None:
-    with urllib.request.urlopen(urllib.request.Request(url, method="POST")):  # noqa: S310
+    request = urllib.request.Request(url, method="POST")  # noqa: S310
+    with urllib.request.urlopen(request, context=unverified() if url.startswith("https") else None):  # noqa: S310
         pass
 
 
@@ -108,31 +130,40 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--rate", type=float, default=500.0, help="changes a second, one by one; 0: none")
+    parser.add_argument("--tls", action="store_true")
     given = parser.parse_args()
     ports = Ports()
     port = ports.take()
-    server = f"http://127.0.0.1:{port}"
+    server = f"{'https' if given.tls else 'http'}://127.0.0.1:{port}"
     command = [sys.executable, "-m", "bench.api_server", f"--port={port}"]
     command += [f"--nodes={given.nodes}", f"--pods={given.pods}"]
-    with tempfile.TemporaryDirectory() as directory, subprocess.Popen(command) as process:
-        try:
-            ready = http_ok(f"{server}/api/v1/namespaces")
-            while ready():
-                time.sleep(0.05)
-            kubeconfig = Path(directory) / "kubeconfig"
-            kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
-            asyncio.run(measure(server, kubeconfig, given.events))
-        finally:
-            process.kill()  # it has nothing to put away
-            ports.release()
+    with tempfile.TemporaryDirectory() as directory:
+        cluster: dict[str, str] = {"server": server}
+        if given.tls:
+            authority = Authority(Path(directory) / "pki")
+            pair = authority.serving("bench")
+            command += [f"--certificate={pair.certificate}", f"--key={pair.key}"]
+            cluster["certificate-authority"] = str(authority.certificate)
+        kubeconfig = Path(directory) / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(_kubeconfig(cluster)))
+        with subprocess.Popen(command) as process:
+            try:
+                ready = http_ok(f"{server}/api/v1/namespaces", unverified() if given.tls else None)
+                while ready():
+                    time.sleep(0.05)
+                asyncio.run(measure(server, kubeconfig, given.events, given.rate))
+            finally:
+                process.kill()  # it has nothing to put away
+                ports.release()
 
 
-def _kubeconfig(server: str) -> dict[str, object]:
+def _kubeconfig(cluster: dict[str, str]) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": server}}],
+        "clusters": [{"name": "bench", "cluster": cluster}],
         "users": [{"name": "bench", "user": {}}],
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
     }

@@ -92,6 +92,8 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
                         if columns.requests[at, slot, row]
                     },
                     snapshot.budgets.members(int(columns.budgets[slot, row])),
+                    int(columns.kind[slot, row]) == snapshot.kind(pod.uid),
+                    (int(columns.immune_below[slot, row]), int(columns.immune_until[slot, row])),
                 )
                 for slot, pod in enumerate(snapshot.slots[row])
             ],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -31,6 +30,7 @@ ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 _NOTHING: Mapping[str, str] = {}
 _APPLICATION = ("yunikorn.apache.org/app-id", "applicationId")
 _QUEUE = ("yunikorn.apache.org/queue", "queue")
+_READ = frozenset({MIRROR, NEVER_EVICT, ALLOW_PREEMPTION, *_APPLICATION})
 
 
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -64,13 +64,13 @@ def facts_of(pod: Pod) -> PodFacts:
     """Take the facts from a pod. Never raises; what is absent has its default."""
     metadata = pod.metadata
     labels = metadata.labels or _NOTHING
-    annotations = metadata.annotations or _NOTHING
+    annotations = annotations_read(metadata)
     owners = metadata.owner_references or ()
     return PodFacts(
         namespace=sys.intern(metadata.namespace),
         priority=pod.spec.priority or 0,
         priority_class=sys.intern(pod.spec.priority_class_name or ""),
-        scheduled_micros=microseconds(_scheduled(pod)),
+        scheduled_micros=scheduled_since(pod),
         created_micros=microseconds(metadata.creation_timestamp),
         mirror=MIRROR in annotations,
         daemon=any(owner.controller and owner.kind == "DaemonSet" for owner in owners),
@@ -87,11 +87,22 @@ def opts_out(priority_class: Metadata) -> bool:
     return (priority_class.annotations or {}).get(ALLOW_PREEMPTION) == "false"
 
 
-def _scheduled(pod: Pod) -> datetime | None:
+def annotations_read(metadata: Metadata) -> Mapping[str, str]:
+    """Give those annotations of a pod that its facts depend on; most pods have none of them."""
+    annotations = metadata.annotations
+    if not annotations or _READ.isdisjoint(annotations):
+        return _NOTHING
+    return {name: value for name, value in annotations.items() if name in _READ}
+
+
+def scheduled_since(pod: Pod) -> int:
+    """Give since when a pod has been scheduled, in microseconds, or NOT_SCHEDULED."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled":
-            return condition.last_transition_time if condition.status == "True" else None
-    return None
+            return (
+                microseconds(condition.last_transition_time) if condition.status == "True" else NOT_SCHEDULED
+            )
+    return NOT_SCHEDULED
 
 
 def _first(keys: tuple[str, str], values: Mapping[str, str]) -> str:

@@ -72,7 +72,7 @@ def _reported(pod: Pod) -> Hashable:
         tuple(of_containers),
         of_pod,
         tuple((status.allocated_resources or {}).items()),
-        _is_resize_infeasible(pod),
+        is_resize_infeasible(pod),
     )
 
 
@@ -89,7 +89,7 @@ def _count(pod: Pod, *, placed: bool) -> Mapping[str, int]:
 def _of_containers(pod: Pod, *, placed: bool) -> Exact:
     """Sum the containers and sidecars; raise that to what any init container needs at its turn."""
     statuses = _statuses(pod) if placed else {}
-    infeasible = bool(statuses) and _is_resize_infeasible(pod)
+    infeasible = bool(statuses) and is_resize_infeasible(pod)
     total: Exact = {}
     for container in pod.spec.containers:
         _add(total, _effective(container, statuses.get(container.name), infeasible))
@@ -138,7 +138,7 @@ def _apply_pod_level(exact: Exact, pod: Pod, *, placed: bool) -> None:
     asked = _exact(supported)
     running = pod.status.resources
     if placed and running is not None:
-        most = {} if _is_resize_infeasible(pod) else dict(asked)
+        most = {} if is_resize_infeasible(pod) else dict(asked)
         _raise_to(most, _exact(running.requests))
         _raise_to(most, _exact(pod.status.allocated_resources))
         asked = {name: most.get(name, 0) for name in asked}
@@ -149,7 +149,8 @@ def _is_pod_level(name: str) -> bool:
     return name in {CPU, MEMORY} or name.startswith("hugepages-")
 
 
-def _is_resize_infeasible(pod: Pod) -> bool:
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Say whether the kubelet has found that a resize asked for can never be given."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

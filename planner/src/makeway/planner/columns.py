@@ -27,6 +27,9 @@ MOST = 2**53
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
+_PRIORITY, _IMMUNE_BELOW, _RESOURCES = 0, 4, 6
+"""Layers of the array of pods: two whose empty slots are not 0, and the first of the resources."""
+
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 
@@ -44,22 +47,26 @@ class Columns:
     * `kind`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
+    All that has slots lies in one array, a layer each, so that pods move up and down in one piece.
     Nodes and slots grow by doubling. Putting a pod in, or taking one out, costs O(slots of its node).
     """
+
+    priority: Ints
+    start: Ints
+    budgets: Ints
+    kind: Ints
+    immune_below: Ints
+    immune_until: Ints
+    requests: Ints
 
     def __init__(self, nodes: int = 8, slots: int = 8) -> None:
         self.resources = {name: layer for layer, name in enumerate(BASE_RESOURCES)}
         layers = len(self.resources)
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
-        self.requests: Ints = np.zeros((layers, slots, nodes), np.int64)
-        self.priority: Ints = np.full((slots, nodes), VACANT, np.int64)
-        self.start: Ints = np.zeros((slots, nodes), np.int64)
-        self.budgets: Ints = np.zeros((slots, nodes), np.int64)
-        self.immune_below: Ints = np.full((slots, nodes), NOBODY, np.int64)
-        self.immune_until: Ints = np.zeros((slots, nodes), np.int64)
+        self._pods: Ints = _vacant(layers, slots, nodes)
+        self._name_layers()
         self.barred: Ints = np.zeros(nodes, np.int64)
-        self.kind: Ints = np.zeros((slots, nodes), np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
         self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
 
@@ -97,9 +104,7 @@ class Columns:
         if used == self.slots:
             self._grow_slots()
         if slot < used:
-            for array in self._of_pods():
-                array[slot + 1 : used + 1, node] = array[slot:used, node]
-            self.requests[:, slot + 1 : used + 1, node] = self.requests[:, slot:used, node]
+            self._pods[:, slot + 1 : used + 1, node] = self._pods[:, slot:used, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
@@ -110,21 +115,26 @@ class Columns:
         self.requested[:, node] += amounts
         self.count[node] = used + 1
 
+    def replace(
+        self, node: int, slot: int, *, budgets: int, kind: int, requests: Mapping[str, int], barrier: Barrier
+    ) -> None:
+        """Put a new version of the pod into its slot; what orders it is as before."""
+        amounts = self.vector(requests)
+        self.requested[:, node] += amounts - self.requests[:, slot, node]
+        self.requests[:, slot, node] = amounts
+        self.budgets[slot, node] = budgets
+        self.kind[slot, node] = kind
+        self.set_barrier(node, slot, barrier)
+
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""
         last = int(self.count[node]) - 1
         self.requested[:, node] -= self.requests[:, slot, node]
         self.barred[node] -= self.immune_below[slot, node] != NOBODY
-        for array in self._of_pods():
-            array[slot:last, node] = array[slot + 1 : last + 1, node]
-        self.requests[:, slot:last, node] = self.requests[:, slot + 1 : last + 1, node]
+        self._pods[:, slot:last, node] = self._pods[:, slot + 1 : last + 1, node]
+        self._pods[:, last, node] = 0
         self.priority[last, node] = VACANT
-        self.start[last, node] = 0
-        self.budgets[last, node] = 0
         self.immune_below[last, node] = NOBODY
-        self.immune_until[last, node] = 0
-        self.kind[last, node] = 0
-        self.requests[:, last, node] = 0
         self.count[node] = last
 
     def vacate(self, nodes: Ints, slots: Ints) -> Ints:
@@ -136,13 +146,9 @@ class Columns:
         for layer, amounts in enumerate(taken):
             np.subtract.at(self.requested[layer], nodes, amounts)
         np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != NOBODY)
-        self.requests[:, slots, nodes] = 0
+        self._pods[:, slots, nodes] = 0
         self.priority[slots, nodes] = VACANT
-        self.start[slots, nodes] = 0
-        self.budgets[slots, nodes] = 0
         self.immune_below[slots, nodes] = NOBODY
-        self.immune_until[slots, nodes] = 0
-        self.kind[slots, nodes] = 0
         return taken
 
     def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
@@ -164,14 +170,9 @@ class Columns:
         used = min(int(copy.count.max(initial=0)) + more, self.slots)
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
-        copy.requests = self.requests[:, :used, nodes]
-        copy.priority = self.priority[:used, nodes]
-        copy.start = self.start[:used, nodes]
-        copy.budgets = self.budgets[:used, nodes]
-        copy.immune_below = self.immune_below[:used, nodes]
-        copy.immune_until = self.immune_until[:used, nodes]
         copy.barred = self.barred[nodes]
-        copy.kind = self.kind[:used, nodes]
+        copy._pods = self._pods[:, :used, nodes]
+        copy._name_layers()
         return copy
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
@@ -187,14 +188,9 @@ class Columns:
         more = max(8, self.nodes)
         self.allocatable = _extended(self.allocatable, 1, more, 0)
         self.requested = _extended(self.requested, 1, more, 0)
-        self.requests = _extended(self.requests, 2, more, 0)
-        self.priority = _extended(self.priority, 1, more, VACANT)
-        self.start = _extended(self.start, 1, more, 0)
-        self.budgets = _extended(self.budgets, 1, more, 0)
-        self.immune_below = _extended(self.immune_below, 1, more, NOBODY)
-        self.immune_until = _extended(self.immune_until, 1, more, 0)
+        self._pods = np.concatenate([self._pods, _vacant(len(self.resources), self.slots, more)], axis=2)
+        self._name_layers()
         self.barred = _extended(self.barred, 0, more, 0)
-        self.kind = _extended(self.kind, 1, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
@@ -212,17 +208,15 @@ class Columns:
 
     def _grow_slots(self) -> None:
         more = max(8, self.slots)
-        self.requests = _extended(self.requests, 1, more, 0)
-        self.priority = _extended(self.priority, 0, more, VACANT)
-        self.start = _extended(self.start, 0, more, 0)
-        self.budgets = _extended(self.budgets, 0, more, 0)
-        self.immune_below = _extended(self.immune_below, 0, more, NOBODY)
-        self.immune_until = _extended(self.immune_until, 0, more, 0)
-        self.kind = _extended(self.kind, 0, more, 0)
+        self._pods = np.concatenate([self._pods, _vacant(len(self.resources), more, self.nodes)], axis=1)
+        self._name_layers()
 
-    def _of_pods(self) -> tuple[Ints, ...]:
-        """Give the arrays that have one number a pod."""
-        return self.priority, self.start, self.budgets, self.kind, self.immune_below, self.immune_until
+    def _name_layers(self) -> None:
+        """Give the layers of the array of pods their names; they are views of it."""
+        pods = self._pods
+        self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
+        self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
+        self.requests = pods[_RESOURCES:]
 
     def _layer(self, name: str) -> int:
         layer = self.resources.get(name)
@@ -230,8 +224,16 @@ class Columns:
             layer = self.resources[name] = len(self.resources)
             self.allocatable = _extended(self.allocatable, 0, 1, 0)
             self.requested = _extended(self.requested, 0, 1, 0)
-            self.requests = _extended(self.requests, 0, 1, 0)
+            self._pods = _extended(self._pods, 0, 1, 0)
+            self._name_layers()
         return layer
+
+
+def _vacant(resources: int, slots: int, nodes: int) -> Ints:
+    """Give the array of pods for empty slots."""
+    pods = np.zeros((_RESOURCES + resources, slots, nodes), np.int64)
+    pods[_PRIORITY], pods[_IMMUNE_BELOW] = VACANT, NOBODY
+    return pods
 
 
 def _extended(array: Ints, axis: int, more: int, filler: int) -> Ints:

@@ -7,7 +7,6 @@ driver and owner pods.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
 
 from makeway.planner.records import PodRecord
 
@@ -19,12 +18,13 @@ class Kinship:
     """
 
     def __init__(self) -> None:
-        self._owned: Counter[str] = Counter()
+        self._owned: dict[str, int] = {}
         self._applications: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def add(self, pod: PodRecord) -> None:
         """Note a pod. O(its owners + log pods of its application)."""
-        self._owned.update(pod.facts.owners)
+        for uid in pod.facts.owners:
+            self._owned[uid] = self._owned.get(uid, 0) + 1
         if pod.facts.application:
             insort(self._applications.setdefault(_application(pod), []), _age(pod))
 

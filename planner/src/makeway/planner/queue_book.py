@@ -99,17 +99,18 @@ class QueueBook:
 
     def add(self, pod: PodRecord) -> None:
         """Count a pod."""
-        key = _application(pod)
-        if key is not None:
+        if (key := _application(pod)) is not None:
             before = self._applications.originator(key)
             self._applications.add(key, pod.uid, pod.facts.created_micros)
             if self._applications.originator(key) != before:
                 self.renew((before,))
-        self._place(pod)
+        if self.tree is not None:
+            self._place(pod)
 
     def discard(self, pod: PodRecord) -> None:
         """Count a pod no longer."""
-        self.misplaced.pop(pod.uid, None)
+        if self.misplaced:
+            self.misplaced.pop(pod.uid, None)
         leaf = self._leaves.pop(pod.uid, None)
         if leaf is not None and self.held is not None and self.staying is not None:
             del self._records[pod.uid]

@@ -20,6 +20,10 @@ Source = tuple[str, str, str]
 """Kind, namespace and name of the object that holds the policy."""
 
 
+_REMEMBERED = 16384
+"""How many different barriers are remembered."""
+
+
 class Shields:
     """The policy in force, what it was read from at which `revision` (empty: none), and the classes by name.
 
@@ -33,10 +37,20 @@ class Shields:
         self.classes: dict[str, PriorityClass] = {}
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self._uids: dict[str, set[str]] = {}
+        self._known: dict[tuple[str, int, str, bool, bool], Barrier] = {}
 
     def of(self, facts: PodFacts) -> Barrier:
-        """Give a pod's barrier. O(1)."""
-        return barrier_of(facts, self.policy, self.classes)
+        """Give a pod's barrier. O(1). Remembered for pods that are alike, where their age does not matter."""
+        alike = facts.namespace, facts.priority, facts.priority_class, facts.mirror, facts.never_evict
+        known = self._known.get(alike)
+        if known is None:
+            known = barrier_of(facts, self.policy, self.classes)
+            priority_class = self.classes.get(facts.priority_class)
+            if priority_class is None or not isinstance(toleration_of(priority_class), Toleration):
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[alike] = known
+        return known
 
     def add(self, pod: PodRecord) -> None:
         """Note a pod under its class."""
@@ -56,6 +70,7 @@ class Shields:
         name = priority_class.metadata.name
         before = self.classes.get(name)
         self.classes[name] = priority_class
+        self._known.clear()
         if before is not None and _says(before) == _says(priority_class):
             return ()
         return self._uids.get(name, ())
@@ -63,6 +78,7 @@ class Shields:
     def remove_class(self, name: str) -> Collection[str]:
         """Forget a class; give the UIDs of its pods, whose barriers may differ now."""
         self.classes.pop(name, None)
+        self._known.clear()
         return self._uids.get(name, ())
 
     def exempting(self, preemptor_priority: int) -> list[str]:
@@ -74,6 +90,7 @@ class Shields:
         differs = policy.protection != self.policy.protection
         self.policy, self.revision, self.source = policy, revision, source
         self.rules = rules_in_force(policy, self.classes)
+        self._known.clear()
         return differs
 
     def _exempts(self, name: str, preemptor_priority: int) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from makeway.core.budget import Budget
+from makeway.core.importance import Importance
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
@@ -28,6 +29,8 @@ from makeway.planner.topology import Topology
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
+
+_NOBODY: Mapping[str, str] = {}
 
 
 class Departure:
@@ -74,8 +77,8 @@ class Snapshot:
         self._budget_revisions: dict[Key, int] = {}
         self._budget_sets: dict[str, int] = {}
         self._kinds: dict[str, int] = {}
-        self._uids: dict[tuple[str, str], str] = {}
-        self._uids_by_namespace: dict[str, set[str]] = {}
+        self._order: list[list[Importance]] = []
+        self._uids: dict[str, dict[str, str]] = {}
         self._free_rows: list[int] = []
         self._node_names: tuple[str, ...] | None = None
         self._name_rank: Ints = np.zeros(0, np.int64)
@@ -118,7 +121,7 @@ class Snapshot:
 
     def uid_of(self, namespace: str, name: str) -> str | None:
         """Give the UID of the pod that has this name now."""
-        return self._uids.get((namespace, name))
+        return self._uids.get(namespace, {}).get(name)
 
     @property
     def priority_classes(self) -> Mapping[str, PriorityClass]:
@@ -156,21 +159,27 @@ class Snapshot:
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add a pod or put its new version in its place; another pod of that name is gone."""
-        before = self.pods.get(pod.uid)
+        uid = pod.uid
+        before = self.pods.get(uid)
         if before == pod:
             return
-        named = self._uids.get((pod.namespace, pod.name))
-        if named is not None and named != pod.uid:
-            self.remove_pod(named)
-        if before is not None:
-            self._take_out(before)
-        self.revision += 1
+        named = self._uids.get(pod.namespace, _NOBODY).get(pod.name)
+        if named != uid:
+            if named is not None:
+                self.remove_pod(named)
+            if before is not None:
+                self._forget_name(before)
+            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
+        if before is not None and before.node == pod.node and before.importance == pod.importance:
+            self._exchange(before, pod)
+        else:
+            if before is not None:
+                self._take_out(before)
+            self.revision += 1
+            self._put_in(pod)
         if pod.terminating and (before is None or not before.terminating):
             self._depart(pod)
-        self.pods[pod.uid] = pod
-        self._uids[pod.namespace, pod.name] = pod.uid
-        self._uids_by_namespace.setdefault(pod.namespace, set()).add(pod.uid)
-        self._put_in(pod)
+        self.pods[uid] = pod
 
     def remove_pod(self, uid: str) -> None:
         """Forget a pod that ended or was deleted."""
@@ -180,11 +189,7 @@ class Snapshot:
         self._take_out(pod)
         self.revision += 1
         self._depart(pod)
-        if self._uids.get((pod.namespace, pod.name)) == uid:
-            del self._uids[pod.namespace, pod.name]
-        self._uids_by_namespace[pod.namespace].discard(uid)
-        if not self._uids_by_namespace[pod.namespace]:
-            del self._uids_by_namespace[pod.namespace]
+        self._forget_name(pod)
 
     def put_budget(self, budget: Budget) -> None:
         """Add a budget or change it; its namespace's pods are matched anew if it covers others now."""
@@ -258,6 +263,7 @@ class Snapshot:
             row = len(self.names)
             self.names.append(name)
             self.slots.append([])
+            self._order.append([])
             if row == self.columns.nodes:
                 self.columns.grow_nodes()
                 more = self.columns.nodes - row
@@ -275,30 +281,31 @@ class Snapshot:
             self.names[row] = ""
             self._free_rows.append(row)
 
+    def _forget_name(self, pod: PodRecord) -> None:
+        names = self._uids[pod.namespace]
+        del names[pod.name]
+        if not names:
+            del self._uids[pod.namespace]
+
     def _touch(self, row: int) -> None:
         self.revision += 1
         self.changed[row] = self.revision
 
     def _put_in(self, pod: PodRecord) -> None:
-        kind = self.kinds.acquire(pod.kind)
-        self._kinds[pod.uid] = kind
-        number = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
-        if number != NO_BUDGETS:
-            self._budget_sets[pod.uid] = number
-        self.shields.add(pod)
-        self.queues.add(pod)
-        self.kinship.add(pod)
+        kind, budgets = self._count_in(pod)
         if not pod.node:
             return
         row = self._row(pod.node)
-        slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+        order, importance = self._order[row], pod.importance
+        slot = bisect_left(order, importance)
+        order.insert(slot, importance)
         self.slots[row].insert(slot, pod)
         self.columns.insert(
             row,
             slot,
             priority=pod.priority,
             start=pod.start_micros,
-            budgets=number,
+            budgets=budgets,
             kind=kind,
             requests=pod.requests,
             barrier=self.shields.of(pod.facts),
@@ -306,25 +313,57 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _take_out(self, pod: PodRecord) -> None:
+        self._count_out(pod)
+        if not pod.node:
+            return
+        row = self.rows[pod.node]
+        slot = self._slot(row, pod)
+        del self._order[row][slot]
+        del self.slots[row][slot]
+        self.columns.remove(row, slot)
+        self.changed[row] = self.revision + 1
+        self._release_row(pod.node)
+
+    def _exchange(self, before: PodRecord, pod: PodRecord) -> None:
+        """Put a pod's new version into the slot of the one before, whose place it takes."""
+        self._count_out(before)
+        self.revision += 1
+        kind, budgets = self._count_in(pod)
+        if not pod.node:
+            return
+        row = self.rows[pod.node]
+        slot = self._slot(row, pod)
+        self.slots[row][slot] = pod
+        barrier = self.shields.of(pod.facts)
+        self.columns.replace(row, slot, budgets=budgets, kind=kind, requests=pod.requests, barrier=barrier)
+        self.changed[row] = self.revision
+
+    def _count_in(self, pod: PodRecord) -> tuple[int, int]:
+        """Enter a pod everywhere but in the columns; give the numbers of its kind and of its budgets' set."""
+        kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
+        budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
+        if budgets != NO_BUDGETS:
+            self._budget_sets[pod.uid] = budgets
+        self.shields.add(pod)
+        self.queues.add(pod)
+        self.kinship.add(pod)
+        return kind, budgets
+
+    def _count_out(self, pod: PodRecord) -> None:
         self.kinds.release(pod.kind)
         del self._kinds[pod.uid]
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)
         self.kinship.discard(pod)
-        if not pod.node:
-            return
-        row = self.rows[pod.node]
-        slot = bisect_left(self.slots[row], pod.importance, key=_importance)
-        del self.slots[row][slot]
-        self.columns.remove(row, slot)
-        self.changed[row] = self.revision + 1
-        self._release_row(pod.node)
+
+    def _slot(self, row: int, pod: PodRecord) -> int:
+        return bisect_left(self._order[row], pod.importance)
 
     def _match(self, key: Key, budget: Budget | None) -> None:
         """Enter the pods that a budget covers now, and take out those it no longer covers."""
         number = self.budgets.number(key)
-        for uid in self._uids_by_namespace.get(key[0], ()):
+        for uid in self._uids.get(key[0], {}).values():
             pod = self.pods[uid]
             held = self._budget_sets.get(uid, NO_BUDGETS)
             covers = budget is not None and budget.covers(pod.namespace, pod.name, pod.labels)
@@ -337,7 +376,7 @@ class Snapshot:
                 self._budget_sets[uid] = changed
             if pod.node:
                 row = self.rows[pod.node]
-                slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+                slot = self._slot(row, pod)
                 self.columns.budgets[slot, row] = changed
                 self.changed[row] = self.revision
 
@@ -349,7 +388,7 @@ class Snapshot:
             if not pod.node:
                 continue
             row = self.rows[pod.node]
-            slot = bisect_left(self.slots[row], pod.importance, key=_importance)
+            slot = self._slot(row, pod)
             if self.columns.set_barrier(row, slot, self.shields.of(pod.facts)):
                 self.changed[row] = self.revision
 
@@ -366,7 +405,3 @@ class Snapshot:
         self._name_rank = np.zeros(self.columns.nodes, np.int64)
         self._name_rank[rows] = np.arange(len(rows))
         self._node_names = tuple(self.names[row] for row in rows)
-
-
-def _importance(pod: PodRecord) -> tuple[int, int, str]:
-    return pod.importance

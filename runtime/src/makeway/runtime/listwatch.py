@@ -2,8 +2,8 @@
 
 What client-go's reflector does, with the time-outs that kubernetes-asyncio's watch lacks:
 
-* lists in pages; where a page cannot be decoded whole, its objects are one by one, so that one bad object
-  costs only itself;
+* lists in pages, whose objects are decoded one by one as they are handed on: one bad object costs only
+  itself, and the memory of one serves the next;
 * watches with bookmarks, and goes on from the last version seen;
 * 410, and an ERROR event, mean a new list, whose end says which objects are gone;
 * silence for longer than bookmarks are apart is taken for a dead connection;
@@ -21,7 +21,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -41,7 +41,7 @@ class Identified(Protocol):
 
 
 T = TypeVar("T", bound=Identified)
-I = TypeVar("I")  # noqa: E741 - an item
+O = TypeVar("O")  # noqa: E741 - an event's object
 T_contra = TypeVar("T_contra", bound=Identified, contravariant=True)
 
 
@@ -121,14 +121,14 @@ class _ListMetadata(View, frozen=True, gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _List(View, Generic[I], frozen=True, gc=False):
+class _List(View, frozen=True, gc=False):
     metadata: _ListMetadata
-    items: tuple[I, ...] | None = None
+    items: tuple[msgspec.Raw, ...] | None = None
 
 
-class _Event(View, frozen=True, gc=False):
+class _Event(View, Generic[O], frozen=True, gc=False):
     type: str
-    object: msgspec.Raw
+    object: O
 
 
 class _BareMetadata(View, frozen=True, gc=False):
@@ -150,8 +150,11 @@ class _Problem(View, frozen=True, gc=False):
     message: str = ""
 
 
-_decode_raw_list = msgspec.json.Decoder(_List[msgspec.Raw]).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_NO_EVENT: _Event[Any] = _Event(type="", object=None)
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_event = msgspec.json.Decoder(_Event[msgspec.Raw]).decode
 _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 _decode_problem = msgspec.json.Decoder(_Problem).decode
 
@@ -182,7 +185,7 @@ class ListWatch(Generic[T]):
         self._observer = observer
         self._timings = timings or Timings()
         self._decode = msgspec.json.Decoder(resource.type).decode
-        self._decode_list = msgspec.json.Decoder(_List[resource.type]).decode  # type: ignore[name-defined]
+        self._decode_event = msgspec.json.Decoder(_Event[resource.type]).decode  # type: ignore[name-defined]
         self._version = ""
         self._heard = time.monotonic()
         self._failures = 0
@@ -259,27 +262,21 @@ class ListWatch(Generic[T]):
         self._observer.listed(self.resource.name, self._reason)
         _log.info("listed", resource=self.resource.name, objects=len(uids), resource_version=self._version)
 
-    async def _page(self, query: Mapping[str, str]) -> _List[T | msgspec.Raw]:
-        """Read a page, whole where it can be; else its objects are to be read one by one."""
+    async def _page(self, query: Mapping[str, str]) -> _List:
+        """Read a page; its objects are still to be decoded."""
         body = await self._api.request(
             "GET", self.resource.path, query=query, timeout_seconds=self._timings.list
         )
         try:
-            whole: _List[T | msgspec.Raw] = self._decode_list(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        else:
-            return whole
-        try:
-            return cast("_List[T | msgspec.Raw]", _decode_raw_list(body))
+            return _decode_list(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ApiUnavailable(f"list of {self.resource.name}: {error}") from error
 
-    def _take(self, read: T | msgspec.Raw, uids: set[str]) -> None:
-        item = self._decoded(read) if isinstance(read, msgspec.Raw) else read
+    def _take(self, raw: msgspec.Raw, uids: set[str]) -> None:
+        item = self._decoded(raw)
         if item is None:
             # What cannot be read must not be forgotten either.
-            uids.update(_uid(cast("msgspec.Raw", read)))
+            uids.update(_uid(raw))
             return
         uids.add(item.metadata.uid)
         self._handler.put(item)
@@ -316,20 +313,32 @@ class ListWatch(Generic[T]):
             await self._pause(None)
 
     def _apply(self, line: bytes) -> None:
+        """Apply an event; nearly all are read together with their object, in one go."""
+        try:
+            event: _Event[T] = self._decode_event(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            event = _NO_EVENT
+        if event.type in _CHANGES:
+            self._hand_on(event.type, event.object)
+        else:
+            self._apply_in_steps(line)
+
+    def _apply_in_steps(self, line: bytes) -> None:
+        """Apply an event whose object may be of another type, or not readable."""
         try:
             event = _decode_event(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _Relist("error", f"not a watch event: {error}") from error
         if event.type == "ERROR":
             self._raise(event.object)
-        if event.type == "BOOKMARK":
-            self._move_on(event.object)
-            return
-        item = self._decoded(event.object)
+        item = self._decoded(event.object) if event.type != "BOOKMARK" else None
         if item is None:
             self._move_on(event.object)
-            return
-        if event.type == "DELETED":
+        else:
+            self._hand_on(event.type, item)
+
+    def _hand_on(self, type_: str, item: T) -> None:
+        if type_ == "DELETED":
             self._handler.drop(item)
         else:
             self._handler.put(item)

@@ -1,0 +1,111 @@
+"""Records of pods: what alike pods share changes nothing of what is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.objects import Pod
+from makeway.planner import records
+from makeway.planner.records import PodRecord, pod_record
+
+SINCE = {"lastTransitionTime": "2026-01-01T00:00:03Z"}
+INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def amounts(cpu: str) -> dict[str, Any]:
+    return {"resources": {"requests": {"cpu": cpu}}}
+
+
+def reported(cpu: str) -> dict[str, Any]:
+    return {"name": "main", "allocatedResources": {"cpu": cpu}, **amounts(cpu)}
+
+
+METADATA: tuple[dict[str, Any], ...] = (
+    {"labels": {"app": "web", "yunikorn.apache.org/queue": "root.a"}},
+    {"annotations": {"note": "nothing that rules look at"}},
+    {"annotations": {"makeway.dev/never-evict": "true", "yunikorn.apache.org/app-id": "first"}},
+    {"creationTimestamp": "2026-01-01T00:00:01Z"},
+    {"ownerReferences": [{"kind": "DaemonSet", "uid": "owner", "controller": True}]},
+    {"deletionTimestamp": "2026-01-02T00:00:00Z"},
+    {"deletionGracePeriodSeconds": 5},
+)
+SPEC: tuple[dict[str, Any], ...] = (
+    {"nodeName": "a"},
+    {"priority": 10},
+    {"priorityClassName": "ten"},
+    {"terminationGracePeriodSeconds": 1},
+    {"containers": [{"name": "main", **amounts("3")}]},
+    {"containers": [{"name": "main", "ports": [{"hostPort": 80}], **amounts("2")}]},
+    {"initContainers": [{"name": "first", **amounts("4")}]},
+    {"overhead": {"cpu": "1"}},
+    amounts("8"),
+    {"affinity": {"podAntiAffinity": {HARD: [{"topologyKey": "zone", "labelSelector": {}}]}}},
+    {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]},
+)
+STATUS: tuple[dict[str, Any], ...] = (
+    {"startTime": "2026-01-01T00:00:05Z"},
+    {"conditions": [{"type": "PodScheduled", "status": "True", **SINCE}]},
+    {"containerStatuses": [reported("3")]},
+    {"containerStatuses": [reported("3")], "conditions": [INFEASIBLE]},
+    {"containerStatuses": [reported("1")]},
+    {"containerStatuses": [reported("1")], "conditions": [INFEASIBLE]},
+    {"initContainerStatuses": [{**reported("6"), "name": "first"}]},
+    {"resources": {"requests": {"memory": "2Gi"}}},
+    {"resources": {"requests": {"memory": "2Gi"}}, "allocatedResources": {"memory": "3Gi"}},
+)
+
+
+CHANGES = [
+    (place, change)
+    for place, changes in (("metadata", METADATA), ("spec", SPEC), ("status", STATUS))
+    for change in changes
+]
+SPEC_BEFORE = {
+    "containers": [{"name": "main", **amounts("2")}],
+    "initContainers": [{"name": "first", "restartPolicy": "Always", **amounts("1")}],
+    "resources": {"requests": {"memory": "1Gi"}},
+}
+OWNED = {"ownerReferences": [{"kind": "ReplicaSet", "uid": "owner", "controller": True}]}
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    """Pods of one workload, each of which differs in a thing or two."""
+    name, namespace = draw(st.sampled_from(["p", "q"])), draw(st.sampled_from(["one", "one", "one", "two"]))
+    pod: dict[str, dict[str, Any]] = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", **OWNED},
+        "spec": {**SPEC_BEFORE},
+        "status": {},
+    }
+    for place, change in draw(st.lists(st.sampled_from(CHANGES), max_size=2)):
+        pod[place].update(change)
+    return msgspec.convert(pod, Pod)
+
+
+def by_itself(pod: Pod) -> PodRecord:
+    records._alike.clear()
+    return pod_record(pod)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(pods(), max_size=20))
+def test_a_pod_counts_the_same_whichever_pods_were_counted_before(several: list[Pod]) -> None:
+    expected = [by_itself(pod) for pod in several]
+    records._alike.clear()
+
+    assert [pod_record(pod) for pod in several] == expected
+
+
+def test_pods_of_one_workload_share_what_they_ask_for() -> None:
+    template = {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {"containers": [amounts("1")]}}
+    first, second = (pod_record(msgspec.convert(template, Pod)) for _ in range(2))
+
+    assert first == second
+    assert (first.requests, first.kind) == (second.requests, second.kind)
+    assert first.requests is second.requests
+    assert first.kind is second.kind
