@@ -240,5 +240,5 @@ def _items(directory: Path) -> list[dict[str, Any]]:
     """Read scheduler_perf's figures; none where it did not get so far."""
     items: list[dict[str, Any]] = []
     for path in directory.glob("BenchmarkPerfScheduling*.json"):
-        items += json.loads(path.read_text())["dataItems"]
+        items += json.loads(path.read_text())["dataItems"] or []
     return items

@@ -69,6 +69,15 @@ def test_an_assumed_pod_takes_room_and_may_be_a_victim_itself() -> None:
     assert candidate.victims[0].pod.node == ""
 
 
+def test_pods_of_the_request_may_ask_for_what_no_pod_or_node_has_asked_for_before() -> None:
+    asked = {"cpu": S, "memory": S, "example.com/fpga": 1}
+    pods = [make_pod("a", "n1", LOW, L), make_pod("R", priority=LOW, requests=asked)]
+    pods += [make_pod("Q", priority=HIGH, requests={**asked, "example.com/nic": 1})]
+    question = ask(make_pod("P", priority=HIGH, size=L), assumed=[("R", "n1")], nominations=[("Q", "n1")])
+
+    assert choices(planned(make_snapshot(["n1"], pods), question)) == [("n1", {"a"})]
+
+
 def test_assumed_pods_may_make_a_node_deeper_than_any_that_the_snapshot_has() -> None:
     pods = [make_pod(f"a{n}", "n1", LOW, S) for n in range(8)] + [make_pod("b", "n2", LOW, 8 * S)]
     snapshot = make_snapshot([make_node(name, 8 * S) for name in ("n1", "n2")], pods)

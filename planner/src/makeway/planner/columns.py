@@ -166,6 +166,7 @@ class Columns:
         """
         copy = Columns(0, 0)
         copy.resources = dict(self.resources)
+        copy._vectors = self._vectors
         copy.count = self.count[nodes]
         used = min(int(copy.count.max(initial=0)) + more, self.slots)
         copy.allocatable = self.allocatable[:, nodes]

@@ -123,6 +123,10 @@ def _overlay(given: Touched, others: Ints) -> Block:
     snapshot = given.snapshot
     nodes = np.concatenate([given.rows, others]) if others.size else given.rows
     places = {row: place for place, row in enumerate(given.rows.tolist())}
+    for by_row in (given.assumed, given.awaited, given.nominated):
+        for pods in by_row.values():
+            for pod in pods:
+                snapshot.columns.vector(pod.requests)  # now there is a layer for all that they ask for
     columns = snapshot.columns.pick(nodes, max(map(len, given.assumed.values()), default=0))
     slots = [snapshot.slots[row] for row in nodes.tolist()]
     reserved = np.zeros((len(columns.resources), nodes.size), np.int64)
