@@ -232,10 +232,10 @@ class Server:
             count, rate = await self._changes.get() if kind == "pods" else await asyncio.Future()
             # Written down first: what is measured is the reader.
             lines = []
-            for number in range(count):
+            for _ in range(count):
                 version += 1
-                place = number * 7919 % self._pods
-                changed = pod_text(place, (place + version) % self._nodes, version)
+                place = version * 7919 % self._pods
+                changed = pod_text(place, (place + 1 + version // self._pods) % self._nodes, version)
                 lines.append(f'{{"type":"MODIFIED","object":{changed}}}\n'.encode())
             began = asyncio.get_running_loop().time()
             for sent, line in enumerate(lines):

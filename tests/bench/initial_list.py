@@ -33,6 +33,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import Watch
+from makeway.runtime import garbage
 from makeway.runtime.kube import Api
 
 _TRICKLE_SECONDS = 8.0
@@ -67,6 +68,7 @@ async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> No
     snapshot = Snapshot()
     api = await Api.connect(kubeconfig=str(kubeconfig), user_agent="bench")
     watch = Watch(api, snapshot, Metrics(CollectorRegistry()), KUBE_SYSTEM)
+    garbage.set_aside()
     print(f"before: {peak_mib():.0f} MiB resident")
     began = Cost.now()
     running = asyncio.gather(*watch.runs())

@@ -14,7 +14,7 @@ from makeway.core.objects import Namespace
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, Resource, Timings
 
-QUICK = Timings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, objects_a_turn=2)
+QUICK = Timings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, turn=0)
 RESOURCE = Resource("namespaces", "/api/v1/namespaces", Namespace, field_selector="metadata.name!=x")
 
 Step = bytes | Exception | Callable[[], None] | None

@@ -25,7 +25,7 @@ from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.status import Status
-from makeway.runtime import http
+from makeway.runtime import garbage, http
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
@@ -134,6 +134,7 @@ async def run(
             closing.push_async_callback(repairs.unsubscribe)
             await take_for_ever(orders, evictor.handle, concurrency)
 
+        garbage.set_aside()
         return await run_until_signalled(
             take(),
             source.run(),

@@ -27,8 +27,14 @@ MOST = 2**53
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
-_PRIORITY, _IMMUNE_BELOW, _RESOURCES = 0, 4, 6
-"""Layers of the array of pods: two whose empty slots are not 0, and the first of the resources."""
+_VACANCY = {0: VACANT, 4: NOBODY}
+"""What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `immune_below`."""
+
+_SLOTS_AHEAD = 128
+"""Slots for which the array of pods is made at first, beyond Kubernetes' 110 pods a node."""
+
+_RESOURCES = 6
+"""The first layer of the array of pods that is a resource's."""
 
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
@@ -64,8 +70,9 @@ class Columns:
         layers = len(self.resources)
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
-        self._pods: Ints = _vacant(layers, slots, nodes)
-        self._name_layers()
+        self._pods: Ints = np.zeros((_RESOURCES + layers, 0, 0), np.int64)
+        self._shown = 0
+        self._grow(slots, nodes)
         self.barred: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
         self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
@@ -173,6 +180,7 @@ class Columns:
         copy.requested = self.requested[:, nodes]
         copy.barred = self.barred[nodes]
         copy._pods = self._pods[:, :used, nodes]
+        copy._shown = used
         copy._name_layers()
         return copy
 
@@ -189,8 +197,7 @@ class Columns:
         more = max(8, self.nodes)
         self.allocatable = _extended(self.allocatable, 1, more, 0)
         self.requested = _extended(self.requested, 1, more, 0)
-        self._pods = np.concatenate([self._pods, _vacant(len(self.resources), self.slots, more)], axis=2)
-        self._name_layers()
+        self._grow(self.slots, self.nodes + more)
         self.barred = _extended(self.barred, 0, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
@@ -208,13 +215,24 @@ class Columns:
         return vector
 
     def _grow_slots(self) -> None:
-        more = max(8, self.slots)
-        self._pods = np.concatenate([self._pods, _vacant(len(self.resources), more, self.nodes)], axis=1)
+        self._grow(self.slots + max(8, self.slots), self.nodes)
+
+    def _grow(self, slots: int, nodes: int) -> None:
+        """Make room. The array has more slots than are shown: what is never touched costs no memory."""
+        before, shown = self._pods, self._shown
+        if slots > before.shape[1] or nodes > before.shape[2]:
+            held = before[:, :shown]
+            self._pods = np.zeros((before.shape[0], max(slots, _SLOTS_AHEAD), nodes), np.int64)
+            self._pods[:, :shown, : held.shape[2]] = held
+        for layer, vacant in _VACANCY.items():
+            self._pods[layer, shown:slots] = vacant
+            self._pods[layer, :slots, before.shape[2] :] = vacant
+        self._shown = slots
         self._name_layers()
 
     def _name_layers(self) -> None:
         """Give the layers of the array of pods their names; they are views of it."""
-        pods = self._pods
+        pods = self._pods[:, : self._shown]
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
         self.requests = pods[_RESOURCES:]
@@ -225,16 +243,11 @@ class Columns:
             layer = self.resources[name] = len(self.resources)
             self.allocatable = _extended(self.allocatable, 0, 1, 0)
             self.requested = _extended(self.requested, 0, 1, 0)
-            self._pods = _extended(self._pods, 0, 1, 0)
+            before, shown = self._pods, self._shown
+            self._pods = np.zeros((before.shape[0] + 1, *before.shape[1:]), np.int64)
+            self._pods[:-1, :shown] = before[:, :shown]
             self._name_layers()
         return layer
-
-
-def _vacant(resources: int, slots: int, nodes: int) -> Ints:
-    """Give the array of pods for empty slots."""
-    pods = np.zeros((_RESOURCES + resources, slots, nodes), np.int64)
-    pods[_PRIORITY], pods[_IMMUNE_BELOW] = VACANT, NOBODY
-    return pods
 
 
 def _extended(array: Ints, axis: int, more: int, filler: int) -> Ints:

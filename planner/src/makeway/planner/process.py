@@ -34,7 +34,7 @@ from makeway.planner.service import Facts, Planner
 from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
-from makeway.runtime import http
+from makeway.runtime import garbage, http
 from makeway.runtime.connections import connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings
@@ -205,6 +205,7 @@ async def run(
                     await service.unsubscribe()
 
         leading: Coroutine[Any, Any, object] = leadership.run(lead) if leadership else lead()
+        garbage.set_aside()
         return await run_until_signalled(
             *watch.runs(),
             *configuration.runs(),

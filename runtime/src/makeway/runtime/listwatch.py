@@ -8,7 +8,7 @@ What client-go's reflector does, with the time-outs that kubernetes-asyncio's wa
 * 410, and an ERROR event, mean a new list, whose end says which objects are gone;
 * silence for longer than bookmarks are apart is taken for a dead connection;
 * failures are retried with growing, jittered pauses; a server's Retry-After is honoured;
-* the event loop gets its turn after every few objects.
+* the event loop gets its turn after half a millisecond.
 
 Until the first list is complete `synced` is not set; `age_seconds` says how long nothing was heard.
 """
@@ -87,14 +87,14 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Timings:
-    """How patient a list-watch is. All in seconds, but `page_size` and `objects_a_turn`.
+    """How patient a list-watch is. All in seconds, but `page_size`.
 
     page_size: objects a list request asks for; client-go's default.
     list: for one page.
     watch: a watch is asked to end after this and up to twice as long, so that load spreads over servers.
     silence: bookmarks come about every minute; after so long without anything a connection is dead.
     pause, longest_pause: the first pause after a failure, and the longest; each is jittered by half.
-    objects_a_turn: objects that are worked on before other tasks get a turn; about 1 ms of pods.
+    turn: how long objects are worked on before other tasks get a turn; a request takes a few turns.
     """
 
     page_size: int = 500
@@ -103,7 +103,7 @@ class Timings:
     silence: float = 100.0
     pause: float = 0.25
     longest_pause: float = 30.0
-    objects_a_turn: int = 25
+    turn: float = 0.0005
 
 
 @dataclass(frozen=True)
@@ -247,10 +247,12 @@ class ListWatch(Generic[T]):
                 query = self._selection()
                 uids.clear()
                 continue
-            for place, item in enumerate(page.items or ()):
-                self._take(item, uids)
-                if place % self._timings.objects_a_turn == self._timings.objects_a_turn - 1:
+            ends = time.monotonic() + self._timings.turn
+            for raw in page.items or ():
+                self._take(raw, uids)
+                if time.monotonic() >= ends:
                     await asyncio.sleep(0)
+                    ends = time.monotonic() + self._timings.turn
             self._hear()
             if not page.metadata.continue_:
                 break
@@ -295,7 +297,7 @@ class ListWatch(Generic[T]):
         }
         began = time.monotonic()
         lines = self._api.stream(self.resource.path, query=query, idle_timeout_seconds=self._timings.silence)
-        count = 0
+        count, ends = 0, 0.0
         async with aclosing(lines) as events:  # type: ignore[type-var] # the edge gives an async generator
             async for line in events:
                 self._hear()
@@ -305,8 +307,9 @@ class ListWatch(Generic[T]):
                 self._apply(line)
                 self._failures = 0
                 count += 1
-                if count % self._timings.objects_a_turn == 0:
+                if self._heard >= ends:
                     await asyncio.sleep(0)
+                    ends = time.monotonic() + self._timings.turn
         self._observer.reconnected(self.resource.name, "ended")
         if count == 0 and time.monotonic() - began < 1:
             # A server that ends watches at once would otherwise be asked in a tight loop.
