@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -57,9 +58,12 @@ type record struct {
 }
 
 // natsBus is a Bus and Records on a NATS server. It connects in the background, so that a scheduler
-// starts and schedules without one, and reconnects for ever.
+// starts and schedules without one, and reconnects for ever. Requests, which scheduling cycles wait for, have a
+// connection of their own, on which nothing else comes: see attention.
 type natsBus struct {
-	conn atomic.Pointer[connected]
+	conn      atomic.Pointer[connected]
+	requests  atomic.Pointer[nats.Conn]
+	attention attention
 }
 
 type connected struct {
@@ -79,13 +83,30 @@ const (
 	natsInactive       = 30 * time.Second // after which the server forgets a follower's consumer
 )
 
-// connectNATS returns at once. Until the first connection stands, every call gives errNotSent. The
-// connection is closed when the context ends.
+// connectNATS returns at once. Until the first connections stand, every call gives errNotSent. They are
+// closed when the context ends.
 func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsBus {
-	bus := &natsBus{}
-	logger := klog.FromContext(ctx)
-	options := []nats.Option{
-		nats.Name("makeway-scheduler " + identity),
+	bus := &natsBus{attention: attention{dialer: net.Dialer{Timeout: natsConnectTimeout}}}
+	name := "makeway-scheduler " + identity
+	keepConnected(ctx, args, name, func(nc *nats.Conn) error {
+		js, err := jetstream.New(nc)
+		if err == nil {
+			bus.conn.Store(&connected{nc: nc, js: js})
+		}
+		return err
+	})
+	keepConnected(ctx, args, name+" requests", func(nc *nats.Conn) error {
+		bus.requests.Store(nc)
+		return nil
+	}, nats.SetCustomDialer(&bus.attention))
+	return bus
+}
+
+// keepConnected makes one connection in the background, and hands it over once; the client reconnects by itself.
+func keepConnected(ctx context.Context, args *MakeWayArgs, name string, take func(*nats.Conn) error, more ...nats.Option) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
+	options := append([]nats.Option{
+		nats.Name(name),
 		nats.CustomInboxPrefix(wire.Inbox),
 		nats.Timeout(natsConnectTimeout),
 		nats.RetryOnFailedConnect(true),
@@ -104,7 +125,7 @@ func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsB
 		}),
 		nats.ConnectHandler(func(nc *nats.Conn) { logger.Info("nats_connected", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { logger.Info("nats_reconnected", "server", nc.ConnectedUrlRedacted()) }),
-	}
+	}, more...)
 	if args.CredentialsFile != "" {
 		options = append(options, nats.UserCredentials(args.CredentialsFile))
 	}
@@ -117,27 +138,25 @@ func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsB
 				sleep(ctx, natsRetryDelay)
 				continue
 			}
-			js, err := jetstream.New(nc)
-			if err != nil {
+			if err := take(nc); err != nil {
 				logger.Error(err, "nats_connect_failed")
 				nc.Close()
 				return
 			}
-			bus.conn.Store(&connected{nc: nc, js: js})
 			<-ctx.Done()
 			nc.Close()
 		}
 	})
-	return bus
 }
 
 // Request implements Bus.
 func (b *natsBus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
-	c := b.conn.Load()
-	if c == nil || !c.nc.IsConnected() {
+	nc := b.requests.Load()
+	if nc == nil || !nc.IsConnected() {
 		return nil, fmt.Errorf("%w: not connected to NATS", errNotSent)
 	}
-	reply, err := c.nc.RequestWithContext(ctx, subject, data)
+	defer b.attention.pay(ctx)()
+	reply, err := nc.RequestWithContext(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, errNoResponders

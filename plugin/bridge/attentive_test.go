@@ -1,0 +1,148 @@
+//go:build unix
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// dialed is an attentive connection and its other side.
+func dialed(t *testing.T) (a *attention, near, far net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	a = &attention{}
+	if near, err = a.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if far, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return a, near, far
+}
+
+type taken struct {
+	text string
+	err  error
+}
+
+// reads reads in the background, as a NATS client does, and gives what it gets.
+func reads(conn net.Conn) <-chan taken {
+	got := make(chan taken, 100)
+	go func() {
+		buffer := make([]byte, 64)
+		for {
+			n, err := conn.Read(buffer)
+			got <- taken{string(buffer[:n]), err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return got
+}
+
+func expectRead(t *testing.T, got <-chan taken, text string, err error) {
+	t.Helper()
+	select {
+	case read := <-got:
+		if read.text != text || !errors.Is(read.err, err) {
+			t.Fatalf("read %q, error %v, want %q, %v", read.text, read.err, text, err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%q was never read", text)
+	}
+}
+
+func send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnswersAreReadWithAttentionAndWithout(t *testing.T) {
+	a, near, far := dialed(t)
+	got, asked := reads(near), reads(far)
+	for range 20 {
+		cease := a.pay(t.Context())
+		send(t, near, "question")
+		expectRead(t, asked, "question", nil)
+		send(t, far, "answer")
+		expectRead(t, got, "answer", nil)
+		if a.left() > 0 {
+			t.Fatal("the first data did not end the attention")
+		}
+		cease()
+		send(t, near, "order")
+		expectRead(t, asked, "order", nil)
+		send(t, far, "outcome")
+		expectRead(t, got, "outcome", nil)
+	}
+}
+
+func TestAnAnswerThatComesLateIsReadWithoutAttention(t *testing.T) {
+	a, near, far := dialed(t)
+	got := reads(near)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	defer a.pay(ctx)()
+	send(t, near, "question")
+	time.Sleep(20 * time.Millisecond)
+	send(t, far, "answer")
+	expectRead(t, got, "answer", nil)
+}
+
+func TestAttentionLeavesAReadDeadlineInForce(t *testing.T) {
+	a, near, _ := dialed(t)
+	if err := near.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	got := reads(near)
+	time.Sleep(5 * time.Millisecond) // the reader waits
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	defer a.pay(ctx)()
+	send(t, near, "question")
+	before := time.Now()
+	expectRead(t, got, "", os.ErrDeadlineExceeded)
+	if time.Since(before) < 20*time.Millisecond {
+		t.Error("the read ended before its deadline")
+	}
+}
+
+func TestAttentionEndsWithTheConnection(t *testing.T) {
+	for name, close := range map[string]func(near, far net.Conn) error{
+		"closed here":  func(near, _ net.Conn) error { return near.Close() },
+		"closed there": func(_, far net.Conn) error { return far.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, near, far := dialed(t)
+			got := reads(near)
+			defer a.pay(t.Context())()
+			send(t, near, "question")
+			_, _ = far.Read(make([]byte, 8)) // so that closing resets nothing
+			if err := close(near, far); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case read := <-got:
+				if read.err == nil {
+					t.Fatalf("read %q", read.text)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("still reading")
+			}
+		})
+	}
+}
