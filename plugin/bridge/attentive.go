@@ -12,8 +12,8 @@ import (
 )
 
 // mostAttention bounds how long one wait for an answer is attentive, and so what closing the connection meanwhile
-// may take. It is the default of planTimeout.
-const mostAttention = 100 * time.Millisecond
+// may take. It is half of planTimeout's default.
+const mostAttention = 50 * time.Millisecond
 
 // attention makes the connections that it dials wait for the next data, while it is paid, in a system call of their own
 // instead of Go's network poller.
