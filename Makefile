@@ -104,6 +104,13 @@ bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initi
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
 	cd plugin && go test ./bridge -run '^$$' -bench . -benchtime 300ms
 
+.PHONY: bench-plots
+bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
+	mkdir -p build
+	$(BIN)/pytest -q tests/bench/bench_plan.py tests/bench/bench_request.py --benchmark-json=build/plans.json
+	cd plugin && go test ./bridge -run '^$$' -bench PostFilter > ../build/bridge.txt
+	PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/bridge.txt docs/growth.svg
+
 .PHONY: bench-evictor
 bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS
 	PYTHONPATH=tests $(BIN)/python -m bench.evictor_throughput $(ARGS)

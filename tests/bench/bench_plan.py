@@ -105,3 +105,12 @@ def test_one_dirty_node(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None
         return (snapshot, asked), {}
 
     benchmark.pedantic(answered, setup=one_pod_changes, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+
+
+def test_a_thousand_classes_in_turn(benchmark: BenchmarkFixture) -> None:
+    """More than are remembered at 5,000 nodes: each plan is the first of its class again."""
+    snapshot, questions = cluster(5_000), itertools.cycle([question(memory=2**20 + n) for n in range(1_000)])
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        answered, setup=lambda: ((snapshot, next(questions)), {}), rounds=1_000
+    )
+    cluster.cache_clear()
