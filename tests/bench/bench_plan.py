@@ -23,6 +23,8 @@ from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, ma
 
 SIZES = (1_000, 5_000, 15_000, 50_000)
 ROUNDS = 30
+CANDIDATES = 3
+"""As many as the plugin asks for first."""
 _PODS_A_NODE = 30
 _PODS = 150_000
 _APPS = 50
@@ -65,7 +67,7 @@ def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
 def question(memory: int = 0) -> Question:
     """A preemptor of three pods' size; another amount of memory is another class."""
     pod = make_pod("P", "", 95, requests={"cpu": 3 * _CPU, "memory": 3 * _MEMORY - memory})
-    return ask(pod)
+    return ask(pod, max_candidates=CANDIDATES)
 
 
 def answered(snapshot: Snapshot, asked: Question) -> Plan | Refusal:

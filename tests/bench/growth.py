@@ -28,7 +28,8 @@ NAMES = {
 }
 BRIDGE = "the plugin's part of a preemption"
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#c4554d")
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 760, 420, 60, 20, 50, 230
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 820, 420, 60, 20, 50, 290
+LINE_HEIGHT = 15
 TICKS_MS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
@@ -81,12 +82,16 @@ def drawn(series: Mapping[str, Points]) -> str:
     reach = min(nodes[-1], nodes[0] * high / low)
     dotted = 'stroke="#9b9a97" stroke-dasharray="2 4"'
     parts.append(line([(nodes[0], low), (reach, low * reach / nodes[0])], dotted))
+    labels: list[tuple[float, float, str, str]] = []
     for (name, points), colour in zip(series.items(), COLOURS, strict=False):
         ordered = sorted(points.items())
         parts.append(line(ordered, f'stroke="{colour}" stroke-width="2"'))
         last, value = ordered[-1]
-        at = f'x="{x(last) + 8:.1f}" y="{y(value) + 4:.1f}" fill="{colour}"'
-        parts.append(f"<text {at}>{escape(name)}, {value:.2g} ms</text>")
+        labels.append((y(value) + 4, x(last) + 8, colour, f"{name}, {value:.2g} ms"))
+    lowest = 0.0
+    for height, left, colour, text in sorted(labels):
+        lowest = max(height, lowest + LINE_HEIGHT)
+        parts.append(f'<text x="{left:.1f}" y="{lowest:.1f}" fill="{colour}">{escape(text)}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 

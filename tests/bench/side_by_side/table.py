@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.side_by_side.round import BENCHMARK, DEFAULT, MAKEWAY, VARIANTS, Measured
+from makeway.core.text import counted
 from makeway.dev.binaries import KUBERNETES_VERSION, NATS_SERVER
 
 Value = Callable[[Measured], float | None]
@@ -109,7 +110,7 @@ def table(workload: str, measured: Sequence[Measured]) -> str:
     lines = [
         f"### {workload}",
         "",
-        f"{len(rounds[MAKEWAY])} rounds of each, alternating, {machine()}. {_finished(rounds)}",
+        f"{counted(len(rounds[MAKEWAY]), 'round')} of each, alternating, {machine()}. {_finished(rounds)}",
         "",
         f"| | {DEFAULT} | {MAKEWAY} | ratio (least to greatest) |",
         "|---|---:|---:|---:|",
