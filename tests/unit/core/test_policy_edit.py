@@ -104,12 +104,14 @@ def test_a_namespace_between_braces_is_not_taken_out_by_guessing() -> None:
 
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
+TEXTS = NAMES.filter(lambda name: not name[0].isdigit())
+"""PyYAML writes 08 and 1e5 without quotes; newer YAML, and so a policy, takes them for numbers."""
 POLICIES = st.fixed_dictionaries(
     {},
     optional={
         "mode": st.sampled_from(MODES),
         "namespaceModes": st.dictionaries(NAMES, st.sampled_from(MODES), max_size=3),
-        "protection": st.fixed_dictionaries({"namespaces": st.lists(NAMES, max_size=2)}),
+        "protection": st.fixed_dictionaries({"namespaces": st.lists(TEXTS, max_size=2)}),
         "limits": st.just({"ordersInFlight": 7}),
     },
 )
