@@ -8,6 +8,7 @@ from datetime import datetime
 from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Victim
 from makeway.cli.simulate_text import by_number, spared
 from makeway.cli.why_story import Story
+from makeway.core.text import counted
 from makeway.planner.offline.changes import Counterfactual
 from makeway.planner.offline.pending import Pending
 
@@ -77,7 +78,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
         names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
         yield f"  instead: {one.node} without {names or 'anybody new'}"
     if more := record.candidates_total - len(shown) - 1:
-        yield f"  and {more} {'node' if more == 1 else 'nodes'} more"
+        yield f"  and {counted(more, 'node')} more"
     for one in record.candidates:
         yield from (f"  spared on {one.node}: {text}" for text in map(spared, one.spared))
 

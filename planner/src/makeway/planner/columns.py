@@ -70,9 +70,9 @@ class Columns:
         layers = len(self.resources)
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
-        self._pods: Ints = np.zeros((_RESOURCES + layers, 0, 0), np.int64)
+        self._pods: Ints = np.zeros((0, 0, 0), np.int64)
         self._shown = 0
-        self._grow(slots, nodes)
+        self._grow(layers, slots, nodes)
         self.barred: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
         self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
@@ -139,9 +139,7 @@ class Columns:
         self.requested[:, node] -= self.requests[:, slot, node]
         self.barred[node] -= self.immune_below[slot, node] != NOBODY
         self._pods[:, slot:last, node] = self._pods[:, slot + 1 : last + 1, node]
-        self._pods[:, last, node] = 0
-        self.priority[last, node] = VACANT
-        self.immune_below[last, node] = NOBODY
+        self._empty(last, node)
         self.count[node] = last
 
     def vacate(self, nodes: Ints, slots: Ints) -> Ints:
@@ -153,10 +151,13 @@ class Columns:
         for layer, amounts in enumerate(taken):
             np.subtract.at(self.requested[layer], nodes, amounts)
         np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != NOBODY)
-        self._pods[:, slots, nodes] = 0
-        self.priority[slots, nodes] = VACANT
-        self.immune_below[slots, nodes] = NOBODY
+        self._empty(slots, nodes)
         return taken
+
+    def _empty(self, slots: int | Ints, nodes: int | Ints) -> None:
+        self._pods[:, slots, nodes] = 0
+        for layer, vacant in _VACANCY.items():
+            self._pods[layer, slots, nodes] = vacant
 
     def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
         """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
@@ -197,7 +198,7 @@ class Columns:
         more = max(8, self.nodes)
         self.allocatable = _extended(self.allocatable, 1, more, 0)
         self.requested = _extended(self.requested, 1, more, 0)
-        self._grow(self.slots, self.nodes + more)
+        self._grow(len(self.resources), self.slots, self.nodes + more)
         self.barred = _extended(self.barred, 0, more, 0)
         self.count = _extended(self.count, 0, more, 0)
 
@@ -215,15 +216,15 @@ class Columns:
         return vector
 
     def _grow_slots(self) -> None:
-        self._grow(self.slots + max(8, self.slots), self.nodes)
+        self._grow(len(self.resources), self.slots + max(8, self.slots), self.nodes)
 
-    def _grow(self, slots: int, nodes: int) -> None:
+    def _grow(self, resources: int, slots: int, nodes: int) -> None:
         """Make room. The array has more slots than are shown: what is never touched costs no memory."""
         before, shown = self._pods, self._shown
-        if slots > before.shape[1] or nodes > before.shape[2]:
-            held = before[:, :shown]
-            self._pods = np.zeros((before.shape[0], max(slots, _SLOTS_AHEAD), nodes), np.int64)
-            self._pods[:, :shown, : held.shape[2]] = held
+        layers = _RESOURCES + resources
+        if layers > before.shape[0] or slots > before.shape[1] or nodes > before.shape[2]:
+            self._pods = np.zeros((layers, max(slots, _SLOTS_AHEAD), nodes), np.int64)
+            self._pods[: before.shape[0], :shown, : before.shape[2]] = before[:, :shown]
         for layer, vacant in _VACANCY.items():
             self._pods[layer, shown:slots] = vacant
             self._pods[layer, :slots, before.shape[2] :] = vacant
@@ -243,10 +244,7 @@ class Columns:
             layer = self.resources[name] = len(self.resources)
             self.allocatable = _extended(self.allocatable, 0, 1, 0)
             self.requested = _extended(self.requested, 0, 1, 0)
-            before, shown = self._pods, self._shown
-            self._pods = np.zeros((before.shape[0] + 1, *before.shape[1:]), np.int64)
-            self._pods[:-1, :shown] = before[:, :shown]
-            self._name_layers()
+            self._grow(len(self.resources), self.slots, self.nodes)
         return layer
 
 

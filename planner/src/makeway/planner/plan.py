@@ -215,12 +215,13 @@ class View:
         best = standing.best(snapshot, known, self.question.max_candidates + 1)
         others = np.concatenate([stale, np.union1d(best, known[standing.open[known]])])
         first = special.rows.size
-        parts = self.parts(special.block(others))
-        beyond = 0
-        for part in parts:
-            standing.put(snapshot, stale, part.found, first, circumstances.now_micros)
-            beyond = int(standing.helps[rows].sum()) - int(part.found.helps[first:].sum())
-        return Looked(parts, others, beyond)
+        block = special.block(others)
+        if not block.nodes.size:
+            return Looked([], others, 0)
+        part = self.part(block)
+        standing.put(snapshot, stale, part.found, first, circumstances.now_micros)
+        beyond = int(standing.helps[rows].sum()) - int(part.found.helps[first:].sum())
+        return Looked([part], others, beyond)
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:

@@ -136,11 +136,8 @@ class Part:
         waiting = {at: place for at, place in enumerate(places.tolist()) if place in self.block.awaited}
         if not waiting:
             return {}
-        columns, found, nodes = self.block.columns, self.found, places[list(waiting)]
-        slots = np.arange(found.victims.shape[0])
-        asked = columns.requests[np.ix_(found.asked, slots, self.block.nodes[nodes])]
-        freed = np.concatenate([asked, self.required.uses[:, :, nodes]])
-        left = found.room[:, nodes] + (freed * found.victims[:, nodes]).sum(axis=1)
+        found, nodes = self.found, places[list(waiting)]
+        left = found.room[:, nodes] + (found.uses[:, :, nodes] * found.victims[:, nodes]).sum(axis=1)
         pods = [self.block.awaited[place] for place in waiting.values()]
         back = np.zeros((left.shape[0], max(map(len, pods)), left.shape[1]), np.int64)
         there = np.zeros(back.shape[1:], np.bool_)

@@ -15,7 +15,7 @@ from makeway.core.barrier import EVERYBODY, FOR_EVER, PREEMPTION_TOLERATION, RUL
 from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.answer import Spared, SparedPod
-from makeway.planner.columns import Flags, Ints
+from makeway.planner.columns import Flags
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, guarantee_of
@@ -75,9 +75,7 @@ def first_help(block: Block, found: Evaluation, preemptor_priority: int) -> int 
     order = np.argsort(until, axis=0, kind="stable")
     until = np.take_along_axis(until, order, axis=0)
     enough = until < FOR_EVER
-    asked = columns.requests[np.ix_(found.asked, np.arange(slots), block.nodes[places])]
-    uses: Ints = np.concatenate([asked, found.uses[:, :, places]])
-    for use, short in zip(uses, found.short[:, places], strict=True):
+    for use, short in zip(found.uses[:, :, places], found.short[:, places], strict=True):
         freed = np.where(until < FOR_EVER, np.take_along_axis(use, order, axis=0), 0).cumsum(axis=0)
         enough &= freed >= short
     ends = until[enough]

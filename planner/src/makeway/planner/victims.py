@@ -35,8 +35,8 @@ class Evaluation:
     * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
     * `too_small`: bool[R, M], the node could not hold it when empty.
     * `alone`: bool[M], pods that the preemptor needs near it would go too.
-    * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[layers,
-      slots, M], what each pod uses of them.
+    * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[R, slots, M],
+      what each pod takes.
     """
 
     removable: Flags
@@ -154,7 +154,7 @@ def evaluate(
         too_small=too_small,
         alone=alone,
         constraints=required.names,
-        uses=required.uses,
+        uses=uses,
     )
 
 

@@ -61,8 +61,7 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
     }
     untouched, special = touched(snapshot, question, np.flatnonzero(present & allowed))
     view = View(snapshot, question, now, special.placed())
-    parts = [view.part(plain(snapshot, untouched))] if untouched.size else []
-    parts += [view.part(special.block())] if special.rows.size else []
+    parts = view.parts(plain(snapshot, untouched), special.block())
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []
