@@ -2,10 +2,11 @@
 
     PYTHONPATH=tests .venv/bin/python -m bench.evictor_throughput --orders 200 --victims 3 --rate 20
 
-There is no scheduler: preemptors, nominations and orders are written here. The victims are bound to one node
-and have no grace period, so that the API server ends them at once. First all orders are given at the same
-time, and deletes a second are counted until the last outcome; then they come at a rate, and the time from an
-order's creation until its last delete is accepted is taken. API server, etcd and NATS share the machine.
+There is no scheduler: preemptors, nominations and orders are written here. Each order is for a node of its
+own, and its victims have no grace period, so that the API server ends them at once. First all orders are
+given at the same time, and deletes a second are counted until the last outcome; then they come at a rate,
+and the time from an order's creation until its last delete is accepted is taken. API server, etcd and NATS
+share the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from makeway.dev.options import EVICTOR, NATS, ClusterOptions
 from makeway.runtime.kube import Api
 
 NAMESPACE = "default"
-NODE = "bench"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONNECTIONS = 16
 _PATIENCE_SECONDS = 120.0
@@ -44,21 +44,23 @@ class Scene:
     api: Api
     bus: Bus
     cluster_uid: str
-    node_uid: str
 
     async def orders(self, name: str, count: int, victims: int) -> list[EvictionOrder]:
-        """Make preemptors with victims; give an order for each, not published yet."""
+        """Make preemptors and victims, on a node for each; give orders for them, not published yet."""
         free = asyncio.Semaphore(_CONNECTIONS)
 
         async def one(number: int) -> EvictionOrder:
             async with free:
-                preemptor = await self._pod(f"{name}-{number}", priority=1000)
-                path = f"{_PODS}/{name}-{number}/status"
-                body = json.dumps({"status": {"nominatedNodeName": NODE}}).encode()
-                await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
-                victim_names = [f"{name}-{number}-victim-{index}" for index in range(victims)]
-                uids = [await self._pod(victim, priority=0, node=NODE) for victim in victim_names]
-            return self._order(preemptor, f"{name}-{number}", dict(zip(victim_names, uids, strict=True)))
+                own = f"{name}-{number}"
+                node_uid = await self._create("/api/v1/nodes", "Node", own)
+                preemptor = await self._pod(own, priority=1000)
+                body = json.dumps({"status": {"nominatedNodeName": own}}).encode()
+                await self.api.request(
+                    "PATCH", f"{_PODS}/{own}/status", body=body, content_type="application/merge-patch+json"
+                )
+                victim_names = [f"{own}-victim-{index}" for index in range(victims)]
+                uids = [await self._pod(victim, priority=0, node=own) for victim in victim_names]
+            return self._order(preemptor, own, node_uid, dict(zip(victim_names, uids, strict=True)))
 
         return list(await asyncio.gather(*(one(number) for number in range(count))))
 
@@ -74,12 +76,17 @@ class Scene:
             spec["nodeName"] = node
         if priority:
             spec["priorityClassName"] = "high"
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        answer = json.loads(await self.api.request("POST", _PODS, body=json.dumps(body).encode()))
+        return await self._create(_PODS, "Pod", name, spec=spec)
+
+    async def _create(self, path: str, kind: str, name: str, **fields: Any) -> str:
+        """Create an object; give its UID."""
+        body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
+        answer = json.loads(await self.api.request("POST", path, body=json.dumps(body).encode()))
         uid: str = answer["metadata"]["uid"]
         return uid
 
-    def _order(self, preemptor_uid: str, preemptor: str, victims: dict[str, str]) -> EvictionOrder:
+    def _order(self, preemptor_uid: str, name: str, node_uid: str, victims: dict[str, str]) -> EvictionOrder:
+        """An order for the preemptor and the node of this name."""
         now = datetime.now(UTC)
         return EvictionOrder(
             order_id=ids.order_id(now),
@@ -91,24 +98,24 @@ class Scene:
             not_after=now + timedelta(minutes=10),
             preemptor=Preemptor(
                 namespace=NAMESPACE,
-                name=preemptor,
+                name=name,
                 uid=preemptor_uid,
                 priority=1000,
                 scheduler_name="nobody",
             ),
-            node=NODE,
-            node_uid=self.node_uid,
+            node=name,
+            node_uid=node_uid,
             victims=tuple(
                 Victim(
                     namespace=NAMESPACE,
-                    name=name,
+                    name=victim,
                     uid=uid,
-                    node=NODE,
+                    node=name,
                     priority=0,
                     grace_period_seconds=0,
                     rule="lower-priority",
                 )
-                for name, uid in victims.items()
+                for victim, uid in victims.items()
             ),
         )
 
@@ -127,7 +134,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
-    """Connect as the administrator, and make the node."""
+    """Connect as the administrator, and make the PriorityClass."""
     api = await Api.connect(kubeconfig=str(cluster.info.kubeconfig), user_agent="bench")
     bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench")
     try:
@@ -139,9 +146,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
                 "value": 1000,
             }
         )
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-        answer = json.loads(await api.request("POST", "/api/v1/nodes", body=json.dumps(node).encode()))
-        yield Scene(api, bus, await api.cluster_uid(), answer["metadata"]["uid"])
+        yield Scene(api, bus, await api.cluster_uid())
     finally:
         await bus.close()
         await api.close()

@@ -4,6 +4,7 @@ There is no scheduler here: the tests write nominations and orders themselves. E
 first part is made with the evictor's own service account, so that its role is shown to suffice.
 """
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -189,6 +190,31 @@ class TestWhatTheEdgeReliesOn:
         assert caught.value.reason == "Forbidden"
         async with cluster.connect("evictor") as api:
             assert await api.cluster_uid()
+
+    async def test_orders_side_by_side_share_the_reads_of_fence_class_and_node(
+        self, space: Space, cluster: RunningCluster
+    ) -> None:
+        space.judged = False
+        [node] = await space.add_nodes(make_node("n1"))
+        registry = CollectorRegistry()
+        async with cluster.connect("evictor") as api:
+            edge = ApiCluster(api, Metrics(registry))
+            nodes, classes, epochs = await asyncio.gather(
+                asyncio.gather(*(edge.get_node(node) for _ in range(20))),
+                asyncio.gather(*(edge.get_priority_class("high") for _ in range(20))),
+                asyncio.gather(*(edge.lease_epoch("kube-system", "makeway-scheduler") for _ in range(20))),
+            )
+
+        def requests(operation: str, result: str) -> float | None:
+            labels = {"operation": operation, "result": result}
+            return registry.get_sample_value("makeway_evictor_api_requests_total", labels)
+
+        assert {n is not None and n.metadata.name == node for n in nodes} == {True}
+        assert {c is not None and c.metadata.name for c in classes} == {"high"}
+        assert set(epochs) == {None}
+        assert requests("get_node", "ok") == 2
+        assert requests("get_priority_class", "ok") == 2
+        assert requests("get_lease", "gone") == 2
 
     async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: ApiCluster) -> None:
         [pod] = await space.create(waiting_pod("a"))

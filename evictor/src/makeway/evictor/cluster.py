@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.evictor import patches
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import TemporaryError, classify
+from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Epoch
-from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
 
 FIELD_MANAGER = "makeway-evictor"
 """Owner of the evictor's fields in metadata.managedFields."""
@@ -50,7 +53,7 @@ class Cluster(Protocol):
         """The pod under this name now, straight from the server's storage."""
 
     async def get_node(self, name: str) -> Node | None:
-        """The node."""
+        """The node's metadata; that it exists, and as which incarnation, is all that is asked of it."""
 
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass."""
@@ -113,6 +116,7 @@ _priority_class = _decoder(PriorityClass)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
+@lru_cache(maxsize=1024)
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
@@ -123,6 +127,10 @@ class ApiCluster:
     def __init__(self, api: Api, metrics: Metrics) -> None:
         self._api = api
         self._metrics = metrics
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._nodes = SharedReads(self._read_node)
+        self._priority_classes = SharedReads(self._read_priority_class)
+        self._leases = SharedReads(self._read_lease)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
@@ -130,18 +138,29 @@ class ApiCluster:
         return None if body is None else _pod(body)
 
     async def get_node(self, name: str) -> Node | None:
-        """The node under this name now."""
-        body = await self._call("get_node", "GET", f"/api/v1/nodes/{quote(name, safe='')}")
-        return None if body is None else _node(body)
+        """The metadata of the node under this name now, read once for all who ask before the read begins."""
+        return await self._nodes(name)
 
     async def get_priority_class(self, name: str) -> PriorityClass | None:
-        """The PriorityClass under this name now."""
+        """The PriorityClass under this name now, read as nodes are."""
+        return await self._priority_classes(name)
+
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
+        """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""
+        return await self._leases((namespace, name))
+
+    async def _read_node(self, name: str) -> Node | None:
+        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        body = await self._call("get_node", "GET", path, accept=METADATA_ONLY)
+        return None if body is None else _node(body)
+
+    async def _read_priority_class(self, name: str) -> PriorityClass | None:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
         body = await self._call("get_priority_class", "GET", f"{classes}/{quote(name, safe='')}")
         return None if body is None else _priority_class(body)
 
-    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
-        """`leaseTransitions` of a Lease; 0 where nobody has taken it over yet, None where it is absent."""
+    async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
+        namespace, name = key
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
         body = await self._call("get_lease", "GET", f"{leases}/{quote(name, safe='')}")
         if body is None:
@@ -217,31 +236,39 @@ class ApiCluster:
         *,
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         incarnation: PodRef | Victim | None = None,
         timeout_seconds: float = CALL_TIMEOUT_SECONDS,
     ) -> bytes | None:
         """One request; None where its object is not there, or is not `incarnation` any more."""
-        count = self._metrics.api_requests.labels
-        query = {"fieldManager": FIELD_MANAGER} if method in ("PATCH", "POST") else None
+        if method in ("PATCH", "POST"):
+            path += f"?fieldManager={FIELD_MANAGER}"
         try:
             answer = await self._api.request(
                 method,
                 path,
-                query=query,
                 body=body,
                 content_type=content_type,
+                accept=accept,
                 timeout_seconds=timeout_seconds,
             )
         except (ApiError, ApiUnavailable) as error:
             if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
-                count(operation=operation, result="gone").inc()
+                self._count(operation, "gone")
                 return None
             failure = classify(error)
-            temporary = isinstance(failure, TemporaryError)
-            count(operation=operation, result="temporary" if temporary else "permanent").inc()
+            self._count(operation, "temporary" if isinstance(failure, TemporaryError) else "permanent")
             raise failure from error
-        count(operation=operation, result="ok").inc()
+        self._count(operation, "ok")
         return answer
+
+    def _count(self, operation: str, result: str) -> None:
+        """Count a request; looking a counter up by its labels costs as much as the rest of this module."""
+        counter = self._counters.get((operation, result))
+        if counter is None:
+            counter = self._metrics.api_requests.labels(operation=operation, result=result)
+            self._counters[operation, result] = counter
+        counter.inc()
 
     async def _means_gone(self, error: ApiError, incarnation: PodRef | Victim | None) -> bool:
         """Whether a refusal only says that the pod is not there, or is another one by now."""

@@ -129,18 +129,28 @@ async def _drain(under_way: set[asyncio.Task[None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def kept(delivery: Delivery) -> AsyncIterator[None]:
-    """Tell the server every `KEEP_SECONDS` that the order is being worked on."""
+    """Tell the server every `KEEP_SECONDS` that the order is being worked on.
+
+    An order that ends sooner, as most do, costs a timer and no task.
+    """
+    keeping: asyncio.Task[NoReturn] | None = None
 
     async def keep() -> NoReturn:
         while True:
-            await asyncio.sleep(KEEP_SECONDS)
             try:
                 await delivery.in_progress()
             except BusUnavailable as error:
                 _log.warning("order_not_extended", error=str(error))
+            await asyncio.sleep(KEEP_SECONDS)
 
-    keeping = asyncio.create_task(keep())
+    def begin() -> None:
+        nonlocal keeping
+        keeping = asyncio.create_task(keep())
+
+    timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, begin)
     try:
         yield
     finally:
-        keeping.cancel()
+        timer.cancel()
+        if keeping is not None:
+            keeping.cancel()

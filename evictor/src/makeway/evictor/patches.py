@@ -42,7 +42,7 @@ def mark_message(order: EvictionOrder) -> str:
 
 def _second(at: datetime) -> str:
     """A metav1.Time: whole seconds, UTC."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> bytes:
@@ -104,7 +104,7 @@ def event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": about.namespace},
-        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "eventTime": now.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
         "reportingController": "makeway.dev/evictor",
         "reportingInstance": instance[:128],
         "action": action,

@@ -18,6 +18,7 @@ from makeway.bus.publishing import AlreadyExists, Refused
 from makeway.bus.quarantine import Parked
 from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.evictor.shared_reads import SharedReads
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class BusRecords:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._epochs = SharedReads(self._epoch)
 
     async def outcome(self, order_id: str) -> Outcome | None:
         """The order's outcome; one of a version this process does not know is a `PermanentError`."""
@@ -58,11 +60,12 @@ class BusRecords:
         return last.message if last is not None else None
 
     async def epoch(self, name: str) -> int:
-        """The counter, 0 before its first increment; a name that is no key is a `PermanentError`.
+        """The counter, read once for all who ask before the read begins; 0 before its first increment.
 
+        A name that is no key is a `PermanentError`.
         A bucket that is gone (NATS was set up anew) counts as empty: no newer writer is known.
         """
-        return await _translated(self._epoch(name))
+        return await _translated(self._epochs(name))
 
     async def _epoch(self, name: str) -> int:
         try:

@@ -1,0 +1,66 @@
+"""One read that answers everybody who asked for the same thing before it began.
+
+Orders that are carried out at the same time read the same fence, the same PriorityClasses and often the
+same node. Whoever asks while such a read is under way gets the next one, together with all others who wait
+for it: no answer is older than the question, just as if each had read by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+PATIENCE_SECONDS = 0.05
+"""How long a read may keep the next one waiting: one that is lost or slow holds up its own askers only."""
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class SharedReads(Generic[K, T]):
+    """Reads of one kind of object, by key. Of each key at most one waits; no answer is kept.
+
+    `read` is what reads one of them. Whatever it raises is raised to each of its askers.
+    """
+
+    def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:
+        self._read = read
+        self._under_way: dict[K, asyncio.Future[None]] = {}
+        self._waiting: dict[K, asyncio.Task[T]] = {}
+
+    async def __call__(self, key: K) -> T:
+        """Give what a read that begins after this call finds.
+
+        With no other under way it begins at once and costs nothing more. Cancelling an asker takes nothing
+        from the others.
+        """
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            under_way = self._under_way.get(key)
+            if under_way is None:
+                return await self._begin(key)
+            waiting = self._waiting[key] = asyncio.create_task(self._after(key, under_way))
+            waiting.add_done_callback(_seen)
+        return await asyncio.shield(waiting)
+
+    async def _after(self, key: K, under_way: asyncio.Future[None]) -> T:
+        await asyncio.wait((under_way,), timeout=PATIENCE_SECONDS)
+        # Whoever asks from here on gets a later read; nothing is awaited before this one is under way.
+        del self._waiting[key]
+        return await self._begin(key)
+
+    async def _begin(self, key: K) -> T:
+        over = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._read(key)
+        finally:
+            over.set_result(None)
+            if self._under_way.get(key) is over:
+                del self._under_way[key]
+
+
+def _seen(task: asyncio.Task[T]) -> None:
+    """Keep the loop from reporting an error as lost where all who asked have been cancelled."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,153 @@
+"""Reads that serve several: nobody gets an answer that is older than the question."""
+
+import asyncio
+
+import pytest
+
+from makeway.evictor import shared_reads
+from makeway.evictor.retry import TemporaryError
+from makeway.evictor.shared_reads import SharedReads
+
+
+class Server:
+    """Holds a number. A read finds what is held when it begins, and is answered when it is let go."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.begun: list[str] = []
+        self._answers: list[asyncio.Future[int]] = []
+        self._values: list[int] = []
+
+    async def read(self, key: str) -> int:
+        self.begun.append(key)
+        self._values.append(self.value)
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        return await answer
+
+    async def answer(self, number: int, error: Exception | None = None) -> None:
+        await settled()
+        if error is None:
+            self._answers[number].set_result(self._values[number])
+        else:
+            self._answers[number].set_exception(error)
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def asking(reads: SharedReads[str, int], *keys: str) -> list[asyncio.Task[int]]:
+    return [asyncio.ensure_future(reads(key)) for key in keys]
+
+
+async def test_one_read_answers_all_who_asked_while_another_was_under_way() -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    first = asking(reads, "a")
+    await settled()
+    others = asking(reads, *["a"] * 20)
+    await server.answer(0)
+    await server.answer(1)
+
+    assert await asyncio.gather(*first, *others) == [0] * 21
+    assert server.begun == ["a", "a"]
+
+
+async def test_an_answer_is_never_older_than_its_question() -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    first = asking(reads, "a")
+    await settled()
+    server.value = 1
+    second = asking(reads, "a")
+    await server.answer(0)
+    server.value = 2
+    third = asking(reads, "a")
+    await server.answer(1)
+    await server.answer(2)
+
+    assert await asyncio.gather(*first, *second, *third) == [0, 1, 2]
+
+
+async def test_nothing_is_kept_once_it_is_answered() -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    for number in range(3):
+        server.value = number
+        (asked,) = asking(reads, "a")
+        await server.answer(number)
+        assert await asked == number
+
+
+async def test_keys_do_not_wait_for_one_another() -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    asked = asking(reads, "a", "b")
+    await settled()
+
+    assert server.begun == ["a", "b"]
+    await server.answer(1)
+    assert (asked[0].done(), asked[1].done()) == (False, True)
+    asked[0].cancel()
+
+
+async def test_a_read_that_hangs_holds_up_its_own_askers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_reads, "PATIENCE_SECONDS", 0.0)
+    server = Server()
+    reads = SharedReads(server.read)
+
+    (hanging,) = asking(reads, "a")
+    await settled()
+    (other,) = asking(reads, "a")
+    await asyncio.sleep(0.01)
+    await server.answer(1)
+
+    assert (hanging.done(), await other) == (False, 0)
+    await server.answer(0)
+    (later,) = asking(reads, "a")
+    await server.answer(2)
+    assert [await hanging, await later] == [0, 0]
+
+
+async def test_an_error_is_everybodys_who_shared_the_read_and_the_next_read_is_a_new_one() -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    (first,) = asking(reads, "a")
+    await settled()
+    sharing = asking(reads, "a", "a")
+    await server.answer(0)
+    await server.answer(1, TemporaryError("unavailable", "gone"))
+
+    assert await first == 0
+    ends = await asyncio.gather(*sharing, return_exceptions=True)
+    assert [type(end) for end in ends] == [TemporaryError, TemporaryError]
+    (later,) = asking(reads, "a")
+    await server.answer(2)
+    assert await later == 0
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_who_is_cancelled_takes_nothing_from_the_others(cancelled: int) -> None:
+    server = Server()
+    reads = SharedReads(server.read)
+
+    asked = asking(reads, "a")
+    await settled()
+    asked += asking(reads, "a", "a")
+    await settled()
+    asked[cancelled].cancel()
+    await settled()
+    if cancelled != 0:
+        await server.answer(0)
+    await server.answer(1)
+
+    assert await asked[2] == 0
+    assert asked[cancelled].cancelled()
