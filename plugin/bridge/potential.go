@@ -63,7 +63,10 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 	if absentToo {
 		count += absent
 	}
-	if count == total {
+	switch count {
+	case 0:
+		return potential{}, true
+	case total:
 		return potential{count: total, nodes: wire.NodeSelection{AllBut: true}}, true
 	}
 	allBut := count > total/2
