@@ -192,9 +192,9 @@ class Silent:
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncIterator[list[bytes]]:
         await asyncio.Event().wait()
-        yield b""
+        yield []
 
 
 async def test_it_is_behind_whoever_has_seen_more_of_anything_it_follows() -> None:

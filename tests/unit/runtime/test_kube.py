@@ -53,10 +53,9 @@ async def api_of(handler: Handler, tmp_path: Path, user: dict[str, str] | None =
 
 async def read_watch(api: Api, into: list[bytes], idle_timeout_seconds: float = 5) -> None:
     query = {"watch": "1"}
-    async with aclosing(api.stream("/w", query=query, idle_timeout_seconds=idle_timeout_seconds)) as lines:
-        async for line in lines:
-            if line:
-                into.append(line)  # noqa: PERF401 - lines read before an error count
+    async with aclosing(api.stream("/w", query=query, idle_timeout_seconds=idle_timeout_seconds)) as heard:
+        async for lines in heard:
+            into += lines
 
 
 async def test_a_request_carries_token_query_body_and_content_type(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -64,7 +65,7 @@ class FakeApi:
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncIterator[list[bytes]]:
         assert path == RESOURCE.path
         self.times.append(time.monotonic())
         self.watch_queries.append(dict(query))
@@ -77,7 +78,7 @@ class FakeApi:
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
-                yield step
+                yield [step] if step else []
             else:
                 step()
 
@@ -347,3 +348,25 @@ async def test_age_is_counted_from_what_was_last_heard() -> None:
     await asyncio.sleep(0.03)
 
     assert 0.03 <= listwatch.age_seconds() < 1
+
+
+async def test_what_the_first_list_leaves_behind_is_set_aside_and_what_later_lists_do_is_not() -> None:
+    class Keeps(Seen):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[list[str]] = []
+
+        def put(self, item: Namespace) -> None:
+            self.kept.append([item.metadata.uid])
+
+    api = FakeApi([page(*(item(f"n-{number}", number) for number in range(500)))] * 2, [])
+    listwatch = ListWatch(api, RESOURCE, Keeps(), Seen(), QUICK)
+    try:
+        before = gc.get_freeze_count()
+        await listwatch.list_once()
+        first = gc.get_freeze_count()
+        await listwatch.list_once()
+        assert first >= before + 500
+        assert gc.get_freeze_count() <= first
+    finally:
+        gc.unfreeze()

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -36,6 +37,9 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
 """Longest watch line. etcd takes 1.5 MiB an object by default; JSON and a raised limit fit well inside."""
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What to accept where an object's metadata is all that is wanted: of a node, a fortieth of its bytes."""
 
 MESSAGE_LIMIT = 2000
 """Characters of an error's message that are kept: an answer may be a proxy's whole page."""
@@ -106,17 +110,21 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a DELETE or PUT a second time where the connection broke after the first.
+    """Keep aiohttp from sending a write a second time where the connection broke after the first.
 
-    It takes them for idempotent; but the answer that was lost may have been a success, and what is deleted
-    has to be read again first. Reads it may repeat: a kept connection is often found dead that way.
+    It takes DELETE and PUT for idempotent; but the answer that was lost may have been a success, and what is
+    deleted has to be read again first. Reads it may repeat: a kept connection is often found dead that way.
     """
     try:
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method == "GET":
-            raise
         raise aiohttp.ClientConnectionError(_describe(error)) from error
+
+
+@lru_cache(maxsize=32)
+def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
+    """The time-outs of a request; callers have a few totals, and making the object takes longer than this."""
+    return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
 def _proxy_of_environment(server: str) -> str | None:
@@ -136,9 +144,12 @@ class Api:
         self._access = access
         self._rest = RESTClientObject(configuration)
         self._session = aiohttp.ClientSession(
-            connector=self._rest.pool_manager.connector, connector_owner=False, read_bufsize=READ_BUFFER_BYTES
+            connector=self._rest.pool_manager.connector,
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
         )
-        self._fixed: dict[str, Any] = {"allow_redirects": False, "middlewares": (_once,)}
+        self._fixed: dict[str, Any] = {"allow_redirects": False}
         if configuration.tls_server_name:
             self._fixed["server_hostname"] = configuration.tls_server_name
         if proxy := configuration.proxy or _proxy_of_environment(self.server):
@@ -200,9 +211,12 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout_seconds: float = 10.0,
     ) -> bytes:
         """Send one request and return the body of its answer.
+
+        `accept`: another form of the answer than the object as JSON, such as `METADATA_ONLY`.
 
         `timeout_seconds` covers everything from waiting for a free connection to the last byte.
 
@@ -214,9 +228,14 @@ class Api:
         if body is not None:
             arguments["data"] = body
             arguments["headers"]["Content-Type"] = content_type
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
+        if accept:
+            arguments["headers"]["Accept"] = accept
+        if method != "GET":
+            arguments["middlewares"] = (_once,)
         try:
-            async with self._session.request(method, timeout=timeout, **arguments) as response:
+            async with self._session.request(
+                method, timeout=_timeout(timeout_seconds), **arguments
+            ) as response:
                 if not 200 <= response.status < 300:
                     raise await self._refused(response)
                 return await response.read()
@@ -225,10 +244,10 @@ class Api:
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch as they come, without their line ends.
+    ) -> AsyncGenerator[list[bytes], None]:
+        """Yield the lines of a watch as they come, without their line ends: all that have come, together.
 
-        The first is empty: the server has accepted the watch, of which a quiet resource shows no other sign.
+        First it yields none: the server has accepted the watch; a quiet resource shows no other sign of that.
         Ends when the server ends the watch in an orderly way. Use it under `contextlib.aclosing`
         where the loop may be left early, so that the connection is released at once.
 
@@ -245,23 +264,21 @@ class Api:
             async with self._session.request("GET", timeout=timeout, **arguments) as response:
                 if not 200 <= response.status < 300:
                     raise await self._refused(response)
-                yield b""
-                pending = bytearray()
+                yield []
+                begun: list[bytes] = []
+                size = 0
                 async for chunk in response.content.iter_any():
-                    start = len(pending)
-                    pending += chunk
-                    end = pending.find(b"\n", start)
-                    begin = 0
-                    while end >= 0:
-                        line = bytes(pending[begin:end])
-                        begin = end + 1
-                        if line:
-                            yield line
-                        end = pending.find(b"\n", begin)
-                    del pending[:begin]
-                    if len(pending) > LINE_LIMIT_BYTES:
+                    first, *others = chunk.split(b"\n")
+                    begun.append(first)
+                    size += len(first)
+                    if others:
+                        lines = [b"".join(begun), *others]
+                        begun = [lines.pop()]
+                        size = len(begun[0])
+                        yield [line for line in lines if line]
+                    if size > LINE_LIMIT_BYTES:
                         raise ApiUnavailable(f"GET {path}: a watch line is longer than {LINE_LIMIT_BYTES} B")
-                if pending:
+                if size:
                     raise ApiUnavailable(f"GET {path}: the watch ended inside a line")
         except (aiohttp.ClientError, OSError) as error:
             raise ApiUnavailable(f"GET {path}: {_describe(error)}") from error

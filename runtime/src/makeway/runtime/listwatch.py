@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -27,7 +27,9 @@ import msgspec
 import structlog
 
 from makeway.core.objects import Metadata, View
+from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.pages import UNREADABLE, Page, PageMetadata, Unreadable
 
 _log = structlog.get_logger()
 
@@ -55,8 +57,8 @@ class Reads(Protocol):
 
     def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
-    ) -> AsyncIterator[bytes]:
-        """Yield an empty line once a watch stands, then its lines; raises ApiError or ApiUnavailable."""
+    ) -> AsyncIterator[Sequence[bytes]]:
+        """Yield no lines once a watch stands, then what has come; raises ApiError or ApiUnavailable."""
 
 
 class Handler(Protocol[T_contra]):
@@ -116,16 +118,6 @@ class Resource(Generic[T]):
     field_selector: str = ""
 
 
-class _ListMetadata(View, frozen=True, gc=False):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _List(View, frozen=True, gc=False):
-    metadata: _ListMetadata
-    items: tuple[msgspec.Raw, ...] | None = None
-
-
 class _Event(View, Generic[O], frozen=True, gc=False):
     type: str
     object: O
@@ -153,7 +145,6 @@ class _Problem(View, frozen=True, gc=False):
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _NO_EVENT: _Event[Any] = _Event(type="", object=None)
 
-_decode_list = msgspec.json.Decoder(_List).decode
 _decode_event = msgspec.json.Decoder(_Event[msgspec.Raw]).decode
 _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 _decode_problem = msgspec.json.Decoder(_Problem).decode
@@ -239,7 +230,7 @@ class ListWatch(Generic[T]):
         query = {"limit": str(self._timings.page_size), **self._selection()}
         while True:
             try:
-                page = await self._page(query)
+                metadata = await self._page(query, uids)
             except ApiError as error:
                 if error.status != 410 or "continue" not in query:
                     raise
@@ -247,41 +238,42 @@ class ListWatch(Generic[T]):
                 query = self._selection()
                 uids.clear()
                 continue
-            ends = time.monotonic() + self._timings.turn
-            for raw in page.items or ():
-                self._take(raw, uids)
-                if time.monotonic() >= ends:
-                    await asyncio.sleep(0)
-                    ends = time.monotonic() + self._timings.turn
             self._hear()
-            if not page.metadata.continue_:
+            if not self.synced.is_set():
+                garbage.keep()
+            if not metadata.continue_:
                 break
-            query["continue"] = page.metadata.continue_
+            query["continue"] = metadata.continue_
         self._handler.retain(uids)
-        self._version = page.metadata.resource_version
+        self._version = metadata.resource_version
         self._trouble = ""
         self.synced.set()
         self._observer.listed(self.resource.name, self._reason)
         _log.info("listed", resource=self.resource.name, objects=len(uids), resource_version=self._version)
 
-    async def _page(self, query: Mapping[str, str]) -> _List:
-        """Read a page; its objects are still to be decoded."""
+    async def _page(self, query: Mapping[str, str], uids: set[str]) -> PageMetadata:
+        """Read a page and hand its objects on; note their UIDs."""
         body = await self._api.request(
             "GET", self.resource.path, query=query, timeout_seconds=self._timings.list
         )
+        put, now = self._handler.put, time.monotonic
+        ends = now() + self._timings.turn
         try:
-            return _decode_list(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            page = Page(body)
+            for item in page.objects(self._decode):
+                if isinstance(item, Unreadable):
+                    # What cannot be read must not be forgotten either.
+                    self._pass_over(item.error)
+                    uids.update(_uid(item.text))
+                else:
+                    uids.add(item.metadata.uid)
+                    put(item)
+                if now() >= ends:
+                    await asyncio.sleep(0)
+                    ends = now() + self._timings.turn
+        except UNREADABLE as error:
             raise ApiUnavailable(f"list of {self.resource.name}: {error}") from error
-
-    def _take(self, raw: msgspec.Raw, uids: set[str]) -> None:
-        item = self._decoded(raw)
-        if item is None:
-            # What cannot be read must not be forgotten either.
-            uids.update(_uid(raw))
-            return
-        uids.add(item.metadata.uid)
-        self._handler.put(item)
+        return page.metadata
 
     # -------------------------------------------------------------------------------- watching
 
@@ -296,20 +288,21 @@ class ListWatch(Generic[T]):
             **self._selection(),
         }
         began = time.monotonic()
-        lines = self._api.stream(self.resource.path, query=query, idle_timeout_seconds=self._timings.silence)
-        count, ends = 0, 0.0
-        async with aclosing(lines) as events:  # type: ignore[type-var] # the edge gives an async generator
-            async for line in events:
+        heard = self._api.stream(self.resource.path, query=query, idle_timeout_seconds=self._timings.silence)
+        count = 0
+        async with aclosing(heard) as events:  # type: ignore[type-var] # the edge gives an async generator
+            async for lines in events:
                 self._hear()
                 self._trouble = ""
-                if not line:
-                    continue
-                self._apply(line)
-                self._failures = 0
-                count += 1
-                if self._heard >= ends:
-                    await asyncio.sleep(0)
-                    ends = time.monotonic() + self._timings.turn
+                # Others had their turn while nothing came: an event that comes alone needs no turn more.
+                ends = self._heard + self._timings.turn
+                for line in lines:
+                    self._apply(line)
+                    self._failures = 0
+                    count += 1
+                    if time.monotonic() >= ends:
+                        await asyncio.sleep(0)
+                        ends = time.monotonic() + self._timings.turn
         self._observer.reconnected(self.resource.name, "ended")
         if count == 0 and time.monotonic() - began < 1:
             # A server that ends watches at once would otherwise be asked in a tight loop.
@@ -319,7 +312,7 @@ class ListWatch(Generic[T]):
         """Apply an event; nearly all are read together with their object, in one go."""
         try:
             event: _Event[T] = self._decode_event(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             event = _NO_EVENT
         if event.type in _CHANGES:
             self._hand_on(event.type, event.object)
@@ -330,12 +323,17 @@ class ListWatch(Generic[T]):
         """Apply an event whose object may be of another type, or not readable."""
         try:
             event = _decode_event(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise _Relist("error", f"not a watch event: {error}") from error
         if event.type == "ERROR":
             self._raise(event.object)
-        item = self._decoded(event.object) if event.type != "BOOKMARK" else None
-        if item is None:
+        if event.type == "BOOKMARK":
+            self._move_on(event.object)
+            return
+        try:
+            item = self._decode(event.object)
+        except UNREADABLE as error:
+            self._pass_over(error)
             self._move_on(event.object)
         else:
             self._hand_on(event.type, item)
@@ -363,13 +361,9 @@ class ListWatch(Generic[T]):
 
     # -------------------------------------------------------------------------------- both
 
-    def _decoded(self, raw: msgspec.Raw) -> T | None:
-        try:
-            return self._decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._observer.undecodable(self.resource.name)
-            _log.warning("object_undecodable", resource=self.resource.name, error=str(error))
-            return None
+    def _pass_over(self, error: Exception) -> None:
+        self._observer.undecodable(self.resource.name)
+        _log.warning("object_undecodable", resource=self.resource.name, error=str(error))
 
     def _selection(self) -> dict[str, str]:
         return {"fieldSelector": self.resource.field_selector} if self.resource.field_selector else {}

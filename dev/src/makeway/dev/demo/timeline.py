@@ -166,10 +166,10 @@ class Timeline:
         """Follow the demo's pods, for ever."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods"
         query = {"watch": "true", "allowWatchBookmarks": "true"}
-        async for line in api.stream(path, query=query, idle_timeout_seconds=300):
-            event = json.loads(line or b'{"type": ""}')
-            if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                self.add(PodSeen(time.monotonic(), event["type"] == "DELETED", event["object"]))
+        async for lines in api.stream(path, query=query, idle_timeout_seconds=300):
+            for event in map(json.loads, lines):
+                if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                    self.add(PodSeen(time.monotonic(), event["type"] == "DELETED", event["object"]))
 
     async def watch_bus(self, bus: Bus) -> None:
         """Follow decisions, orders and outcomes, for ever."""
