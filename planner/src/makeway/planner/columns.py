@@ -7,7 +7,7 @@ important first" is a walk over the slots with all nodes side by side, and no pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from makeway.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
+_D = TypeVar("_D", bound=np.generic)
 
 VACANT = 2**40
 """Priority of an empty slot: above every pod's, so that no rule ever takes it for removable."""
@@ -31,7 +32,11 @@ _VACANCY = {0: VACANT, 4: NOBODY}
 """What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `immune_below`."""
 
 _SLOTS_AHEAD = 128
-"""Slots for which the array of pods is made at first, beyond Kubernetes' 110 pods a node."""
+"""Slots for which the array of pods is made at first, beyond Kubernetes' 110 pods a node. Memory of
+such arrays comes in pages of 2 MiB, which the kernel clears: what is in use should lie together."""
+
+_SLOTS_AT_ONCE = 8
+"""Slots by which those shown become more: with 8,192 nodes 5 MiB that the kernel clears, some 5 ms."""
 
 _RESOURCES = 6
 """The first layer of the array of pods that is a resource's."""
@@ -53,8 +58,10 @@ class Columns:
     * `kind`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
-    All that has slots lies in one array, a layer each, so that pods move up and down in one piece.
-    Nodes and slots grow by doubling. Putting a pod in, or taking one out, costs O(slots of its node).
+    All that has slots lies in one array, slot by slot and a layer each, so that pods move up and down in one
+    piece, and slots that no node has used are memory that is never touched.
+    Room grows by doubling, the slots shown a few at a time. Putting a pod in, or taking one out, costs
+    O(slots of its node).
     """
 
     priority: Ints
@@ -107,17 +114,18 @@ class Columns:
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         amounts = self.vector(requests)
-        used = int(self.count[node])
-        if used == self.slots:
+        used = self.count.item(node)
+        if used == self._shown:
             self._grow_slots()
         if slot < used:
-            self._pods[:, slot + 1 : used + 1, node] = self._pods[:, slot:used, node]
+            self._pods[slot + 1 : used + 1, :, node] = self._pods[slot:used, :, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
-        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
-        self.barred[node] += barrier != OPEN
         self.kind[slot, node] = kind
+        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
+        if barrier != OPEN:
+            self.barred[node] += 1
         self.requests[:, slot, node] = amounts
         self.requested[:, node] += amounts
         self.count[node] = used + 1
@@ -135,10 +143,12 @@ class Columns:
 
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""
-        last = int(self.count[node]) - 1
+        last = self.count.item(node) - 1
         self.requested[:, node] -= self.requests[:, slot, node]
-        self.barred[node] -= self.immune_below[slot, node] != NOBODY
-        self._pods[:, slot:last, node] = self._pods[:, slot + 1 : last + 1, node]
+        if self.immune_below[slot, node] != NOBODY:
+            self.barred[node] -= 1
+        if slot < last:
+            self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
         self._empty(last, node)
         self.count[node] = last
 
@@ -155,9 +165,9 @@ class Columns:
         return taken
 
     def _empty(self, slots: int | Ints, nodes: int | Ints) -> None:
-        self._pods[:, slots, nodes] = 0
+        self._pods[slots, :, nodes] = 0
         for layer, vacant in _VACANCY.items():
-            self._pods[layer, slots, nodes] = vacant
+            self._pods[slots, layer, nodes] = vacant
 
     def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
         """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
@@ -180,7 +190,7 @@ class Columns:
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
         copy.barred = self.barred[nodes]
-        copy._pods = self._pods[:, :used, nodes]
+        copy._pods = self._pods[:used, :, nodes]
         copy._shown = used
         copy._name_layers()
         return copy
@@ -196,11 +206,11 @@ class Columns:
     def grow_nodes(self) -> None:
         """Make room for twice as many nodes."""
         more = max(8, self.nodes)
-        self.allocatable = _extended(self.allocatable, 1, more, 0)
-        self.requested = _extended(self.requested, 1, more, 0)
+        self.allocatable = extended(self.allocatable, more)
+        self.requested = extended(self.requested, more)
         self._grow(len(self.resources), self.slots, self.nodes + more)
-        self.barred = _extended(self.barred, 0, more, 0)
-        self.count = _extended(self.count, 0, more, 0)
+        self.barred = extended(self.barred, more)
+        self.count = extended(self.count, more)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
         """Give requests as int64[resources], with a column for each. Remembered: most pods share theirs."""
@@ -216,24 +226,27 @@ class Columns:
         return vector
 
     def _grow_slots(self) -> None:
-        self._grow(len(self.resources), self.slots + max(8, self.slots), self.nodes)
+        self._grow(len(self.resources), self.slots + _SLOTS_AT_ONCE, self.nodes)
 
     def _grow(self, resources: int, slots: int, nodes: int) -> None:
         """Make room. The array has more slots than are shown: what is never touched costs no memory."""
         before, shown = self._pods, self._shown
         layers = _RESOURCES + resources
-        if layers > before.shape[0] or slots > before.shape[1] or nodes > before.shape[2]:
-            self._pods = np.zeros((layers, max(slots, _SLOTS_AHEAD), nodes), np.int64)
-            self._pods[: before.shape[0], :shown, : before.shape[2]] = before[:, :shown]
+        rows = before.shape[0]
+        if slots > rows:
+            rows = max(slots, 2 * rows, _SLOTS_AHEAD)
+        if rows > before.shape[0] or layers > before.shape[1] or nodes > before.shape[2]:
+            self._pods = np.zeros((rows, layers, nodes), np.int64)
+            self._pods[:shown, : before.shape[1], : before.shape[2]] = before[:shown]
         for layer, vacant in _VACANCY.items():
-            self._pods[layer, shown:slots] = vacant
-            self._pods[layer, :slots, before.shape[2] :] = vacant
+            self._pods[shown:slots, layer] = vacant
+            self._pods[:slots, layer, before.shape[2] :] = vacant
         self._shown = slots
         self._name_layers()
 
     def _name_layers(self) -> None:
         """Give the layers of the array of pods their names; they are views of it."""
-        pods = self._pods[:, : self._shown]
+        pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
         self.requests = pods[_RESOURCES:]
@@ -242,13 +255,14 @@ class Columns:
         layer = self.resources.get(name)
         if layer is None:
             layer = self.resources[name] = len(self.resources)
-            self.allocatable = _extended(self.allocatable, 0, 1, 0)
-            self.requested = _extended(self.requested, 0, 1, 0)
+            self.allocatable = extended(self.allocatable, 1, axis=0)
+            self.requested = extended(self.requested, 1, axis=0)
             self._grow(len(self.resources), self.slots, self.nodes)
         return layer
 
 
-def _extended(array: Ints, axis: int, more: int, filler: int) -> Ints:
+def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:
+    """Give an array with so many more places along an axis, which hold the filler."""
     shape = list(array.shape)
     shape[axis] = more
-    return np.concatenate([array, np.full(shape, filler, np.int64)], axis=axis)
+    return np.concatenate([array, np.full(shape, filler, array.dtype)], axis=axis)

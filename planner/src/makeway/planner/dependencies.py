@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Iterable, Mapping
 
 from makeway.core.barrier import MIRROR_POD, PREEMPTION_TOLERATION
-from makeway.planner.overlay import Block
+from makeway.planner.budgets import Key
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
-from makeway.planner.victims import Evaluation
 
 MOST = 60
 """Objects that a refusal may name; the plugin remembers 64 for each pod that waits."""
@@ -20,52 +17,34 @@ MOST = 60
 _BUDGETS = 30
 
 
-class Objects:
-    """What the nodes that were looked at depend on: whether a bound forbids victims, and which budgets."""
-
-    def __init__(self) -> None:
-        self.limited = False
-        self.budgets: set[tuple[str, str]] = set()
-
-    def add(self, snapshot: Snapshot, block: Block, found: Evaluation) -> None:
-        """Take in the nodes of a block. O(slots · nodes)."""
-        self.limited = self.limited or bool((found.over_limit | found.over_budget).any())
-        if found.budgeted.any():
-            self.budgets.update(_budgets(snapshot, block, found))
-
-
 def dependencies(
     snapshot: Snapshot,
     question: Question,
-    objects: Objects,
+    budgets: Iterable[Key],
+    *,
+    limited: bool,
     spared: Mapping[str, int],
     queues: QueueTerms,
 ) -> tuple[tuple[str, str, str], ...]:
     """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
 
-    The policy where it keeps pods or forbids victims; the configuration of queues where they do, and the
-    queues that are at their maximum; the budgets that forbid victims, where they are hard; the
-    PriorityClasses by which pods are exempt from this preemptor. O(classes in use).
+    `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
+    or forbids victims; the configuration of queues where they do, and the queues that are at their maximum;
+    the budgets that forbid victims, where they are hard; the PriorityClasses by which pods are exempt from
+    this preemptor. O(classes in use).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.shields.source
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED}
-    if source is not None and (objects.limited or spared.keys() - others):
+    if source is not None and (limited or spared.keys() - others):
         found.append(source)
     if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
         found.append(snapshot.queues.source)
     found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
     if HARD_BUDGET in spared:
-        keys = sorted(objects.budgets)[:_BUDGETS]
+        keys = sorted(budgets)[:_BUDGETS]
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
     if PREEMPTION_TOLERATION in spared:
         classes = snapshot.shields.exempting(question.preemptor.priority)
         found += [("PriorityClass", "", name) for name in classes]
     return tuple(found[:MOST])
-
-
-def _budgets(snapshot: Snapshot, block: Block, found: Evaluation) -> list[tuple[str, str]]:
-    """Give the budgets that cover the pods kept by budgets."""
-    slots = found.budgeted.shape[0]
-    sets = np.unique(block.columns.budgets[:slots, block.nodes][found.budgeted])
-    return [key for number in sets.tolist() for key in snapshot.budgets.members(number)]

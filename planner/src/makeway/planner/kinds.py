@@ -25,7 +25,7 @@ NO_KIND = 0
 """The number in an empty slot."""
 
 
-class Kind(msgspec.Struct, frozen=True, gc=False):
+class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The side of a pod that others' constraints see.
 
     `labels`: pairs, in order. `anti_affinity`: its required terms. `claims`: names of its
@@ -121,6 +121,10 @@ class KindTable:
             number = self._new(kind)
         self._holders[number] += 1
         return number
+
+    def number(self, kind: Kind) -> int:
+        """Give a kind's number. Raises KeyError where no pod holds it."""
+        return self._numbers[kind]
 
     def release(self, kind: Kind) -> None:
         """Count one holder less; a kind without holders is forgotten and its number used again."""

@@ -1,21 +1,24 @@
 """What one request knows beyond the snapshot, laid over copies of the nodes it touches.
 
-Pods that are nominated, assumed or already being removed change few nodes; those are copied out of the
-columns and changed in the copy. The snapshot itself is never planned upon.
+Pods that are nominated, assumed or already being removed change few nodes; those that are looked at are
+copied out of the columns and changed in the copy. The snapshot itself is never planned upon.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from makeway.bus.messages import Placement
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.standing import TOGETHER
 
 
 @dataclass(slots=True)
@@ -61,80 +64,102 @@ class Block:
         return [(int(slot), pods[int(slot)]) for slot in np.flatnonzero(chosen)]
 
 
-_NONE: Ints = np.zeros(0, np.int64)
-
-
 def plain(snapshot: Snapshot, rows: Ints) -> Block:
     """Give nodes as the snapshot has them. O(1)."""
     nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
+@dataclass(slots=True)
+class Laid:
+    """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go."""
+
+    nominated: list[PodRecord] = field(default_factory=list)
+    assumed: list[PodRecord] = field(default_factory=list)
+    awaited: list[PodRecord] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """The nodes that a request touches: their rows, and its pods there, by row."""
+class Overlay:
+    """All that a request lays over the snapshot, by row. `snapshot` is as it was when `overlay` looked."""
 
     snapshot: Snapshot
-    rows: Ints
-    nominated: dict[int, list[PodRecord]]
-    assumed: dict[int, list[PodRecord]]
-    awaited: dict[int, list[PodRecord]]
+    laid: Mapping[int, Laid]
 
     def placed(self) -> list[tuple[int, PodRecord]]:
-        """As the function of that name."""
-        both = (*self.assumed.items(), *self.awaited.items())
+        """Give row and record of each pod that the scheduler has placed though the API does not show it."""
+        both = ((row, (*laid.assumed, *laid.awaited)) for row, laid in self.laid.items())
         return [(row, pod) for row, pods in both for pod in pods if not pod.node]
 
-    def block(self, others: Ints = _NONE) -> Block:
-        """Give these nodes as the request changes them, and behind them the rows of others as they are.
+    def block(self, rows: Ints) -> Block:
+        """Give nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
+        touched = [(place, self.laid[row]) for place, row in enumerate(rows.tolist()) if row in self.laid]
+        return _changed(self.snapshot, rows, touched) if touched else plain(self.snapshot, rows)
 
-        To look at nodes costs hardly more for some than for one, so what has to be looked at goes together.
-        O(nodes · slots), O(1) where the request touches none.
+    def blocks(self, rows: Ints) -> Iterator[Block]:
+        """Give nodes as `block` does, those that the request does not touch apart where they are many.
+
+        To look at nodes costs by the block, hardly by the node, and to copy untouched ones is for nothing.
         """
-        if not self.rows.size:
-            return plain(self.snapshot, others)
-        return _overlay(self, others)
+        if rows.size > TOGETHER and self.laid:
+            among = np.zeros(self.snapshot.columns.nodes, np.bool_)
+            among[list(self.laid)] = True
+            touched = among[rows]
+            if touched.any():
+                yield self.block(rows[touched])
+            yield plain(self.snapshot, rows[~touched])
+        elif rows.size:
+            yield self.block(rows)
 
 
-def touched(snapshot: Snapshot, question: Question, potential: Ints) -> tuple[Ints, Touched]:
-    """Split the potential nodes: rows that are as the snapshot has them, and those that the request touches.
+def overlay(snapshot: Snapshot, question: Question) -> Overlay:
+    """Find the node of each pod that the request names. O(pods that it names).
 
-    Pods of the request that the snapshot does not know are left out: looser, never stricter.
-    O(nodes + nodes the request touches · slots).
+    A nomination counts where its pod has at least the preemptor's priority, as in kube-scheduler's
+    filters with nominated pods; a pod that is bound or assumed is not counted a second time. Pods that the
+    snapshot does not know are left out: looser, never stricter.
     """
-    nominated, assumed, awaited = _by_row(snapshot, question)
-    rows = np.array(sorted({*nominated, *assumed, *awaited}), np.int64)
-    if not rows.size:
-        return potential, Touched(snapshot, rows, nominated, assumed, awaited)
-    among = np.zeros(snapshot.columns.nodes, np.bool_)
-    among[potential] = True
-    concerned = rows[among[rows]]
-    among[rows] = False
-    return np.flatnonzero(among), Touched(snapshot, concerned, nominated, assumed, awaited)
+    preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
+    laid: defaultdict[int, Laid] = defaultdict(Laid)
+    counted: set[str] = {preemptor.uid}
+
+    def unbound(placements: Iterable[Placement]) -> Iterator[tuple[int, PodRecord]]:
+        for placement in placements:
+            pod, row = pods.get(placement.uid), rows.get(placement.node)
+            if pod is not None and row is not None and not pod.node and pod.uid not in counted:
+                yield row, pod
+
+    for row, pod in unbound(question.assumed):
+        counted.add(pod.uid)
+        (laid[row].awaited if pod.uid in question.in_flight else laid[row].assumed).append(pod)
+    for row, pod in unbound(question.nominations):
+        if pod.priority >= preemptor.priority:
+            counted.add(pod.uid)
+            laid[row].nominated.append(pod)
+    for uid in question.in_flight:
+        known = pods.get(uid)
+        if known is not None and known.node:
+            laid[rows[known.node]].awaited.append(known)
+    return Overlay(snapshot, dict(laid))
 
 
-def placed(snapshot: Snapshot, question: Question) -> list[tuple[int, PodRecord]]:
-    """Give row and record of each pod that the scheduler has placed and the API does not show as bound."""
-    return touched(snapshot, question, _NONE)[1].placed()
-
-
-def _overlay(given: Touched, others: Ints) -> Block:
-    """Copy the touched nodes and others out of the columns, and change the touched ones in the copy."""
-    snapshot = given.snapshot
-    nodes = np.concatenate([given.rows, others]) if others.size else given.rows
-    places = {row: place for place, row in enumerate(given.rows.tolist())}
-    for by_row in (given.assumed, given.awaited, given.nominated):
-        for pods in by_row.values():
-            for pod in pods:
-                snapshot.columns.vector(pod.requests)  # now there is a layer for all that they ask for
-    columns = snapshot.columns.pick(nodes, max(map(len, given.assumed.values()), default=0))
-    slots = [snapshot.slots[row] for row in nodes.tolist()]
-    reserved = np.zeros((len(columns.resources), nodes.size), np.int64)
+def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) -> Block:
+    """Copy nodes out of the columns and change the touched ones, named by place in `rows`, in the copy."""
+    for _, laid in touched:
+        for pod in (*laid.assumed, *laid.awaited, *laid.nominated):
+            snapshot.columns.vector(pod.requests)  # now there is a layer for all that they ask for
+    columns = snapshot.columns.pick(rows, max(len(laid.assumed) for _, laid in touched))
+    slots = [snapshot.slots[row] for row in rows.tolist()]
+    reserved = np.zeros((len(columns.resources), rows.size), np.int64)
     leaving = np.zeros_like(reserved)
-    for place, pods in _placed(given.assumed, places):
-        slots[place] = list(slots[place])
-        for pod in pods:
-            slot = bisect_left(slots[place], pod.importance, key=_importance)
+    gone: list[tuple[int, int]] = []
+    for place, laid in touched:
+        order = snapshot.order[int(rows[place])]
+        if laid.assumed:
+            order, slots[place] = list(order), list(slots[place])
+        for pod in laid.assumed:
+            slot = bisect_left(order, pod.importance)
+            order.insert(slot, pod.importance)
             slots[place].insert(slot, pod)
             columns.insert(
                 place,
@@ -146,66 +171,20 @@ def _overlay(given: Touched, others: Ints) -> Block:
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
-    gone: list[tuple[int, int]] = []
-    waiting = {place: sorted(pods, key=_importance) for place, pods in _placed(given.awaited, places)}
-    for place, pods in waiting.items():
-        for pod in pods:
+        for pod in laid.awaited:
             if pod.node:
-                gone.append((place, slots[place].index(pod)))
+                gone.append((place, bisect_left(order, pod.importance)))
             else:
                 leaving[:, place] += snapshot.columns.vector(pod.requests)
-    coming = dict(_placed(given.nominated, places))
-    for place, pods in coming.items():
-        for pod in pods:
+        for pod in laid.nominated:
             reserved[:, place] += snapshot.columns.vector(pod.requests)
     if gone:
         from_places, gone_slots = np.array(gone, np.int64).T
         for layer, amounts in enumerate(columns.vacate(from_places, gone_slots)):
             np.add.at(leaving[layer], from_places, amounts)
-    return Block(columns, np.arange(nodes.size), nodes, slots, reserved, leaving, waiting, coming)
-
-
-def _placed(
-    by_row: Mapping[int, list[PodRecord]], places: Mapping[int, int]
-) -> Iterator[tuple[int, list[PodRecord]]]:
-    """Give place and pods of those rows that have a place."""
-    return ((places[row], pods) for row, pods in by_row.items() if row in places)
-
-
-def _by_row(
-    snapshot: Snapshot, question: Question
-) -> tuple[dict[int, list[PodRecord]], dict[int, list[PodRecord]], dict[int, list[PodRecord]]]:
-    """Give the pods that are nominated, assumed and awaited, by row of their node.
-
-    A nomination counts where its pod has at least the preemptor's priority, as in kube-scheduler's
-    filters with nominated pods; a pod that is bound or assumed is not counted a second time.
-    """
-    preemptor = question.preemptor
-    assumed: dict[int, list[PodRecord]] = {}
-    awaited: dict[int, list[PodRecord]] = {}
-    placed: set[str] = {preemptor.uid}
-    for placement in question.assumed:
-        pod = snapshot.pods.get(placement.uid)
-        row = snapshot.rows.get(placement.node)
-        if pod is None or row is None or pod.node or pod.uid in placed:
-            continue
-        placed.add(pod.uid)
-        by_row = awaited if pod.uid in question.in_flight else assumed
-        by_row.setdefault(row, []).append(pod)
-    nominated: dict[int, list[PodRecord]] = {}
-    for placement in question.nominations:
-        pod = snapshot.pods.get(placement.uid)
-        row = snapshot.rows.get(placement.node)
-        if pod is None or row is None or pod.node or pod.uid in placed:
-            continue
-        if pod.priority >= preemptor.priority:
-            placed.add(pod.uid)
-            nominated.setdefault(row, []).append(pod)
-    for uid in sorted(question.in_flight):
-        pod = snapshot.pods.get(uid)
-        if pod is not None and pod.node:
-            awaited.setdefault(snapshot.rows[pod.node], []).append(pod)
-    return nominated, assumed, awaited
+    awaited = {place: sorted(laid.awaited, key=_importance) for place, laid in touched if laid.awaited}
+    nominated = {place: laid.nominated for place, laid in touched if laid.nominated}
+    return Block(columns, np.arange(rows.size), rows, slots, reserved, leaving, awaited, nominated)
 
 
 def _importance(pod: PodRecord) -> tuple[int, int, str]:

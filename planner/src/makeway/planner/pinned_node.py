@@ -22,7 +22,7 @@ from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
 from makeway.planner.layers import Requirements, layers_of
-from makeway.planner.overlay import Block, touched
+from makeway.planner.overlay import Block, overlay
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -113,10 +113,10 @@ class PinnedNode:
 def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode:
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
-    untouched, special = touched(snapshot, question, row)
-    block = special.block(untouched)
+    laid = overlay(snapshot, question)
+    block = laid.block(row)
     block.close_up()
-    layers = layers_of(snapshot, question.constraints, special.placed())
+    layers = layers_of(snapshot, question.constraints, laid.placed())
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}

@@ -14,18 +14,18 @@ import numpy as np
 from makeway.core.importance import microseconds
 from makeway.core.resources import is_extended
 from makeway.planner import diagnosis
-from makeway.planner.answer import Plan, Refusal, Scope
+from makeway.planner.answer import NearNode, Plan, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.debits import debits
-from makeway.planner.diagnosis import Findings
-from makeway.planner.layers import Placed, layers_of
-from makeway.planner.overlay import Block, Touched, placed, plain, touched
+from makeway.planner.grounds import Grounds
+from makeway.planner.layers import layers_of
+from makeway.planner.overlay import Block, overlay
 from makeway.planner.pinned_plan import plan_pinned
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import terms_of
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import AT_ONCE, TOGETHER, Circumstances
+from makeway.planner.standing import AT_ONCE, TOGETHER, Circumstances, Standing
 from makeway.planner.victims import Bounds, evaluate
 
 UNMODELLED_AT_LEAST = 100
@@ -53,46 +53,20 @@ def planning(snapshot: Snapshot, question: Question, now: datetime) -> Generator
     """Plan as `plan` does, and pause after every AT_ONCE nodes that have to be looked at.
 
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
-    snapshot may change there; what was looked at before and has changed is looked at again. What is decided
-    on, from the first candidate to the last, is seen in one piece. Of a refusal the numbers may be from
-    moments some milliseconds apart.
+    snapshot may change there; what was looked at before and has changed is looked at again, so that all that
+    is decided on is seen in one piece.
     """
-    found: Plan | Refusal | _NoRoom | None = None
-    for _ in range(snapshot.columns.nodes // AT_ONCE):
+    for _ in range(2 * snapshot.columns.nodes // AT_ONCE):
         found = _decide(snapshot, question, now, AT_ONCE)
         if found is not None:
-            break
+            return found
         yield
-    if found is None:
-        found = _decide(snapshot, question, now, snapshot.columns.nodes)
+    found = _decide(snapshot, question, now, snapshot.columns.nodes)
     assert found is not None  # noqa: S101 - all nodes were looked at
-    if not isinstance(found, _NoRoom):
-        return found
-    view, findings, rows = found.view, found.findings, found.rows
-    for first in range(0, rows.size, AT_ONCE):
-        if first:
-            yield
-            view = view.again()
-        these = rows[first : first + AT_ONCE]
-        part = view.part(plain(snapshot, these[snapshot.present[these]]))
-        findings.add(part.block, part.found)
-    return findings.refusal(found.scope, found.unknown, view.queues)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _NoRoom:
-    """Nothing helps; what was found so far, and the rows that are still to be explained."""
-
-    scope: Scope
-    unknown: int
-    view: View
-    findings: Findings
-    rows: Ints
-
-
-def _decide(
-    snapshot: Snapshot, question: Question, now: datetime, at_most: int
-) -> Plan | Refusal | _NoRoom | None:
+def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int) -> Plan | Refusal | None:
     """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
     potential, unknown = _potential(snapshot, question)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
@@ -110,16 +84,10 @@ def _decide(
             return diagnosis.no_nodes(scope, question, unknown)
         return plan_pinned(snapshot, question, scope, now)
 
-    rows, special = touched(snapshot, question, potential)
-    view = View(snapshot, question, now, special.placed())
-    if view.queues.matter:
-        # What queues allow changes with every pod of theirs: then all nodes are looked at.
-        looked = Looked(view.parts(plain(snapshot, rows), special.block()), rows, 0)
-    else:
-        few = view.few(rows, special, at_most)
-        if few is None:
-            return None
-        looked = few
+    view = View(snapshot, question, now)
+    looked = view.all(potential) if view.queues.matter else view.few(potential, at_most)
+    if looked is None:
+        return None
     parts = looked.parts
 
     candidates, candidates_total = best(
@@ -129,37 +97,45 @@ def _decide(
     unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, question.most_pods)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
-    findings = Findings(snapshot, view.question, now)
-    for part in parts:
-        findings.add(part.block, part.found)
-    return _NoRoom(scope, unknown, view, findings, _without(snapshot, rows, looked.rows))
+    grounds = view.grounds(looked, potential, at_most)
+    if grounds is None:
+        return None
+    near = view.nearest(grounds, potential)
+    return diagnosis.refusal(
+        scope,
+        question,
+        grounds,
+        potential,
+        snapshot=snapshot,
+        near=near,
+        unknown=unknown,
+        queues=view.queues,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was looked at in full, the untouched `rows` among it, and how many others are helped as well."""
+    """What was looked at in full, and how many other nodes are helped as well."""
 
     parts: list[Part]
-    rows: Ints
     beyond: int
 
 
 class View:
     """One question over one snapshot: what looking at nodes needs, worked out once."""
 
-    def __init__(self, snapshot: Snapshot, question: Question, now: datetime, assumed: list[Placed]) -> None:
+    def __init__(self, snapshot: Snapshot, question: Question, now: datetime) -> None:
         policy = snapshot.shields.policy
         self.question = question
+        self._overlay = overlay(snapshot, question)
+        placed = self._overlay.placed()
         self._snapshot = snapshot
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
-        self._layers = layers_of(snapshot, question.constraints, assumed)
-        self.queues = terms_of(snapshot, question, assumed)
+        self._layers = layers_of(snapshot, question.constraints, placed)
+        self.queues = terms_of(snapshot, question, placed)
         self._bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
-
-    def again(self) -> View:
-        """Give the same question over the snapshot as it is now."""
-        return View(self._snapshot, self.question, self._now, placed(self._snapshot, self.question))
+        self._standing: Standing | None = None
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
@@ -182,12 +158,16 @@ class View:
             block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
         )
 
-    def parts(self, *blocks: Block) -> list[Part]:
-        """Look at the nodes of some blocks; of those that have any."""
-        return [self.part(block) for block in blocks if block.nodes.size]
+    def parts(self, rows: Ints) -> list[Part]:
+        """Look at some nodes as the request changes them."""
+        return [self.part(block) for block in self._overlay.blocks(rows)]
 
-    def few(self, rows: Ints, special: Touched, at_most: int) -> Looked | None:
-        """Look at the touched nodes and at those of some rows that matter: what has changed, and the best.
+    def all(self, rows: Ints) -> Looked:
+        """Look at all nodes of some rows, where what queues allow changes with every pod of theirs."""
+        return Looked(self.parts(rows), 0)
+
+    def few(self, rows: Ints, at_most: int) -> Looked | None:
+        """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
         How the others stand for the preemptor's class is known from plans before. Looks at no more than
         `at_most` of the changed ones, and gives None where that was not enough.
@@ -199,29 +179,49 @@ class View:
             self._layers.keys,
             self._bounds,
         )
-        standing = snapshot.standings.of(key, snapshot.columns.nodes)
+        standing = self._standing = snapshot.standings.of(key, snapshot.columns.nodes)
+        micros = microseconds(self._now)
         circumstances = Circumstances(
-            self._layers, snapshot.budgets.allowed(self._debits), microseconds(self._now)
+            self._layers, self._overlay.laid, snapshot.budgets.allowed(self._debits), micros
         )
         stale = standing.stale(snapshot, circumstances, rows)
         if stale.size > TOGETHER:
             for first in range(0, min(stale.size, at_most), AT_ONCE):
-                part = self.part(plain(snapshot, stale[first : first + AT_ONCE]))
-                standing.put(snapshot, part.block.rows, part.found, 0, circumstances.now_micros)
+                for part in self.parts(stale[first : first + AT_ONCE]):
+                    standing.put(snapshot, part.block, part.found, micros)
             if stale.size > at_most:
                 return None
             stale = stale[:0]
         known = _without(snapshot, rows, stale)
-        best = standing.best(snapshot, known, self.question.max_candidates + 1)
-        others = np.concatenate([stale, np.union1d(best, known[standing.open[known]])])
-        first = special.rows.size
-        block = special.block(others)
-        if not block.nodes.size:
-            return Looked([], others, 0)
-        part = self.part(block)
-        standing.put(snapshot, stale, part.found, first, circumstances.now_micros)
-        beyond = int(standing.helps[rows].sum()) - int(part.found.helps[first:].sum())
-        return Looked([part], others, beyond)
+        chosen = np.concatenate([stale, standing.best(snapshot, known, self.question.max_candidates + 1)])
+        parts = self.parts(chosen)
+        for part in parts:
+            standing.put(snapshot, part.block, part.found, micros)
+        beyond = int(standing.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
+        return Looked(parts, beyond)
+
+    def grounds(self, looked: Looked, rows: Ints, at_most: int) -> Grounds | None:
+        """Give the grounds for a refusal on some rows, none of which is helped.
+
+        What is known from refusals of the class before is not looked at again, beyond what was just looked
+        at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
+        """
+        grounds = Grounds()
+        if self._standing is not None:
+            grounds = self._standing.grounds = self._standing.grounds or grounds
+        for part in looked.parts:
+            grounds.put(part)
+        unknown = grounds.unknown(self._snapshot, rows)
+        for first in range(0, min(unknown.size, at_most), AT_ONCE):
+            for part in self.parts(unknown[first : first + AT_ONCE]):
+                grounds.put(part)
+        return None if unknown.size > at_most else grounds
+
+    def nearest(self, grounds: Grounds, rows: Ints) -> list[tuple[NearNode, str]]:
+        """Look at the nodes that lack least and write down what they lack."""
+        near = grounds.nearest(self._snapshot, rows, diagnosis.NEAREST)
+        places = ((part, place) for part in self.parts(near) for place in range(part.block.rows.size))
+        return [diagnosis.near_node(part, place) for part, place in places]
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:

@@ -109,11 +109,12 @@ class Part:
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
-            spared=self._spared(place) if explained else Spared(),
+            spared=self.spared(place) if explained else Spared(),
             max_victims=self.snapshot.shields.policy.limits.victims_per_order or 0,
         )
 
-    def _spared(self, place: int) -> Spared:
+    def spared(self, place: int) -> Spared:
+        """Name pods of one node that rules keep."""
         return spared.of_node(
             self.snapshot, self.block, self.found, place, question=self.question, now=self.now
         )

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from makeway.core import comparison
 from makeway.core.importance import NOT_STARTED
@@ -67,7 +69,7 @@ class Scores:
         return *self.keys(), self.new, self.name
 
 
-def top(keys: Sequence[Ints], places: Ints, most: int) -> Ints:
+def top(keys: Sequence[NDArray[Any]], places: Ints, most: int) -> Ints:
     """Give those `most` of some places that have the least by the first key, then the second …, unordered.
 
     Each key narrows the places down to those that are surely among them and those that are tied for the

@@ -67,32 +67,35 @@ def pod_record(pod: Pod) -> PodRecord:
 
     Pods of one workload differ in little more than name, node and times. The last record of each controller's
     pods (of each namespace's, for pods without one) is kept with all that it depended on; where that is the
-    same, the new record shares what was counted then.
+    same, the new record shares what was counted then. It is kept as bytes: objects lie scattered over the
+    memory, and to look at those of a pod read long ago takes longer than to write down those just read.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     owners = metadata.owner_references
     workload = owners[0].uid if owners else metadata.namespace
-    look = (
-        metadata.namespace,
-        metadata.labels,
-        annotations_read(metadata),
-        owners,
-        metadata.deletion_timestamp is None,
-        metadata.deletion_grace_period_seconds,
-        spec.priority,
-        spec.priority_class_name,
-        spec.termination_grace_period_seconds,
-        spec.containers,
-        spec.init_containers,
-        spec.overhead,
-        spec.resources,
-        spec.affinity,
-        spec.volumes,
-        status.container_statuses,
-        status.init_container_statuses,
-        status.allocated_resources,
-        status.resources,
-        is_resize_infeasible(pod),
+    look = _encode(
+        (
+            metadata.namespace,
+            metadata.labels,
+            annotations_read(metadata),
+            owners,
+            metadata.deletion_timestamp is None,
+            metadata.deletion_grace_period_seconds,
+            spec.priority,
+            spec.priority_class_name,
+            spec.termination_grace_period_seconds,
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.affinity,
+            spec.volumes,
+            status.container_statuses,
+            status.init_container_statuses,
+            status.allocated_resources,
+            status.resources,
+            is_resize_infeasible(pod),
+        )
     )
     known = _alike.get(workload)
     if known is None or known[0] != look:
@@ -116,7 +119,9 @@ def pod_record(pod: Pod) -> PodRecord:
     )
 
 
-_alike: dict[str, tuple[tuple[object, ...], PodRecord]] = {}
+_alike: dict[str, tuple[bytes, PodRecord]] = {}
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _count(pod: Pod) -> PodRecord:

@@ -17,7 +17,7 @@ from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
-from makeway.planner.columns import Columns, Flags, Ints
+from makeway.planner.columns import Columns, Flags, Ints, extended
 from makeway.planner.kinds import KindTable
 from makeway.planner.kinship import Kinship
 from makeway.planner.queue_book import QueueBook
@@ -49,9 +49,10 @@ class Snapshot:
     Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
     known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
-    `changed`: int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and
-    name of each claim that only one pod may use. `tallies`, `standings`: what plans have
-    worked out, kept for the next; they change no answer.
+    `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
+    int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
+    claim that only one pod may use. `tallies`, `standings`: what plans have worked out, kept for the next;
+    they change no answer.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Snapshot:
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
         self.slots: list[list[PodRecord]] = []
+        self.order: list[list[Importance]] = []
         self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
         self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
         self.pods: dict[str, PodRecord] = {}
@@ -76,8 +78,6 @@ class Snapshot:
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
         self._budget_sets: dict[str, int] = {}
-        self._kinds: dict[str, int] = {}
-        self._order: list[list[Importance]] = []
         self._uids: dict[str, dict[str, str]] = {}
         self._free_rows: list[int] = []
         self._node_names: tuple[str, ...] | None = None
@@ -113,7 +113,7 @@ class Snapshot:
 
     def kind(self, uid: str) -> int:
         """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
-        return self._kinds[uid]
+        return self.kinds.number(self.pods[uid].kind)
 
     def budget_revision(self, key: Key) -> int:
         """Give the revision at which a budget's object was last seen to change."""
@@ -263,12 +263,12 @@ class Snapshot:
             row = len(self.names)
             self.names.append(name)
             self.slots.append([])
-            self._order.append([])
+            self.order.append([])
             if row == self.columns.nodes:
                 self.columns.grow_nodes()
                 more = self.columns.nodes - row
-                self.present = np.concatenate([self.present, np.zeros(more, np.bool_)])
-                self.changed = np.concatenate([self.changed, np.zeros(more, np.int64)])
+                self.present = extended(self.present, more)
+                self.changed = extended(self.changed, more)
         self.rows[name] = row
         self._node_names = None
         return row
@@ -296,7 +296,7 @@ class Snapshot:
         if not pod.node:
             return
         row = self._row(pod.node)
-        order, importance = self._order[row], pod.importance
+        order, importance = self.order[row], pod.importance
         slot = bisect_left(order, importance)
         order.insert(slot, importance)
         self.slots[row].insert(slot, pod)
@@ -318,7 +318,7 @@ class Snapshot:
             return
         row = self.rows[pod.node]
         slot = self._slot(row, pod)
-        del self._order[row][slot]
+        del self.order[row][slot]
         del self.slots[row][slot]
         self.columns.remove(row, slot)
         self.changed[row] = self.revision + 1
@@ -340,7 +340,7 @@ class Snapshot:
 
     def _count_in(self, pod: PodRecord) -> tuple[int, int]:
         """Enter a pod everywhere but in the columns; give the numbers of its kind and of its budgets' set."""
-        kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
+        kind = self.kinds.acquire(pod.kind)
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
@@ -351,14 +351,13 @@ class Snapshot:
 
     def _count_out(self, pod: PodRecord) -> None:
         self.kinds.release(pod.kind)
-        del self._kinds[pod.uid]
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)
         self.kinship.discard(pod)
 
     def _slot(self, row: int, pod: PodRecord) -> int:
-        return bisect_left(self._order[row], pod.importance)
+        return bisect_left(self.order[row], pod.importance)
 
     def _match(self, key: Key, budget: Budget | None) -> None:
         """Enter the pods that a budget covers now, and take out those it no longer covers."""

@@ -1,25 +1,28 @@
 """How every node stands for one class of preemptors, kept from plan to plan.
 
 Preemptors that ask for the same, at the same priority, are of one class. The first plan of a class looks at
-every node; the next one looks again only at nodes for which something has changed. What is kept of a node
-is whether it can be helped and the numbers that rank it; the few best are then looked at in full.
+every node; the next one looks again only at nodes for which something has changed: their pods, or what the
+request lays over them. What is kept of a node is whether it can be helped and the numbers that rank it; the
+few best are then looked at in full.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from makeway.core.barrier import FOR_EVER
-from makeway.planner.columns import Flags, Ints
+from makeway.planner.columns import Flags, Ints, extended
 from makeway.planner.ranking import score, top
 
 if TYPE_CHECKING:
+    from makeway.planner.grounds import Grounds
     from makeway.planner.layers import Layers
+    from makeway.planner.overlay import Block, Laid
     from makeway.planner.snapshot import Snapshot
     from makeway.planner.victims import Evaluation
 
@@ -31,18 +34,20 @@ TOGETHER = 512
 
 _NEVER = -1
 _REMEMBERED_ROWS = 2**20
-"""Rows that all classes together may keep, about 80 bytes each; the class least used is forgotten first."""
+"""Rows that all classes together may keep, about 80 bytes each and 50 more where preemptors of the class are
+refused; the class least used is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What the standing of nodes depends on besides their own columns.
 
-    `layers`: of the preemptor's constraints. `allowed`: int64[budgets], what each budget still allows.
-    `now_micros`: the time.
+    `layers`: of the preemptor's constraints. `laid`: the request's pods, by row. `allowed`: int64[budgets],
+    what each budget still allows. `now_micros`: the time.
     """
 
     layers: Layers
+    laid: Mapping[int, Laid]
     allowed: Ints
     now_micros: int
 
@@ -50,13 +55,15 @@ class Circumstances:
 class Standing:
     """The standing of all rows of a snapshot for one class.
 
-    `helps`: bool[rows], removing pods makes room. `open`: bool[rows], the columns need nobody gone though
-    some may go.
+    `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
+    columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
+    `grounds`: for refusing the class, once one of it was refused.
     """
 
     def __init__(self) -> None:
         self.helps: Flags = np.zeros(0, np.bool_)
         self.open: Flags = np.zeros(0, np.bool_)
+        self.grounds: Grounds | None = None
         self._keys: Ints = np.zeros((5, 0), np.int64)
         self._seen: Ints = np.zeros(0, np.int64)
         self._until: Ints = np.zeros(0, np.int64)
@@ -64,7 +71,7 @@ class Standing:
         self._before: Circumstances | None = None
 
     def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
-        """Give those of some rows that have to be looked at again. O(all rows · layers)."""
+        """Give those of some rows that have to be looked at again. O(all rows · layers + pods laid over)."""
         self._grow(snapshot.columns.nodes)
         before = self._before
         if before is None or now.now_micros < before.now_micros:
@@ -74,50 +81,62 @@ class Standing:
             self._seen[self._until < now.now_micros] = _NEVER
             if not np.array_equal(before.allowed, now.allowed):
                 self._seen[self._covered] = _NEVER
+            self._seen[_laid_otherwise(before.laid, now.laid)] = _NEVER
         self._before = now
         return rows[snapshot.changed[rows] > self._seen[rows]]
 
-    def put(self, snapshot: Snapshot, rows: Ints, found: Evaluation, first: int, now_micros: int) -> None:
-        """Keep what was found on some rows as the snapshot has them, at the places from `first` on.
-
-        O(slots · rows).
-        """
-        if not rows.size:
-            return
-        columns = snapshot.columns
-        # Other nodes of the block may be deeper, by pods that the request has placed there.
-        slots = min(found.removable.shape[0], columns.slots)
-        these = slice(first, first + rows.size)
-        helps, removable = found.helps[these], found.removable[:slots, these]
-        self.helps[rows] = helps
-        self.open[rows] = found.fits[these] & removable.any(axis=0)
-        if helps.any():
-            helped = rows[helps]
-            victims = found.victims[:slots, these][:, helps]
-            violating = found.violating[:slots, these][:, helps]
-            self._keys[:, helped] = score(columns, helped, victims, violating).keys()
+    def put(self, snapshot: Snapshot, block: Block, found: Evaluation, now_micros: int) -> None:
+        """Keep what was found on the nodes of a block. O(slots · nodes)."""
+        columns, nodes, rows = block.columns, block.nodes, block.rows
+        slots = found.removable.shape[0]
+        awaited = np.zeros(rows.size, np.bool_)
+        awaited[list(block.awaited)] = True
+        self.helps[rows] = found.helps
+        self.open[rows] = (found.fits & (found.removable.any(axis=0) | awaited)) | (
+            (found.helps | found.waits) & awaited
+        )
+        if found.helps.any():
+            helped = np.flatnonzero(found.helps)
+            victims, violating = found.victims[:, helped], found.violating[:, helped]
+            self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
         self._seen[rows] = snapshot.revision
-        self._covered[rows] = columns.budgets[:slots, rows].any(axis=0)
+        if self.grounds is not None:
+            self.grounds.forget(snapshot, rows)
+        self._covered[rows] = columns.budgets[:slots, nodes].any(axis=0)
         self._until[rows] = FOR_EVER
-        barred = rows[columns.barred[rows] > 0]
-        if barred.size:
-            until = columns.immune_until[:slots, barred]
-            self._until[barred] = np.where(until >= now_micros, until, FOR_EVER).min(axis=0, initial=FOR_EVER)
+        barred = columns.barred[nodes] > 0
+        if barred.any():
+            until = columns.immune_until[:slots, nodes[barred]]
+            self._until[rows[barred]] = np.where(until >= now_micros, until, FOR_EVER).min(
+                axis=0, initial=FOR_EVER
+            )
 
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
-        """Give the best of some rows that are helped, at most so many, in no special order. O(rows)."""
-        return top((*self._keys, snapshot.name_rank()), rows[self.helps[rows]], most)
+        """Give rows to look at in full: of some the open ones, and the best of those that are helped.
+
+        At most so many best ones; in no special order. O(rows).
+        """
+        opened = self.open[rows]
+        helped = rows[self.helps[rows] & ~opened]
+        return np.concatenate([rows[opened], top((*self._keys, snapshot.name_rank()), helped, most)])
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size
         if more <= 0:
             return
-        self.helps = np.concatenate([self.helps, np.zeros(more, np.bool_)])
-        self.open = np.concatenate([self.open, np.zeros(more, np.bool_)])
-        self._covered = np.concatenate([self._covered, np.zeros(more, np.bool_)])
-        self._keys = np.concatenate([self._keys, np.zeros((5, more), np.int64)], axis=1)
-        self._seen = np.concatenate([self._seen, np.full(more, _NEVER, np.int64)])
-        self._until = np.concatenate([self._until, np.full(more, FOR_EVER, np.int64)])
+        self.helps, self.open = extended(self.helps, more), extended(self.open, more)
+        self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
+        self._seen = extended(self._seen, more, _NEVER)
+        self._until = extended(self._until, more, FOR_EVER)
+
+
+def _laid_otherwise(before: Mapping[int, Laid], now: Mapping[int, Laid]) -> list[int]:
+    """Give the rows over which other pods are laid than before.
+
+    Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
+    """
+    changed = [row for row, laid in now.items() if laid.assumed or before.get(row) != laid]
+    return [*changed, *(before.keys() - now.keys())]
 
 
 class Standings:

@@ -21,7 +21,7 @@ from makeway.planner.offline.changes import (
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.offline.world import CORDONED
-from makeway.planner.overlay import placed
+from makeway.planner.overlay import overlay
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
 from makeway.planner.records import NodeRecord
 from makeway.planner.spared import HARD_BUDGET
@@ -110,7 +110,7 @@ def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
 
 
 def _limits(case: Case) -> tuple[QueueLimit, ...]:
-    return terms_of(case.snapshot, case.question, placed(case.snapshot, case.question)).limits
+    return terms_of(case.snapshot, case.question, overlay(case.snapshot, case.question).placed()).limits
 
 
 def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:

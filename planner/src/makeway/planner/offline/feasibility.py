@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from makeway.core.resources import PODS
 from makeway.planner.columns import MOST, Flags, Ints
 from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
-from makeway.planner.overlay import plain, touched
 from makeway.planner.plan import View
 from makeway.planner.proposals import Part
 from makeway.planner.question import Question
@@ -59,9 +58,7 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
         SELECTOR: int((present & ~matching).sum()),
         TAINT: int((present & matching & ~allowed).sum()),
     }
-    untouched, special = touched(snapshot, question, np.flatnonzero(present & allowed))
-    view = View(snapshot, question, now, special.placed())
-    parts = view.parts(plain(snapshot, untouched), special.block())
+    parts = View(snapshot, question, now).parts(np.flatnonzero(present & allowed))
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []

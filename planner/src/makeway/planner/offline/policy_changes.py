@@ -9,7 +9,7 @@ import msgspec
 
 from makeway.core.barrier import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
 from makeway.core.policy import Policy
-from makeway.planner.diagnosis import OVER_BUDGET, OVER_LIMIT
+from makeway.planner.grounds import OVER_BUDGET, OVER_LIMIT
 from makeway.planner.offline.changes import Case, Change, with_policy
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps

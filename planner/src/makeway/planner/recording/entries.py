@@ -21,7 +21,7 @@ from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.records import NodeRecord, PodRecord
 
-VERSION: Final = 1
+VERSION: Final = 2
 LONGEST: Final = 64 * 2**20
 """Bytes that a chunk may unpack to: many times what is ever written, so that a forged one fills no memory."""
 
@@ -136,14 +136,15 @@ class Adopt(Entry, frozen=True, tag=14, gc=False):
 class Decided(Entry, frozen=True, tag=15, gc=False):
     """A plan was made here, at this moment, of this request and of what the planner knew besides.
 
-    `request`: the plan request in JSON. `again_at`: when the refusal was to be looked at again, since the
-    snapshot was behind the scheduler's.
+    `request`: the plan request in JSON, without the plugin's live orders. `in_flight`: what they and the
+    streams came to, the UIDs that each order removes, by its id. `again_at`: when the refusal was to be
+    looked at again, since the snapshot was behind the scheduler's.
     """
 
     decision_id: str
     at: datetime
     request: bytes
-    in_flight: dict[str, str]
+    in_flight: dict[str, tuple[str, ...]]
     leaving: frozenset[str]
     unfit_since: datetime | None
     again_at: datetime | None

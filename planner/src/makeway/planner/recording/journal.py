@@ -6,7 +6,7 @@ Pure state.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -76,11 +76,14 @@ class Journal:
 
 def _decided(decision: Decision) -> entries.Decided:
     question, result = decision.question, decision.result
+    in_flight: defaultdict[str, list[str]] = defaultdict(list)
+    for uid, order in question.in_flight.items():
+        in_flight[order].append(uid)
     return entries.Decided(
         decision_id=decision.decision_id,
         at=decision.at,
-        request=msgspec.json.encode(decision.request),
-        in_flight=dict(question.in_flight),
+        request=msgspec.json.encode(msgspec.structs.replace(decision.request, live_orders=())),
+        in_flight={order: tuple(uids) for order, uids in in_flight.items()},
         leaving=question.leaving,
         unfit_since=question.unfit_since,
         again_at=result.retry_at if isinstance(result, Refusal) and decision.looked_at_again else None,

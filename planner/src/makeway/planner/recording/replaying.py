@@ -98,7 +98,8 @@ class Replay:
     def again(self, decided: entries.Decided) -> DecisionRecord:
         """Decide again, on the snapshot as it is now. Raises as `question_of`."""
         request = _decode_request(decided.request)
-        question = question_of(request, decided.in_flight, decided.leaving)
+        in_flight = {uid: order for order, uids in decided.in_flight.items() for uid in uids}
+        question = question_of(request, in_flight, decided.leaving)
         question = replace(question, unfit_since=decided.unfit_since)
         result = plan(self.snapshot, question, decided.at)
         if isinstance(result, Refusal) and decided.again_at is not None:
