@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Placement, PlanRequest, Profile
 from makeway.core.objects import Metadata, Namespace
 from makeway.core.policy import Policy, Protection
 from makeway.core.queues.tree import QueueSpec, QueueTree
@@ -34,7 +34,7 @@ TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximu
 WEB = {"app": "web", "queue": "root.ml"}
 
 
-def request(uid: str, priority: int, cpu: int) -> PlanRequest:
+def request(uid: str, priority: int, cpu: int, nominated: Mapping[str, str] | None = None) -> PlanRequest:
     manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s")
     manifest["metadata"]["uid"] = uid
     return PlanRequest(
@@ -47,6 +47,7 @@ def request(uid: str, priority: int, cpu: int) -> PlanRequest:
         profile=Profile(name="s"),
         pod=msgspec.Raw(msgspec.json.encode(manifest)),
         nodes=NodeSelection(all_but=True),
+        nominations=tuple(Placement("default", name, name, node) for name, node in (nominated or {}).items()),
     )
 
 
@@ -115,16 +116,20 @@ def changes(draw: Any) -> Step:
 
 
 @st.composite
-def histories(draw: Any) -> list[Step | tuple[str, int, int, str]]:
-    steps: list[Step | tuple[str, int, int, str]] = [
+def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
+    steps: list[Step | tuple[PlanRequest, dict[str, str]]] = [
         lambda s: s.put_node(make_node("n1", 3000)),
         lambda s: s.put_node(make_node("n2", 2000)),
     ]
     for _ in range(draw(st.integers(1, 25))):
         kind = draw(st.integers(0, 2))
         if kind == 2:
-            in_flight = draw(st.sampled_from(["", "a", "b"]))
-            steps.append(("asks", draw(st.integers(0, 4)), draw(st.integers(1, 3)), in_flight))
+            in_flight = draw(
+                st.sampled_from([{}, {"a": "ord-1"}, {"a": "ord-1", "b": "ord-1", "c": "ord-2"}])
+            )
+            nominated = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(["n1", "n2"])))
+            asked = request("asks", draw(st.integers(0, 4)), draw(st.integers(1, 3)), nominated)
+            steps.append((asked, in_flight))
         else:
             steps.append((pods if kind else changes)(draw))
     return steps
@@ -145,10 +150,7 @@ def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun
         if callable(step):
             step(snapshot)
         else:
-            uid, priority, cpu, in_flight = step
-            record = decide(
-                snapshot, number, request(uid, priority, cpu), {in_flight: "ord-1"} if in_flight else {}
-            )
+            record = decide(snapshot, number, *step)
             if record.recording:
                 recorded[record.decision_id] = record
     written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
@@ -160,6 +162,20 @@ def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun
             again = replay.again(decided)
             assert differences(recorded.pop(decided.decision_id), again) == []
     assert not recorded
+
+
+def test_pods_that_stay_nominated_and_in_flight_are_written_once() -> None:
+    snapshot = RecordedSnapshot()
+    snapshot.journal.begin("rec-1")
+    many = {f"uid-{number}": "n1" for number in range(1000)}
+    orders = {f"victim-{number}": f"ord-{number}" for number in range(1000)}
+    for number in range(2):
+        decide(snapshot, number, request("asks", 0, 1, many | {f"p{number}": "n1"}), orders)
+
+    first, second = (len(entries.encode_entry(one)) for one in snapshot.journal.take(2))
+
+    assert first > 50_000
+    assert second < 2_000
 
 
 def test_a_difference_names_its_field_and_both_values() -> None:

@@ -11,17 +11,23 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from makeway.bus.messages import Placement
 from makeway.core.budget import Budget
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.records import NodeRecord, PodRecord
 
-VERSION: Final = 2
+VERSION: Final = 3
+_T = TypeVar("_T")
+
+InFlight: TypeAlias = tuple[str, tuple[str, ...]]
+"""An order's id, and the UIDs of the pods that it removes."""
+
 LONGEST: Final = 64 * 2**20
 """Bytes that a chunk may unpack to: many times what is ever written, so that a forged one fills no memory."""
 
@@ -133,18 +139,44 @@ class Adopt(Entry, frozen=True, tag=14, gc=False):
     source: tuple[str, str, str] | None
 
 
+class SetChange(Entry, Generic[_T], frozen=True, gc=False):
+    """How a set differs from another: `gone` is in the other alone, `come` in this one alone."""
+
+    gone: tuple[_T, ...]
+    come: tuple[_T, ...]
+
+
+class ChangingSet(Generic[_T]):
+    """A set that is told by its differences, in the order in which they come; empty at first."""
+
+    def __init__(self) -> None:
+        self.items: frozenset[_T] = frozenset()
+
+    def become(self, items: Iterable[_T]) -> SetChange[_T]:
+        """Take over a set and tell how it differs from the last. O(items)."""
+        before, self.items = self.items, frozenset(items)
+        return SetChange(tuple(before - self.items), tuple(self.items - before))
+
+    def change(self, difference: SetChange[_T]) -> None:
+        """Take over what `become` told."""
+        self.items = (self.items - set(difference.gone)) | set(difference.come)
+
+
 class Decided(Entry, frozen=True, tag=15, gc=False):
     """A plan was made here, at this moment, of this request and of what the planner knew besides.
 
-    `request`: the plan request in JSON, without the plugin's live orders. `in_flight`: what they and the
-    streams came to, the UIDs that each order removes, by its id. `again_at`: when the refusal was to be
-    looked at again, since the snapshot was behind the scheduler's.
+    `request`: the plan request in JSON, without the sets that follow. `nominations`: the pods nominated.
+    `in_flight`: what the plugin's live orders and the streams came to, of each order its id and the UIDs
+    that it removes. Thousands of either may be the same as before, so each is told by how it differs from
+    that of the decision before: what it has no longer, and what it has besides. `again_at`: when the refusal
+    was to be looked at again, since the snapshot was behind the scheduler's.
     """
 
     decision_id: str
     at: datetime
     request: bytes
-    in_flight: dict[str, tuple[str, ...]]
+    nominations: SetChange[Placement]
+    in_flight: SetChange[InFlight]
     leaving: frozenset[str]
     unfit_since: datetime | None
     again_at: datetime | None

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from makeway.bus.messages import Placement
 from makeway.core.budget import Budget
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
@@ -22,7 +23,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Refusal
 from makeway.planner.budgets import Key
 from makeway.planner.recording import entries
-from makeway.planner.recording.entries import AnyEntry
+from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.replies import Decision
 from makeway.planner.shields import Source
@@ -39,6 +40,8 @@ class Journal:
         self.name = ""
         self.overflowed = False
         self._waiting: deque[AnyEntry | Decision] = deque()
+        self._nominations = ChangingSet[Placement]()
+        self._in_flight = ChangingSet[InFlight]()
 
     def __len__(self) -> int:
         """How many entries wait."""
@@ -47,6 +50,8 @@ class Journal:
     def begin(self, name: str) -> None:
         """Begin a recording; what waits of another is forgotten."""
         self._waiting.clear()
+        self._nominations = ChangingSet[Placement]()
+        self._in_flight = ChangingSet[InFlight]()
         self.overflowed = False
         self.name = name
 
@@ -71,23 +76,24 @@ class Journal:
     def take(self, most: int) -> list[AnyEntry]:
         """Take the oldest entries."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        return [_decided(one) if isinstance(one, Decision) else one for one in taken]
+        return [self._decided(one) if isinstance(one, Decision) else one for one in taken]
 
-
-def _decided(decision: Decision) -> entries.Decided:
-    question, result = decision.question, decision.result
-    in_flight: defaultdict[str, list[str]] = defaultdict(list)
-    for uid, order in question.in_flight.items():
-        in_flight[order].append(uid)
-    return entries.Decided(
-        decision_id=decision.decision_id,
-        at=decision.at,
-        request=msgspec.json.encode(msgspec.structs.replace(decision.request, live_orders=())),
-        in_flight={order: tuple(uids) for order, uids in in_flight.items()},
-        leaving=question.leaving,
-        unfit_since=question.unfit_since,
-        again_at=result.retry_at if isinstance(result, Refusal) and decision.looked_at_again else None,
-    )
+    def _decided(self, decision: Decision) -> entries.Decided:
+        question, result = decision.question, decision.result
+        in_flight: defaultdict[str, list[str]] = defaultdict(list)
+        for uid, order in question.in_flight.items():
+            in_flight[order].append(uid)
+        request = msgspec.structs.replace(decision.request, live_orders=(), nominations=())
+        return entries.Decided(
+            decision_id=decision.decision_id,
+            at=decision.at,
+            request=msgspec.json.encode(request),
+            nominations=self._nominations.become(question.nominations),
+            in_flight=self._in_flight.become((order, tuple(uids)) for order, uids in in_flight.items()),
+            leaving=question.leaving,
+            unfit_since=question.unfit_since,
+            again_at=result.retry_at if isinstance(result, Refusal) and decision.looked_at_again else None,
+        )
 
 
 class RecordedSnapshot(Snapshot):

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, PlanRequest
+from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
 from makeway.planner.answer import Refusal
 from makeway.planner.plan import plan
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries
-from makeway.planner.recording.entries import AnyEntry, RecordingError
+from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight, RecordingError
 from makeway.planner.recording.journal import RecordedSnapshot
 from makeway.planner.replies import Decision, record_of
 
@@ -40,6 +40,8 @@ class Replay:
         self.snapshot = RecordedSnapshot()
         self._complete = False
         self._next = 0
+        self._nominations = ChangingSet[Placement]()
+        self._in_flight = ChangingSet[InFlight]()
 
     def read(self, data: bytes) -> Iterable[entries.Decided]:
         """Take the next chunk of the recording; give each decision with the snapshot as it was then.
@@ -57,6 +59,8 @@ class Replay:
             if isinstance(entry, entries.Decided):
                 if not self._complete:
                     raise RecordingError("the recording has a decision before its snapshot is complete")
+                self._nominations.change(entry.nominations)
+                self._in_flight.change(entry.in_flight)
                 yield entry
             else:
                 self._apply(entry)
@@ -97,8 +101,10 @@ class Replay:
 
     def again(self, decided: entries.Decided) -> DecisionRecord:
         """Decide again, on the snapshot as it is now. Raises as `question_of`."""
-        request = _decode_request(decided.request)
-        in_flight = {uid: order for order, uids in decided.in_flight.items() for uid in uids}
+        request = msgspec.structs.replace(
+            _decode_request(decided.request), nominations=tuple(self._nominations.items)
+        )
+        in_flight = {uid: order for order, uids in self._in_flight.items for uid in uids}
         question = question_of(request, in_flight, decided.leaving)
         question = replace(question, unfit_since=decided.unfit_since)
         result = plan(self.snapshot, question, decided.at)
