@@ -121,7 +121,7 @@ def _planner(snapshot: Snapshot) -> Planner:
         Facts(_CLUSTER, "bench"),
         snapshot=snapshot,
         ledger=Ledger(),
-        decisions=Decisions(_Nowhere(), metrics, limit=1, journal=journal),
+        decisions=Decisions(_Nowhere(), metrics, journal=journal),
         metrics=metrics,
         unsynced=lambda: "",
         behind=lambda _: False,
