@@ -259,7 +259,7 @@ def _decode(data: bytes, decoder: msgspec.json.Decoder[_T], *, checked: bool = F
         raise Malformed("not-json", str(error)) from error
 
 
-_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _USUAL_DEPTH: Final = 16
 
@@ -279,8 +279,9 @@ def _check_bounds(data: bytes) -> None:
 
 def _deep(data: bytes) -> bool:
     """Say whether brackets are nested more than MAX_DEPTH deep, those in strings left aside. O(bytes)."""
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(unescaped.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+    marks = unescaped.translate(None, _NO_MARKS).replace(b'""', b"")  # few strings have brackets in them
+    brackets = b"".join(marks.split(b'"')[::2])
     outer = brackets
     for _ in range(_USUAL_DEPTH):  # every turn takes off the innermost pairs
         outer = outer.replace(b"[]", b"").replace(b"{}", b"")
