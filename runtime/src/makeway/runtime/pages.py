@@ -62,9 +62,9 @@ class Page:
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._begin = body.find(_ITEMS + _OBJECT) + len(_ITEMS)
-        self._end = len(body.rstrip()) - len(_END)
+        self._end = body.rfind(_END, -len(_END) - 1)  # a line end may follow; to strip it would copy the page
         try:
-            if not body.startswith(_END, self._end):
+            if body[self._end :].rstrip() != _END:
                 raise msgspec.DecodeError("a list does not end like this")
             # Whole JSON only where the list's items begin there.
             self.metadata = _decode_head(body[: self._begin] + _END).metadata
