@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
-from makeway.bus.messages import Placement
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
@@ -70,26 +70,24 @@ def plain(snapshot: Snapshot, rows: Ints) -> Block:
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
-@dataclass(slots=True)
-class Laid:
+class Laid(msgspec.Struct, gc=False):
     """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go."""
 
-    nominated: list[PodRecord] = field(default_factory=list)
-    assumed: list[PodRecord] = field(default_factory=list)
-    awaited: list[PodRecord] = field(default_factory=list)
+    nominated: list[PodRecord] = []
+    assumed: list[PodRecord] = []
+    awaited: list[PodRecord] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """All that a request lays over the snapshot, by row. `snapshot` is as it was when `overlay` looked."""
+    """All that a request lays over the snapshot, by row. `snapshot` is as it was when `overlay` looked.
+
+    `placed`: row and record of each pod that the scheduler has placed though the API does not show it.
+    """
 
     snapshot: Snapshot
     laid: Mapping[int, Laid]
-
-    def placed(self) -> list[tuple[int, PodRecord]]:
-        """Give row and record of each pod that the scheduler has placed though the API does not show it."""
-        both = ((row, (*laid.assumed, *laid.awaited)) for row, laid in self.laid.items())
-        return [(row, pod) for row, pods in both for pod in pods if not pod.node]
+    placed: Sequence[tuple[int, PodRecord]]
 
     def block(self, rows: Ints) -> Block:
         """Give nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
@@ -121,26 +119,26 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
     """
     preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
     laid: defaultdict[int, Laid] = defaultdict(Laid)
-    counted: set[str] = {preemptor.uid}
-
-    def unbound(placements: Iterable[Placement]) -> Iterator[tuple[int, PodRecord]]:
-        for placement in placements:
-            pod, row = pods.get(placement.uid), rows.get(placement.node)
-            if pod is not None and row is not None and not pod.node and pod.uid not in counted:
-                yield row, pod
-
-    for row, pod in unbound(question.assumed):
-        counted.add(pod.uid)
+    placed: dict[str, tuple[int, PodRecord]] = {}
+    for placement in question.assumed:
+        pod, row = pods.get(placement.uid), rows.get(placement.node)
+        if pod is None or row is None or pod.node or pod.uid in placed or pod.uid == preemptor.uid:
+            continue
+        placed[pod.uid] = row, pod
         (laid[row].awaited if pod.uid in question.in_flight else laid[row].assumed).append(pod)
-    for row, pod in unbound(question.nominations):
-        if pod.priority >= preemptor.priority:
-            counted.add(pod.uid)
+    nominated: set[str] = set()
+    for placement in question.nominations:
+        pod, row = pods.get(placement.uid), rows.get(placement.node)
+        if pod is None or row is None or pod.node or pod.priority < preemptor.priority:
+            continue
+        if pod.uid not in nominated and pod.uid not in placed and pod.uid != preemptor.uid:
+            nominated.add(pod.uid)
             laid[row].nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
         if known is not None and known.node:
             laid[rows[known.node]].awaited.append(known)
-    return Overlay(snapshot, dict(laid))
+    return Overlay(snapshot, dict(laid), tuple(placed.values()))
 
 
 def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) -> Block:

@@ -116,7 +116,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
     laid = overlay(snapshot, question)
     block = laid.block(row)
     block.close_up()
-    layers = layers_of(snapshot, question.constraints, laid.placed())
+    layers = layers_of(snapshot, question.constraints, laid.placed)
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}

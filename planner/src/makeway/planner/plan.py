@@ -128,7 +128,7 @@ class View:
         policy = snapshot.shields.policy
         self.question = question
         self._overlay = overlay(snapshot, question)
-        placed = self._overlay.placed()
+        placed = self._overlay.placed
         self._snapshot = snapshot
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))

@@ -110,7 +110,7 @@ def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
 
 
 def _limits(case: Case) -> tuple[QueueLimit, ...]:
-    return terms_of(case.snapshot, case.question, overlay(case.snapshot, case.question).placed()).limits
+    return terms_of(case.snapshot, case.question, overlay(case.snapshot, case.question).placed).limits
 
 
 def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:
