@@ -2,7 +2,8 @@
 // pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
 // eviction order to a stream, and holds the pod until its victims have left.
 //
-// Enable it at multiPoint, and at postFilter between DynamicResources and DefaultPreemption.
+// Enable it at multiPoint, and at postFilter between DynamicResources and DefaultPreemption. A second plugin,
+// NominatedSort, may order the scheduling queue.
 package bridge
 
 import (

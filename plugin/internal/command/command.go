@@ -1,4 +1,4 @@
-// Package command makes the command line of a kube-scheduler that has the plugin MakeWay compiled in. All
+// Package command makes the command line of a kube-scheduler that has makeway's plugins compiled in. All
 // of kube-scheduler's own flags and configuration work as they do there.
 package command
 
@@ -14,9 +14,13 @@ import (
 	"makeway.dev/makeway/plugin/bridge"
 )
 
-// New makes the command, with further plugins where they are given.
+// New makes the command, with further plugins where they are given: MakeWay, and NominatedSort for the queue.
 func New(further ...app.Option) *cobra.Command {
-	command := app.NewSchedulerCommand(append([]app.Option{app.WithPlugin(bridge.Name, bridge.New)}, further...)...)
+	ours := []app.Option{
+		app.WithPlugin(bridge.Name, bridge.New),
+		app.WithPlugin(bridge.NominatedSortName, bridge.NewNominatedSort),
+	}
+	command := app.NewSchedulerCommand(append(ours, further...)...)
 	command.PreRunE = rememberConfiguration
 	return command
 }

@@ -185,7 +185,10 @@ def _wait_for_end(results: Path, child: subprocess.Popen[bytes]) -> None:
 
 
 def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
-    """Give kube-scheduler's configuration: its defaults, and one plugin or the other to preempt."""
+    """Give kube-scheduler's configuration: its defaults, and one plugin or the other to preempt.
+
+    With MakeWay as the chart has it: with NominatedSort.
+    """
     plugin = MAKEWAY if variant == MAKEWAY else _TIMED_DEFAULT
     arguments = {"natsURL": f"nats://127.0.0.1:{nats_port}", "lease": {"name": ""}}
     profile: dict[str, Any] = {
@@ -195,6 +198,10 @@ def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
         },
     }
     if variant == MAKEWAY:
+        profile["plugins"]["queueSort"] = {
+            "enabled": [{"name": "NominatedSort"}],
+            "disabled": [{"name": "PrioritySort"}],
+        }
         profile["pluginConfig"] = [{"name": MAKEWAY, "args": arguments}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -53,6 +53,7 @@ func BenchmarkPerfScheduling(b *testing.B) {
 		bridge.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedMakeWay(ctx, args, handle, recorder)
 		},
+		bridge.NominatedSortName: bridge.NewNominatedSort,
 		timedDefault: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedDefault(ctx, handle, recorder)
 		},

@@ -60,7 +60,11 @@ def _encoding(options: ClusterOptions) -> dict[str, Any]:
 def _plugins(options: ClusterOptions) -> dict[str, Any]:
     post_filter = ["DynamicResources", "MakeWay", *(["DefaultPreemption"] if options.fallback else [])]
     everywhere = ["MakeWay", *(_TEST_PLUGINS if options.test_plugins else [])]
-    plugins: dict[str, Any] = {"multiPoint": _enabled(everywhere), "postFilter": _enabled(post_filter)}
+    plugins: dict[str, Any] = {
+        "multiPoint": _enabled(everywhere),
+        "queueSort": {**_enabled(["NominatedSort"]), "disabled": [{"name": "PrioritySort"}]},
+        "postFilter": _enabled(post_filter),
+    }
     if not options.fallback:
         plugins["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
     if options.test_plugins:
