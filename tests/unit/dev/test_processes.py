@@ -187,3 +187,13 @@ def test_what_runs_is_written_down_for_others(processes: ProcessSet, tmp_path: P
     assert [(record.name, record.pid, record.restarts) for record in read_records(tmp_path)] == [
         ("a", process.pid, 0)
     ]
+
+
+def test_programs_may_be_started_while_others_are_gone_through(processes: ProcessSet) -> None:
+    processes.start(python("one", SLEEPS))
+
+    going_through = iter(processes)
+    processes.start(python("two", SLEEPS))
+
+    assert [process.program.name for process in going_through] == ["one"]
+    assert [process.program.name for process in processes] == ["one", "two"]

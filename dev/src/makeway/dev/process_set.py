@@ -47,12 +47,12 @@ class ProcessSet:
         return self._processes[name]
 
     def __iter__(self) -> Iterator[Process]:
-        """All processes, in the order they were started."""
-        return iter(self._processes.values())
+        """All processes of this moment, in the order they were started; others may start some meanwhile."""
+        return iter(tuple(self._processes.values()))
 
     def stop(self) -> None:
         """End all, the last started first, then the thread."""
-        for process in reversed(list(self)):
+        for process in reversed(tuple(self)):
             process.stop()
         self._record()
         self._requests.put(None)
@@ -84,7 +84,7 @@ class ProcessSet:
 
     def _keep_up(self) -> None:
         """Start again what has ended by itself."""
-        started = [process for process in list(self) if process.keep(time.monotonic())]
+        started = [process for process in self if process.keep(time.monotonic())]
         if started:
             self._record()
 
