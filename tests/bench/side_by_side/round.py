@@ -48,6 +48,7 @@ class Measured:
     """What came of one round. `finished`: scheduler_perf itself ended well, in time and without leaks.
 
     `results`: see `measured` in tests/upstream/schedulerperf. `items`: scheduler_perf's data items.
+    `stolen`: CPU seconds that the machine lost to others on its host.
     """
 
     workload: str
@@ -57,11 +58,12 @@ class Measured:
     results: dict[str, Any]
     items: list[dict[str, Any]]
     used: dict[str, Usage]
+    stolen: float
 
 
 def failed(workload: Workload, variant: str) -> Measured:
     """Give a round of which nothing came."""
-    return Measured(workload.name, variant, False, 0.0, {}, [], {})
+    return Measured(workload.name, variant, False, 0.0, {}, [], {}, 0.0)
 
 
 def programs(directory: Path) -> Programs:
@@ -128,6 +130,7 @@ def play(
             results=json.loads(results.read_text()) if results.exists() else {},
             items=_items(directory),
             used=meter.used(),
+            stolen=meter.stolen,
         )
     finally:
         processes.stop()

@@ -98,6 +98,7 @@ ROWS = (
     Row("CPU, planner", "s", _used("planner", "cpu_seconds")),
     Row("CPU, evictor", "s", _used("evictor", "cpu_seconds")),
     Row("CPU, nats-server", "s", _used("nats", "cpu_seconds")),
+    Row("CPU kept from the machine by its host", "s", lambda m: m.stolen if m.results else None),
     Row("peak memory, benchmark's process", "MiB", _used(BENCHMARK, "peak_mib")),
     Row("peak memory, planner", "MiB", _used("planner", "peak_mib")),
     Row("peak memory, evictor", "MiB", _used("evictor", "peak_mib")),

@@ -33,17 +33,27 @@ def usage(pid: int) -> Usage | None:
     return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak[1]) / 1024)
 
 
+def stolen_seconds() -> float:
+    """Read the CPU time that a hypervisor has kept from this machine, of all cores, since it started."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / _TICKS
+
+
 @dataclass(slots=True)
 class Meter:
-    """Reads some processes until it is closed; keeps what was read last, since they may have ended then."""
+    """Reads some processes until it is closed; keeps what was read last, since they may have ended then.
+
+    `stolen`: once closed, the CPU seconds that the machine lost to others meanwhile.
+    """
 
     pids: dict[str, int]
+    stolen: float = 0.0
     _began: dict[str, Usage] = field(default_factory=dict)
     _last: dict[str, Usage] = field(default_factory=dict)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> Meter:
+        self.stolen = -stolen_seconds()
         self._read(self._began)
         self._thread = threading.Thread(target=self._run, name="meter")
         self._thread.start()
@@ -53,6 +63,7 @@ class Meter:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+        self.stolen += stolen_seconds()
 
     def used(self) -> dict[str, Usage]:
         """Give what each used since the beginning."""
