@@ -119,26 +119,27 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
     """
     preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
     laid: defaultdict[int, Laid] = defaultdict(Laid)
-    placed: dict[str, tuple[int, PodRecord]] = {}
+    placed: list[tuple[int, PodRecord]] = []
+    counted = {preemptor.uid}
     for placement in question.assumed:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
-        if pod is None or row is None or pod.node or pod.uid in placed or pod.uid == preemptor.uid:
+        if pod is None or row is None or pod.node or pod.uid in counted:
             continue
-        placed[pod.uid] = row, pod
+        counted.add(pod.uid)
+        placed.append((row, pod))
         (laid[row].awaited if pod.uid in question.in_flight else laid[row].assumed).append(pod)
-    nominated: set[str] = set()
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
-        if pod is None or row is None or pod.node or pod.priority < preemptor.priority:
+        if pod is None or row is None or pod.node or pod.uid in counted:
             continue
-        if pod.uid not in nominated and pod.uid not in placed and pod.uid != preemptor.uid:
-            nominated.add(pod.uid)
+        if pod.priority >= preemptor.priority:
+            counted.add(pod.uid)
             laid[row].nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
         if known is not None and known.node:
             laid[rows[known.node]].awaited.append(known)
-    return Overlay(snapshot, dict(laid), tuple(placed.values()))
+    return Overlay(snapshot, dict(laid), placed)
 
 
 def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) -> Block:
