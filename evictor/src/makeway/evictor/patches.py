@@ -23,6 +23,7 @@ from makeway.core.disruption import (
     QUOTA_MESSAGE,
     preemption_message,
 )
+from makeway.core.times import api_time
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
@@ -40,11 +41,6 @@ def mark_message(order: EvictionOrder) -> str:
     return preemption_message(scheduler)
 
 
-def _second(at: datetime) -> str:
-    """A metav1.Time: whole seconds, UTC."""
-    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
-
-
 def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> bytes:
     """Set DisruptionTarget on a pod as it was read (strategic merge, /status)."""
     condition = {
@@ -52,7 +48,7 @@ def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> by
         "status": "True",
         "reason": PREEMPTION_BY_SCHEDULER,
         "message": message,
-        "lastTransitionTime": _second(now),
+        "lastTransitionTime": api_time(now, "seconds"),
     }
     return _encode(
         {
@@ -104,7 +100,7 @@ def event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": about.namespace},
-        "eventTime": now.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
+        "eventTime": api_time(now, "microseconds"),
         "reportingController": "makeway.dev/evictor",
         "reportingInstance": instance[:128],
         "action": action,

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
+from makeway.core.times import api_time
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 QUEUE_LIMIT: Final = 100
@@ -78,7 +79,7 @@ class EventRecorder:
                 "namespace": namespace,
                 "name": f"{about.name[:_NAME_LIMIT].rstrip('-.')}.{secrets.token_hex(8)}",
             },
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": api_time(datetime.now(UTC), "microseconds"),
             "reportingController": self._controller,
             "reportingInstance": self._instance[:128],
             "action": action,

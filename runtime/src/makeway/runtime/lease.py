@@ -21,6 +21,7 @@ from typing import NoReturn, Protocol
 import msgspec
 import structlog
 
+from makeway.core.times import api_time
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 _log = structlog.get_logger()
@@ -169,7 +170,7 @@ class Leadership:
             self._seen_at = time.monotonic()
 
     async def _write(self, lease: _Lease, began: float) -> bool:
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = api_time(datetime.now(UTC), "microseconds")
         spec = lease.spec
         mine = self.holder == self._identity
         renewed = _Spec(

@@ -21,6 +21,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from makeway.core.times import api_time
+
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -89,8 +91,7 @@ def _renderers(format: Format, *, colours: bool) -> list[Processor]:  # noqa: A0
 
 
 def _stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    now = datetime.datetime.now(datetime.UTC)
-    event["time"] = now.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    event["time"] = api_time(datetime.datetime.now(datetime.UTC), "microseconds")
     return event
 
 
