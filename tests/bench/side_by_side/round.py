@@ -25,6 +25,7 @@ from makeway.dev.probes import http_ok
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 from makeway.dev.progress import ConsoleProgress
+from makeway.dev.scheduler import QUEUE_SORT
 
 DEFAULT, MAKEWAY = "DefaultPreemption", "MakeWay"
 VARIANTS = (DEFAULT, MAKEWAY)
@@ -190,7 +191,7 @@ def _wait_for_end(results: Path, child: subprocess.Popen[bytes]) -> None:
 def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
     """Give kube-scheduler's configuration: its defaults, and one plugin or the other to preempt.
 
-    With MakeWay as the chart has it: with NominatedSort.
+    With MakeWay the queue is ordered as the chart has it.
     """
     plugin = MAKEWAY if variant == MAKEWAY else _TIMED_DEFAULT
     arguments = {"natsURL": f"nats://127.0.0.1:{nats_port}", "lease": {"name": ""}}
@@ -201,10 +202,7 @@ def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
         },
     }
     if variant == MAKEWAY:
-        profile["plugins"]["queueSort"] = {
-            "enabled": [{"name": "NominatedSort"}],
-            "disabled": [{"name": "PrioritySort"}],
-        }
+        profile["plugins"]["queueSort"] = QUEUE_SORT
         profile["pluginConfig"] = [{"name": MAKEWAY, "args": arguments}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -30,6 +30,9 @@ _ELECTION = {
     "retryPeriod": "500ms",
 }
 
+QUEUE_SORT = {"enabled": [{"name": "NominatedSort"}], "disabled": [{"name": "PrioritySort"}]}
+"""What orders the scheduling queue, as the chart has it."""
+
 _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 
 
@@ -62,7 +65,7 @@ def _plugins(options: ClusterOptions) -> dict[str, Any]:
     everywhere = ["MakeWay", *(_TEST_PLUGINS if options.test_plugins else [])]
     plugins: dict[str, Any] = {
         "multiPoint": _enabled(everywhere),
-        "queueSort": {**_enabled(["NominatedSort"]), "disabled": [{"name": "PrioritySort"}]},
+        "queueSort": QUEUE_SORT,
         "postFilter": _enabled(post_filter),
     }
     if not options.fallback:
