@@ -159,7 +159,7 @@ class ChangingSet(Generic[_T]):
 
     def change(self, difference: SetChange[_T]) -> None:
         """Take over what `become` told."""
-        self.items = (self.items - set(difference.gone)) | set(difference.come)
+        self.items = self.items.difference(difference.gone).union(difference.come)
 
 
 class Decided(Entry, frozen=True, tag=15, gc=False):

@@ -37,11 +37,8 @@ class Journal:
     """What has been noted and not yet been written. `name`: of the recording that is on, empty for none."""
 
     def __init__(self) -> None:
-        self.name = ""
-        self.overflowed = False
         self._waiting: deque[AnyEntry | Decision] = deque()
-        self._nominations = ChangingSet[Placement]()
-        self._in_flight = ChangingSet[InFlight]()
+        self.end()
 
     def __len__(self) -> int:
         """How many entries wait."""
