@@ -39,8 +39,8 @@ func (NominatedSort) Less(one, other fwk.QueuedPodInfo) bool {
 	if mine, theirs := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(than); mine != theirs {
 		return mine > theirs
 	}
-	if nominated(pod) != nominated(than) {
-		return nominated(pod)
+	if mine, theirs := nominated(pod), nominated(than); mine != theirs {
+		return mine
 	}
 	return one.GetTimestamp().Before(other.GetTimestamp())
 }

@@ -14,7 +14,7 @@ import (
 	"makeway.dev/makeway/plugin/bridge"
 )
 
-// New makes the command, with further plugins where they are given: MakeWay, and NominatedSort for the queue.
+// New makes the command, with MakeWay, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
 	ours := []app.Option{
 		app.WithPlugin(bridge.Name, bridge.New),
