@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -166,7 +166,7 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
         raise Malformed("unknown-type", f"{envelope.type!r}")
     if envelope.datacontenttype != JSON:
         raise Malformed("invalid", f"datacontenttype {envelope.datacontenttype!r}, want {JSON}")
-    return envelope, _decode(bytes(envelope.data), decoder)
+    return envelope, _decode(bytes(envelope.data), decoder, checked=True)
 
 
 def unwrap_order(data: bytes) -> EvictionOrder:
@@ -233,16 +233,38 @@ def _only(data: bytes, wanted: type[_M]) -> _M:
     return message
 
 
-def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_M]) -> _M:
+class Versioned(Protocol):
+    """A message that says its own version."""
+
+    @property
+    def api_version(self) -> str:
+        """`API_VERSION`, where it is of this one."""
+
+
+_V = TypeVar("_V", bound=Versioned)
+
+
+def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_V]) -> _V:
     """Read bare JSON whose `apiVersion` says what it is.
 
     Raises:
         Malformed: it was not understood.
     """
-    version = _decode(data, _version_decoder).api_version
+    _check_bounds(data)
+    try:
+        message = _decode(data, decoder, checked=True)
+    except Malformed:
+        # Of another version that may be the reason, and the version is what to complain of.
+        _check_version(_decode(data, _version_decoder, checked=True))
+        raise
+    _check_version(message)
+    return message
+
+
+def _check_version(message: Versioned) -> None:
+    version = message.api_version
     if version and version != API_VERSION:
         raise Malformed("unknown-version", f"apiVersion {version!r}, this side speaks {API_VERSION}")
-    return _decode(data, decoder, checked=True)
 
 
 _T = TypeVar("_T")
