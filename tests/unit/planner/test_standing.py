@@ -150,7 +150,17 @@ def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) 
 @given(st.integers(0, 2**32))
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
-    cluster, questions, now = Cluster(draw.choice(POLICIES)), askers(), NOW
+    with (
+        patch("makeway.planner.standing.TOGETHER", draw.choice([1, 3, 512])),
+        patch("makeway.planner.standing._FRONT", draw.choice([1, 3, 256])),
+    ):
+        _ask_again_and_again(draw)
+
+
+def _ask_again_and_again(draw: random.Random) -> None:
+    most = draw.choice([1, 2, 16])
+    cluster, now = Cluster(draw.choice(POLICIES)), NOW
+    questions = [replace(one, max_candidates=most) for one in askers()]
     laid = questions
     for _ in range(40):
         for _ in range(draw.randint(1, 3)):
@@ -196,6 +206,29 @@ def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> Non
     plan(snapshot, asked, NOW)
 
     assert looked == [1 + asked.max_candidates + 1]  # and the best of the others, at one go
+
+
+def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(monkeypatch: Any) -> None:
+    monkeypatch.setattr("makeway.planner.standing.TOGETHER", 10)
+    monkeypatch.setattr("makeway.planner.standing._FRONT", 4)
+    snapshot = Snapshot()
+
+    def put(number: int, priority: int) -> None:
+        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=priority)))
+
+    for number in range(40):
+        snapshot.put_node(node_record(node(f"n{number:02}")))
+        put(number, priority=number)
+    asked = replace(question(pod("preemptor", priority=100, cpu="4")), max_candidates=1)
+
+    found = []
+    for number in range(39):
+        result = plan(snapshot, asked, NOW)
+        assert isinstance(result, Plan)
+        found.append(result.candidates[0].node)
+        put(number, priority=90)
+
+    assert found == [f"n{number:02}" for number in range(39)]
 
 
 def played(

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 AT_ONCE = 4096
 """Nodes that are looked at in one go: about 10 ms with 30 pods each."""
 
+_FRONT = 256
+"""So many of the best nodes are kept apart, to be compared without all others."""
+
 TOGETHER = 512
 """So many nodes that have changed are looked at together with the best ones: about 1 ms with 30 pods each."""
 
@@ -58,6 +61,11 @@ class Standing:
     `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
     columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
     `grounds`: for refusing the class, once one of it was refused.
+
+    The best nodes are kept apart, so that not all have to be compared each time. `_near`: bool[rows], those that
+    were the best when all were compared, the open ones, and all that were put down since. `_firm`: bool[rows], those
+    that were the best and are as they were; who is not near ranks behind each of them. `_all_near`: nobody else is
+    helped.
     """
 
     def __init__(self) -> None:
@@ -68,6 +76,9 @@ class Standing:
         self._seen: Ints = np.zeros(0, np.int64)
         self._until: Ints = np.zeros(0, np.int64)
         self._covered: Flags = np.zeros(0, np.bool_)
+        self._near: Flags = np.zeros(0, np.bool_)
+        self._firm: Flags = np.zeros(0, np.bool_)
+        self._all_near = True
         self._before: Circumstances | None = None
 
     def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
@@ -99,6 +110,7 @@ class Standing:
             helped = np.flatnonzero(found.helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
             self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
+        self._near[rows], self._firm[rows] = True, False
         self._seen[rows] = snapshot.revision
         if self.grounds is not None:
             self.grounds.forget(snapshot, rows)
@@ -114,11 +126,37 @@ class Standing:
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give rows to look at in full: of some the open ones, and the best of those that are helped.
 
-        At most so many best ones; in no special order. O(rows).
+        At most so many best ones; in no special order. O(rows), one comparison for most of them.
         """
-        opened = self.open[rows]
-        helped = rows[self.helps[rows] & ~opened]
-        return np.concatenate([rows[opened], top((*self._keys, snapshot.name_rank()), helped, most)])
+        near = self._contenders(snapshot, rows, most)
+        opened = self.open[near]
+        helped = near[self.helps[near] & ~opened]
+        return np.concatenate([near[opened], self._top(snapshot, helped, most)])
+
+    def _contenders(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+        """Give those of some rows that may be among so many best ones; all others rank behind as many."""
+        if rows.size <= TOGETHER:
+            return rows
+        near = rows[self._near[rows]]
+        if near.size <= TOGETHER and self._suffice(near, most):
+            return near
+        self._compare(snapshot)
+        near = rows[self._near[rows]]
+        return near if self._suffice(near, most) else rows
+
+    def _suffice(self, near: Ints, most: int) -> bool:
+        return self._all_near or np.count_nonzero(self._firm[near]) >= most
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        """Find the best of all rows anew. O(all rows)."""
+        helped = np.flatnonzero(self.helps & ~self.open)
+        self._all_near = helped.size <= _FRONT
+        self._firm[:] = False
+        self._firm[self._top(snapshot, helped, _FRONT)] = True
+        np.logical_or(self._firm, self.open, out=self._near)
+
+    def _top(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+        return top((*self._keys, snapshot.name_rank()), rows, most)
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size
@@ -126,6 +164,7 @@ class Standing:
             return
         self.helps, self.open = extended(self.helps, more), extended(self.open, more)
         self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
+        self._near, self._firm = extended(self._near, more), extended(self._firm, more)
         self._seen = extended(self._seen, more, _NEVER)
         self._until = extended(self._until, more, FOR_EVER)
 
