@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from makeway.core.importance import NOT_STARTED
 from makeway.core.rules import Verdict
 from makeway.planner.records import PodRecord
 
 
-@dataclass(frozen=True, slots=True)
-class RemovablePod:
+class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that may go, the rule that allows it, and whether the plan needs it gone.
 
     `detail`: the rule's numbers where they are more than the priorities, for the decision record.

@@ -61,7 +61,7 @@ class Block:
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
         """Give (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
         pods = self.slots[int(self.nodes[place])]
-        return [(int(slot), pods[int(slot)]) for slot in np.flatnonzero(chosen)]
+        return [(slot, pods[slot]) for slot in np.flatnonzero(chosen).tolist()]
 
 
 def plain(snapshot: Snapshot, rows: Ints) -> Block:

@@ -91,10 +91,10 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     parts = looked.parts
 
     candidates, candidates_total = best(
-        [part.helped() for part in parts], question.max_candidates, question.most_pods, looked.beyond
+        (part.helped() for part in parts), question.max_candidates, question.most_pods, looked.beyond
     )
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
-    unmodelled, unmodelled_total = best([part.unmodelled() for part in parts], most, question.most_pods)
+    unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
     grounds = view.grounds(looked, potential, at_most)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
+from operator import and_
 
 import numpy as np
 
@@ -52,9 +53,11 @@ class Part:
     required: Requirements
     queues: QueueTerms
 
-    def helped(self) -> Choice:
-        """Give the nodes where removing pods, or awaiting others' removal, makes room."""
+    def helped(self) -> Choice | None:
+        """Give the nodes where removing pods, or awaiting others' removal, makes room; None where none are."""
         places = np.flatnonzero(self.found.helps | self.found.waits)
+        if not places.size:
+            return None
         victims = self.found.victims[:, places]
         violating = self.found.violating[:, places]
         scores = self._score(places, victims, violating)
@@ -63,8 +66,13 @@ class Part:
             count_awaited(scores, at, pods)
         return Choice(self, scores, places, victims, violating, awaited)
 
-    def unmodelled(self) -> Choice:
-        """Give the nodes whose columns need nobody gone, ranked as if all removable pods went."""
+    def unmodelled(self) -> Choice | None:
+        """Give the nodes whose columns need nobody gone, ranked as if all removable pods went.
+
+        None where there are none, which is the rule.
+        """
+        if not self.found.fits.any():
+            return None
         waiting = np.zeros(self.found.fits.size, np.bool_)
         waiting[list(self.block.awaited)] = True
         places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | waiting))
@@ -87,13 +95,10 @@ class Part:
         """
         place = int(choice.places[at])
         scores = choice.scores
-        violating, victims = choice.violating[:, at], choice.victims[:, at]
+        violating, victims = choice.violating[:, at].tolist(), choice.victims[:, at].tolist()
         removable = [
             RemovablePod(
-                pod=pod,
-                rule=LOWER_PRIORITY,
-                victim=bool(victims[slot]),
-                pdb_violating=bool(violating[slot]),
+                pod=pod, rule=LOWER_PRIORITY, victim=victims[slot], pdb_violating=violating[slot]
             )
             for slot, pod in self.block.pods(place, self.found.removable[:, place])
         ]
@@ -104,7 +109,7 @@ class Part:
             awaited=tuple(
                 AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in choice.awaited.get(at, ())
             ),
-            pdb_violations=int((victims & violating).sum()),
+            pdb_violations=sum(map(and_, victims, violating)),
             highest_priority=int(scores.highest[at]),
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),
@@ -164,15 +169,16 @@ class Part:
 
 
 def best(
-    choices: list[Choice], most: int, most_pods: int, unlisted: int = 0
+    ranked: Iterable[Choice | None], most: int, most_pods: int, unlisted: int = 0
 ) -> tuple[tuple[Proposal, ...], int]:
     """Rank the nodes of all blocks together and write down the best; give how many there were.
 
     `most` nodes, and no further one once `most_pods` pods have been written down, so that the reply
     stays well below what NATS carries. `unlisted`: how many more there are that rank behind all of these.
     """
+    choices = [choice for choice in ranked if choice is not None]
     if not choices:
-        return (), 0
+        return (), unlisted
     scores = joined([choice.scores for choice in choices])
     order = scores.order()
     total = int(order.size) + unlisted

@@ -42,7 +42,10 @@ def of_node(
     priority = question.preemptor.priority
     slots = found.removable.shape[0]
     lower = block.columns.priority[:slots, int(block.nodes[place])] < priority
-    kept = block.pods(place, lower & ~found.removable[:, place])
+    stays = lower & ~found.removable[:, place]
+    if not stays.any():
+        return Spared()
+    kept = block.pods(place, stays)
     budgeted = found.budgeted[:, place]
     preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
     pods = []

@@ -170,12 +170,12 @@ def give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) ->
     placed. Gives bool[slots, M], who found no place.
     """
     left = room.copy()
-    victims = removable.copy()
+    back = np.zeros(removable.shape, np.bool_)
     turns = [violating, removable & ~violating] if violating.any() else [removable]
     for turn in turns:
-        for slot in np.flatnonzero(turn.any(axis=1)):
+        for slot in np.flatnonzero(turn.any(axis=1)).tolist():
             pods = requests[:, slot]
-            stays = _all(pods <= left) & turn[slot]
-            left -= pods * stays
-            victims[slot] &= ~stays
-    return victims
+            stays = np.logical_and.reduce(pods <= left) & turn[slot]
+            np.subtract(left, pods, out=left, where=stays)
+            back[slot] |= stays
+    return removable & ~back
