@@ -46,7 +46,7 @@ ALL = (
     Workload("PreemptionAsync/5000", "PreemptionAsync", _sizes(5000, 20000, 5000), minutes=25),
     Workload("Unschedulable/5000", "Unschedulable", _sizes(5000, 100, 10000), minutes=25),
     Workload(f"{HOPELESS}/500", HOPELESS, {**_sizes(500, 1000, 1000), "blockers": 500}),
-    Workload(f"{HOPELESS}/5000", HOPELESS, {**_sizes(5000, 10000, 10000), "blockers": 5000}, minutes=25),
+    Workload(f"{HOPELESS}/5000", HOPELESS, {**_sizes(5000, 10000, 2500), "blockers": 5000}, minutes=25),
 )
 BY_NAME = {workload.name: workload for workload in ALL}
 
