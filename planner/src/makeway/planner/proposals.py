@@ -54,7 +54,7 @@ class Part:
     queues: QueueTerms
 
     def helped(self) -> Choice | None:
-        """Give the nodes where removing pods, or awaiting others' removal, makes room; None where none are."""
+        """Give the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
         places = np.flatnonzero(self.found.helps | self.found.waits)
         if not places.size:
             return None
@@ -97,9 +97,7 @@ class Part:
         scores = choice.scores
         violating, victims = choice.violating[:, at].tolist(), choice.victims[:, at].tolist()
         removable = [
-            RemovablePod(
-                pod=pod, rule=LOWER_PRIORITY, victim=victims[slot], pdb_violating=violating[slot]
-            )
+            RemovablePod(pod=pod, rule=LOWER_PRIORITY, victim=victims[slot], pdb_violating=violating[slot])
             for slot, pod in self.block.pods(place, self.found.removable[:, place])
         ]
         removable.sort(key=lambda one: not one.pdb_violating)

@@ -62,10 +62,10 @@ class Standing:
     columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
     `grounds`: for refusing the class, once one of it was refused.
 
-    The best nodes are kept apart, so that not all have to be compared each time. `_near`: bool[rows], those that
-    were the best when all were compared, the open ones, and all that were put down since. `_firm`: bool[rows], those
-    that were the best and are as they were; who is not near ranks behind each of them. `_all_near`: nobody else is
-    helped.
+    The best nodes are kept apart, so that not all have to be compared each time. `_near`: bool[rows], those
+    that were the best when all were compared, the open ones, and all that were put down since. `_firm`:
+    bool[rows], those that were the best and are as they were; who is not near ranks behind each of them.
+    `_all_near`: nobody else is helped.
     """
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Standing:
         return near if self._suffice(near, most) else rows
 
     def _suffice(self, near: Ints, most: int) -> bool:
-        return self._all_near or np.count_nonzero(self._firm[near]) >= most
+        return self._all_near or int(np.count_nonzero(self._firm[near])) >= most
 
     def _compare(self, snapshot: Snapshot) -> None:
         """Find the best of all rows anew. O(all rows)."""
