@@ -118,9 +118,7 @@ class Ledger:
         """Give the UIDs that orders removed so lately that budgets may not show it."""
         while self._lately and now - self._lately[0].at > STATUS_LAG:
             self._lately.popleft()
-        return frozenset(
-            uid for ended in self._lately if now - ended.at <= STATUS_LAG for uid in ended.removed
-        )
+        return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
 
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:

@@ -86,8 +86,10 @@ class Planner:
         trouble = self._check(request, now)
         if trouble is not None:
             return trouble
+        # Only budgets look at them, and where orders come fast there are hundreds.
+        leaving = self._ledger.leaving(now) if len(self._snapshot.budgets) else frozenset[str]()
         try:
-            question = question_of(request, {}, self._ledger.leaving(now))
+            question = question_of(request, {}, leaving)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
         asking = question.preemptor.uid
