@@ -36,7 +36,7 @@ async def evictor(
             max=64,
             help="Orders under way at once. They mostly wait for the API server.",
         ),
-    ] = 16,
+    ] = 32,
 ) -> int:
     """Carry out eviction orders: re-check, mark, delete, retry; or roll back. Any number may run.
 
