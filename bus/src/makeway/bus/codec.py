@@ -98,6 +98,7 @@ def decode_plan_request(data: bytes) -> PlanRequest:
 def request_id_of(data: bytes) -> str:
     """The id of a request that was not understood, so that its asker knows the answer; else `unknown`."""
     try:
+        _check_bounds(data)
         return _decode(data, _request_id_decoder).request_id or UNKNOWN_REQUEST
     except Malformed:
         return UNKNOWN_REQUEST
@@ -153,6 +154,7 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
     Raises:
         Malformed: either was not understood; unknown types and versions too.
     """
+    _check_bounds(data)
     envelope = _decode(data, _envelope_decoder)
     if not envelope.specversion.startswith("1."):
         raise Malformed(
@@ -166,7 +168,7 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
         raise Malformed("unknown-type", f"{envelope.type!r}")
     if envelope.datacontenttype != JSON:
         raise Malformed("invalid", f"datacontenttype {envelope.datacontenttype!r}, want {JSON}")
-    return envelope, _decode(bytes(envelope.data), decoder, checked=True)
+    return envelope, _decode(bytes(envelope.data), decoder)
 
 
 def unwrap_order(data: bytes) -> EvictionOrder:
@@ -252,10 +254,10 @@ def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_V]) -> _V:
     """
     _check_bounds(data)
     try:
-        message = _decode(data, decoder, checked=True)
+        message = _decode(data, decoder)
     except Malformed:
         # Of another version that may be the reason, and the version is what to complain of.
-        _check_version(_decode(data, _version_decoder, checked=True))
+        _check_version(_decode(data, _version_decoder))
         raise
     _check_version(message)
     return message
@@ -270,9 +272,8 @@ def _check_version(message: Versioned) -> None:
 _T = TypeVar("_T")
 
 
-def _decode(data: bytes, decoder: msgspec.json.Decoder[_T], *, checked: bool = False) -> _T:
-    if not checked:
-        _check_bounds(data)
+def _decode(data: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    """Decode what is within bounds."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
