@@ -48,6 +48,13 @@ class Block:
         """How many slots are in use on the fullest of the nodes."""
         return int(self.columns.count[self.nodes].max()) if self.nodes.size else 0
 
+    @property
+    def awaits(self) -> Flags:
+        """Give bool[M], whether pods of the node are awaited to go."""
+        awaits = np.zeros(self.rows.size, np.bool_)
+        awaits[list(self.awaited)] = True
+        return awaits
+
     def close_up(self) -> None:
         """Move pods up into the slots that awaited pods have left empty. O(slots) a pod that leaves."""
         for place, pods in self.awaited.items():

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
-from operator import and_
 
 import numpy as np
 
@@ -71,11 +70,9 @@ class Part:
 
         None where there are none, which is the rule.
         """
-        if not self.found.fits.any():
+        places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | self.block.awaits))
+        if not places.size:
             return None
-        waiting = np.zeros(self.found.fits.size, np.bool_)
-        waiting[list(self.block.awaited)] = True
-        places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | waiting))
         removable = self.found.removable[:, places]
         slots = removable.shape[0]
         sets = np.where(removable, self.block.columns.budgets[:slots, self.block.nodes[places]], 0)
@@ -107,7 +104,7 @@ class Part:
             awaited=tuple(
                 AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in choice.awaited.get(at, ())
             ),
-            pdb_violations=sum(map(and_, victims, violating)),
+            pdb_violations=sum(one.victim and one.pdb_violating for one in removable),
             highest_priority=int(scores.highest[at]),
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),

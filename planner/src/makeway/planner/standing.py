@@ -100,8 +100,7 @@ class Standing:
         """Keep what was found on the nodes of a block. O(slots · nodes)."""
         columns, nodes, rows = block.columns, block.nodes, block.rows
         slots = found.removable.shape[0]
-        awaited = np.zeros(rows.size, np.bool_)
-        awaited[list(block.awaited)] = True
+        awaited = block.awaits
         self.helps[rows] = found.helps
         self.open[rows] = (found.fits & (found.removable.any(axis=0) | awaited)) | (
             (found.helps | found.waits) & awaited

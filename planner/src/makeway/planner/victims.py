@@ -175,7 +175,7 @@ def give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) ->
     for turn in turns:
         for slot in np.flatnonzero(turn.any(axis=1)).tolist():
             pods = requests[:, slot]
-            stays = np.logical_and.reduce(pods <= left) & turn[slot]
+            stays = _all(pods <= left) & turn[slot]
             np.subtract(left, pods, out=left, where=stays)
             back[slot] |= stays
     return removable & ~back
