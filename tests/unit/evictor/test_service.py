@@ -125,9 +125,32 @@ class TestSuccess:
         await world.carry_out(make_order("a", "b"))
 
         after = world.cluster.calls[world.cluster.calls.index(("delete", "a")) :]
-        before_mark = after[: after.index(("mark", "b"))]
+        before_delete = after[: after.index(("delete", "b"))]
         for read in [("get_pod", "urgent"), ("get_node", NODE), ("get_lease", "makeway-scheduler")]:
-            assert read in before_mark
+            assert read in before_delete
+
+    async def test_a_last_victim_that_was_marked_for_nothing_is_unmarked(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.before("delete", "a", lambda: world.cluster.remove("urgent"))
+        world.cluster.slow["mark", "b"] = 5
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+        assert results(outcome) == {"a": "deleted", "b": "notAttempted"}
+        assert world.cluster.marks() == ["a", "b"]
+        assert not world.cluster.is_marked("b")
+
+    async def test_no_mark_is_set_after_the_rollback_has_looked_for_it(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.before("delete", "a", lambda: world.cluster.always_fail("get_node", NODE, FORBIDDEN))
+        world.cluster.slow["mark", "b"] = 50
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+        assert world.cluster.marks() == ["a", "b"]
+        assert not world.cluster.is_marked("b")
 
     async def test_victims_gone_or_leaving_cost_no_call_and_count_as_room(self) -> None:
         world = World(a_pod("leaving").terminating().build(), a_pod("done").phase("Succeeded").build())

@@ -1,15 +1,15 @@
 """Carrying out one order: read, judge, then delete its victims one careful step at a time.
 
 The order of things: wait for the orders this one counts on; read everything it names; judge; evict
-all victims but the last side by side; read the preemptor, the node and the fence again; evict the
-last. Each delete comes right after a read of its victim, the mark's answer counting as one. The
-first thing that goes wrong for good stops everything that has not begun.
+all victims but the last side by side; read the preemptor, the node and the fence again while the last
+is marked; delete it. Each delete comes right after a read of its victim, the mark's answer counting as
+one. The first thing that goes wrong for good stops everything that has not begun.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NoReturn, TypeVar
@@ -122,6 +122,7 @@ class Execution:
         self.progress = {v.uid: Progress(v) for v in order.victims}
         self.preemptor = PreemptorFacts(0)
         self._classes: dict[str, PriorityClass] = {}
+        self._class_names: set[str] = set()
         self._cluster = cluster
         self._records = records
         self._clock = _StoppableClock(clock)
@@ -177,7 +178,8 @@ class Execution:
                 self._still_wanted(),
                 asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
             )
-            await self._read_classes(pods)
+            self._class_names = {name for pod in pods if pod and (name := pod.spec.priority_class_name)}
+            await self._read_classes()
             return wanted, pods
 
         wanted, pods = await self._until_deadline(read)
@@ -199,15 +201,11 @@ class Execution:
     async def _read(self, victim: Victim) -> Pod | None:
         return await self._cluster.get_pod(victim.namespace, victim.name)
 
-    async def _read_classes(self, pods: Iterable[Pod | None]) -> None:
-        """Read the PriorityClasses of some pods, each once: whether a pod is exempt is the class's to say."""
-        names = {pod.spec.priority_class_name or "" for pod in pods if pod is not None}
-        wanted = sorted(names - {""})
-        found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in wanted))
-        for name, priority_class in zip(wanted, found, strict=True):
-            self._classes.pop(name, None)
-            if priority_class is not None:
-                self._classes[name] = priority_class
+    async def _read_classes(self) -> None:
+        """Read the victims' PriorityClasses, each once: whether a pod is exempt is the class's to say."""
+        names = sorted(self._class_names)
+        found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in names))
+        self._classes = {name: one for name, one in zip(names, found, strict=True) if one is not None}
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         """Judge a victim by the rules in force now and what has just been read."""
@@ -261,13 +259,15 @@ class Execution:
         async def attempt() -> Deleted | Gone | Terminating | Spared:
             self._may_begin()
             progress.attempts += 1
-            if not waiting:
-                verdict = await self._look_again(progress.victim)
-            elif last:
-                verdict = await self._look_again(progress.victim, waiting.pop())
+            known = waiting.pop() if waiting else None
+            verdict: VictimVerdict
+            if known is not None and not last:
+                verdict = known.verdict
             else:
-                verdict = waiting.pop().verdict
-            return await self._mark_and_delete(progress, verdict)
+                verdict = await self._look_again(progress.victim, known)
+            if isinstance(verdict, Delete) and verdict.mark:
+                verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
+            return await self._delete(progress) if isinstance(verdict, Delete) else verdict
 
         try:
             progress.verdict = await retrying(
@@ -306,33 +306,33 @@ class Execution:
     async def _look_again(self, victim: Victim, judged: _Judged | None = None) -> VictimVerdict:
         """Re-check everything right before a later delete: the world has had time to change.
 
-        A victim that was `judged` and is to be marked need not be read a second time: its mark is set only
-        on the pod as it was read, and the answer is judged again.
+        A victim that was `judged` and is to be marked need not be read a second time: it is marked meanwhile,
+        and the answer is judged again. All that was asked is waited for, so that no mark is set after a
+        rollback has looked for it.
         """
         if judged is not None and judged.verdict.mark:
-            wanted, pod = await self._still_wanted(), judged.pod
+            reading = asyncio.ensure_future(self._mark(victim, judged.verdict))
         else:
-            wanted, pod = await asyncio.gather(self._still_wanted(), self._read(victim))
+            reading = asyncio.ensure_future(self._read(victim))
+        wanting = asyncio.ensure_future(self._still_wanted())
+        classes = asyncio.ensure_future(self._read_classes())
+        await asyncio.gather(wanting, reading, classes, return_exceptions=True)
+        wanted, pod, _ = wanting.result(), reading.result(), classes.result()
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        await self._read_classes([pod])
         return self._judge(victim, pod)
 
-    async def _mark_and_delete(
-        self, progress: Progress, verdict: VictimVerdict
-    ) -> Deleted | Gone | Terminating | Spared:
+    async def _mark(self, victim: Victim, judged: Delete) -> Pod | None:
+        """Mark the victim as it was judged; the pod as it is then, which counts as a read."""
+        await failpoint("evictor.before-mark", self.order.order_id)
+        self._may_begin()
+        marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
+        await failpoint("evictor.after-mark", self.order.order_id)
+        return marked
+
+    async def _delete(self, progress: Progress) -> Deleted | Gone:
         victim = progress.victim
-        if isinstance(verdict, Delete) and verdict.mark:
-            await failpoint("evictor.before-mark", self.order.order_id)
-            self._may_begin()
-            marked = await self._cluster.mark(
-                victim, verdict.resource_version, self._message, self._clock.now()
-            )
-            await failpoint("evictor.after-mark", self.order.order_id)
-            verdict = self._judge(victim, marked)
-        if not isinstance(verdict, Delete):
-            return verdict
         await failpoint("evictor.before-delete", self.order.order_id)
         self._may_begin()
         progress.delete_sent = True

@@ -11,7 +11,6 @@ planner plans anew for what is left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from makeway.bus.messages import Victim
@@ -60,10 +59,8 @@ class QuotaExecution(Execution):
         stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
         return Proceed(_NOBODY) if stop is None else stop
 
-    async def _read_classes(self, pods: Iterable[Pod | None]) -> None:
-        """No class exempts a pod from what its queue may not hold."""
-
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
+        """No class exempts a pod from what its queue may not hold, so none is read."""
         return decide.judge_for_quota(victim, pod, self._restraint.policy.protection)
 
     def _stays(self, stop: Failed | Refused) -> None:
