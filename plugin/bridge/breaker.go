@@ -102,6 +102,19 @@ func (b *breaker) failed(took time.Duration) {
 	b.until = now.Add(wait)
 }
 
+// attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a
+// probe, none before that.
+func (b *breaker) attempts(most int) int {
+	state, until := b.current()
+	switch {
+	case state == breakerClosed:
+		return most
+	case b.clock.Now().Before(until):
+		return 0
+	}
+	return min(most, 1)
+}
+
 // current is the state, for the metric, and when a request may be sent again.
 func (b *breaker) current() (breakerState, time.Time) {
 	b.mu.Lock()

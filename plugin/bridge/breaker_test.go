@@ -131,3 +131,27 @@ func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
 		b.succeeded()
 	}
 }
+
+func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := newBreaker(clock, 100*time.Millisecond)
+	expect := func(when string, want int) {
+		t.Helper()
+		if got := b.attempts(50); got != want {
+			t.Errorf("%s: %d attempts, not %d", when, got, want)
+		}
+	}
+
+	expect("closed", 50)
+	for range 3 {
+		b.allow()
+		b.failed(100 * time.Millisecond)
+	}
+	expect("open", 0)
+	clock.SetTime(clock.Now().Add(breakerFirstOpen))
+	expect("when it may be asked again", 1)
+	b.allow()
+	expect("while that is asked", 0)
+	b.succeeded()
+	expect("after an answer", 50)
+}

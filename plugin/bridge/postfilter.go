@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,7 +217,11 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 // tells when the planner is back.
 func (a *attempt) unreachable(err error) ending {
 	_, probeAt := a.engine.breaker.current()
-	a.engine.retry.unreachable(refOf(a.pod), probeAt)
+	if errors.Is(err, errBreakerOpen) {
+		a.engine.retry.notAsked(refOf(a.pod), probeAt)
+	} else {
+		a.engine.retry.unreachable(refOf(a.pod), probeAt)
+	}
 	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 

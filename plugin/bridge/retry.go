@@ -24,7 +24,7 @@ const (
 	maxRefused = 10000
 	// retryInterval is how often one pod is activated at most.
 	retryInterval = 5 * time.Second
-	// retryBurst is how many pods are activated in one tick.
+	// retryBurst is how many pods are activated in one tick, while the planner is asked at all.
 	retryBurst = 50
 	// retryTick is how often the list is looked at.
 	retryTick = 500 * time.Millisecond
@@ -100,6 +100,16 @@ func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
 	}
 }
 
+// notAsked remembers a pod for which no plan was asked for, since the planner is not asked before a moment.
+func (r *retries) notAsked(pod wire.PodRef, before time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.entry(pod); entry != nil {
+		entry.at, entry.dependsOn, entry.due = before, nil, false
+		entry.failures = max(entry.failures, 1)
+	}
+}
+
 func (r *retries) entry(pod wire.PodRef) *refused {
 	uid := types.UID(pod.UID)
 	entry := r.pods[uid]
@@ -141,14 +151,17 @@ func (r *retries) mark(meant func(wire.Dependency) bool) {
 	}
 }
 
-// due takes the pods to activate now, at most retryBurst, each at most once an interval. A pod stays
+// due takes the pods to activate now, at most so many, each at most once an interval. A pod stays
 // remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
-func (r *retries) due() []wire.PodRef {
+func (r *retries) due(most int) []wire.PodRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	var pods []wire.PodRef
 	for uid, entry := range r.pods {
+		if len(pods) == most {
+			break
+		}
 		timeCame := !entry.at.IsZero() && !now.Before(entry.at)
 		if !timeCame && !entry.due {
 			continue
@@ -163,9 +176,7 @@ func (r *retries) due() []wire.PodRef {
 		if entry.failures == 0 && len(entry.dependsOn) == 0 {
 			delete(r.pods, uid)
 		}
-		if pods = append(pods, entry.pod); len(pods) == retryBurst {
-			break
-		}
+		pods = append(pods, entry.pod)
 	}
 	return pods
 }
@@ -212,7 +223,8 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 	return nil
 }
 
-// runRetries activates refused pods whose time, or object, has come.
+// runRetries activates refused pods whose time, or object, has come. While the planner does not answer, one
+// goes ahead: an attempt costs the scheduler all its filters, and without an answer that is for nothing.
 func (e *engine) runRetries(ctx context.Context) {
 	ticker := e.clock.NewTicker(retryTick)
 	defer ticker.Stop()
@@ -222,7 +234,7 @@ func (e *engine) runRetries(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		for _, ref := range e.retry.due() {
+		for _, ref := range e.retry.due(e.breaker.attempts(retryBurst)) {
 			e.tryAgain(ctx, ref)
 		}
 		refusedGauge.Set(float64(e.retry.count()))

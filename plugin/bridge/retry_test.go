@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,14 +24,14 @@ func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 	retries.refuse(waiting, ends, steadyClass)
 
 	now.SetTime(ends.Add(-time.Millisecond))
-	if due := retries.due(); len(due) != 0 {
+	if due := retries.due(retryBurst); len(due) != 0 {
 		t.Fatalf("due before the toleration ends: %v", due)
 	}
 	now.SetTime(ends)
-	if due := retries.due(); len(due) != 1 {
+	if due := retries.due(retryBurst); len(due) != 1 {
 		t.Fatalf("due when the toleration ends: %v", due)
 	}
-	if due := retries.due(); len(due) != 0 {
+	if due := retries.due(retryBurst); len(due) != 0 {
 		t.Fatalf("its time is used up, and yet it is due: %v", due)
 	}
 }
@@ -54,13 +55,13 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 	}
 
 	create("another")
-	if due := engine.retry.due(); len(due) != 0 {
+	if due := engine.retry.due(retryBurst); len(due) != 0 {
 		t.Fatalf("due for a class that it does not depend on: %v", due)
 	}
 	engine.seen = newSeen()
 	create("steady")
 	deadline := time.Now().Add(10 * time.Second)
-	for len(engine.retry.due()) == 0 {
+	for len(engine.retry.due(retryBurst)) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the pod is not due")
 		}
@@ -75,11 +76,36 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 	retry.refuse(waiting, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
 
 	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
-	if due := retry.due(); len(due) != 0 {
+	if due := retry.due(retryBurst); len(due) != 0 {
 		t.Fatalf("due though the policy is the same: %v", due)
 	}
 	w.tells(enforcing(3, func(s *wire.ControlState) { s.PolicyRevision = "second" }), stream)
-	if due := retry.due(); len(due) != 1 {
+	if due := retry.due(retryBurst); len(due) != 1 {
 		t.Fatalf("due after the policy has changed: %v", due)
+	}
+}
+
+func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	retries := newRetries(now)
+	probe := now.Now().Add(2 * time.Second)
+	const pods = 7
+	for number := range pods {
+		pod := wire.PodRef{Namespace: "default", Name: "waiting", UID: fmt.Sprint(number)}
+		for range 5 { // however often it was tried meanwhile
+			retries.notAsked(pod, probe)
+		}
+	}
+
+	now.SetTime(probe.Add(-time.Millisecond))
+	if due := retries.due(retryBurst); len(due) != 0 {
+		t.Fatalf("due before the planner may be asked: %v", due)
+	}
+	now.SetTime(probe)
+	if due := retries.due(1); len(due) != 1 {
+		t.Fatalf("due as a probe: %v", due)
+	}
+	if due := retries.due(retryBurst); len(due) != pods-1 {
+		t.Fatalf("due after that: %v", due)
 	}
 }
