@@ -97,7 +97,7 @@ async def test_what_comes_is_told_as_it_comes_across_a_restart_of_the_server(
             second = await publish_one_preemption(bus, "uid-2")
             then = [json.loads(await process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 30) == 130
+        assert await asyncio.wait_for(process.wait(), 10) == 130
 
     assert [line["kind"] for line in first] == ["decision", "order", "outcome"]
     assert sorted(str(line["kind"]) for line in then) == ["decision", "order", "outcome"]
