@@ -70,14 +70,6 @@ class Progress:
         return self.verdict is None or isinstance(self.verdict, Spared)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A victim that may go: the pod as it was read, and the verdict on that."""
-
-    pod: Pod | None
-    verdict: Delete
-
-
 class Halt(Exception):  # noqa: N818 - control flow, not an error
     """Begin nothing more: the execution has stopped."""
 
@@ -170,7 +162,7 @@ class Execution:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
         return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
 
-    async def _judge_all(self) -> list[tuple[Progress, _Judged]]:
+    async def _judge_all(self) -> list[tuple[Progress, Delete]]:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
@@ -186,12 +178,14 @@ class Execution:
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        read_now = dict(zip(self.progress, pods, strict=True))
-        verdicts = {uid: self._judge(self.progress[uid].victim, pod) for uid, pod in read_now.items()}
+        verdicts = {
+            uid: self._judge(progress.victim, pod)
+            for (uid, progress), pod in zip(self.progress.items(), pods, strict=True)
+        }
         pending = []
         for uid, verdict in verdicts.items():
             if isinstance(verdict, Delete):
-                pending.append((self.progress[uid], _Judged(read_now[uid], verdict)))
+                pending.append((self.progress[uid], verdict))
             else:
                 self.progress[uid].verdict = verdict
         if (refused := decide.first_spared(verdicts)) is not None:
@@ -248,22 +242,19 @@ class Execution:
 
     # ---------------------------------------------------------------------------------- the victims
 
-    async def _evict(self, progress: Progress, judged: _Judged | None, *, last: bool = False) -> None:
+    async def _evict(self, progress: Progress, judged: Delete | None, *, last: bool = False) -> None:
         """Evict one victim, trying again what is temporary; a failure stops the whole execution.
 
         `judged`: by a read made just now, unless others were deleted in between: `last`. Then, at every
         further attempt, and where it was not read yet (None), it is judged anew.
         """
-        waiting = [judged] if judged is not None else []
 
         async def attempt() -> Deleted | Gone | Terminating | Spared:
             self._may_begin()
             progress.attempts += 1
-            known = waiting.pop() if waiting else None
-            verdict: VictimVerdict
-            if known is not None and not last:
-                verdict = known.verdict
-            else:
+            known = judged if progress.attempts == 1 else None
+            verdict: VictimVerdict | None = None if last else known
+            if verdict is None:
                 verdict = await self._look_again(progress.victim, known)
             if isinstance(verdict, Delete) and verdict.mark:
                 verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
@@ -303,15 +294,15 @@ class Execution:
             self._told = True
             self._events.making_room(self.order)
 
-    async def _look_again(self, victim: Victim, judged: _Judged | None = None) -> VictimVerdict:
+    async def _look_again(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
         """Re-check everything right before a later delete: the world has had time to change.
 
         A victim that was `judged` and is to be marked need not be read a second time: it is marked meanwhile,
         and the answer is judged again. All that was asked is waited for, so that no mark is set after a
         rollback has looked for it.
         """
-        if judged is not None and judged.verdict.mark:
-            reading = asyncio.ensure_future(self._mark(victim, judged.verdict))
+        if judged is not None and judged.mark:
+            reading = asyncio.ensure_future(self._mark(victim, judged))
         else:
             reading = asyncio.ensure_future(self._read(victim))
         wanting = asyncio.ensure_future(self._still_wanted())
