@@ -117,6 +117,13 @@ func (a *avoidance) nodes(pod types.UID) (out map[string]bool, first time.Time) 
 	return out, first
 }
 
+// concerns says whether orders of a pod have failed.
+func (a *avoidance) concerns(pod types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods[pod] != nil
+}
+
 func (a *avoidance) forget(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

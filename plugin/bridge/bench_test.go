@@ -141,7 +141,7 @@ func BenchmarkPlanRequest(b *testing.B) {
 	w := newBenched(b, 1000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		request, err := w.plugin.planRequest(w.preemptor, wire.ModeEnforce, wire.NodeSelection{AllBut: true}, firstCandidates)
+		request, err := w.plugin.planRequest(w.preemptor, wire.ModeEnforce, wire.NodeSelection{AllBut: true}, firstCandidates, false)
 		if err != nil {
 			b.Fatal(err)
 		}

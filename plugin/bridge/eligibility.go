@@ -20,7 +20,7 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 	if pod.Spec.SchedulingGroup != nil {
 		return &ending{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
 	}
-	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+	if neverPreempts(pod) {
 		return &ending{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
 	}
 
@@ -33,6 +33,10 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return &ending{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
 	}
 	return pl.waitsForOthersVictims(pod, statuses, nodes)
+}
+
+func neverPreempts(pod *v1.Pod) bool {
+	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
 }
 
 // waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a victim

@@ -45,6 +45,7 @@ type engine struct {
 	control    *control
 	gate       *queueGate
 	backlog    *backlog
+	forecast   *forecast
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -113,6 +114,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		seen:       newSeen(),
 		control:    &control{},
 		backlog:    newBacklog(clock),
+		forecast:   newForecast(),
 		pods:       core.Pods().Lister(),
 		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),

@@ -286,6 +286,13 @@ func (f *inflight) has(orderID string) bool {
 	return f.get(orderID) != nil
 }
 
+// concerns says whether a pod has an order, or had one that is not forgotten yet.
+func (f *inflight) concerns(pod types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.byPod[pod] != nil
+}
+
 // removes says whether an order in flight removes a pod, itself or by counting on another order.
 func (f *inflight) removes(orderID string, victim types.UID) bool {
 	f.mu.RLock()

@@ -40,6 +40,11 @@ var (
 		Buckets: latency,
 	}, []string{"result"})
 
+	plansAhead = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "plans_ahead_total", StabilityLevel: metrics.ALPHA,
+		Help: "Plans that were asked for while the filters ran, by what became of them: used, changed (other nodes may help than was expected; asked again), unneeded (the pod fits, or could not preempt).",
+	}, []string{"result"})
+
 	verificationDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "verification_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "How long verifying the candidates of one plan with the scheduler's filters took.", Buckets: latency,
@@ -118,7 +123,7 @@ var (
 
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, status.",
+		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, status.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -134,7 +139,7 @@ var (
 
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, planRequestDuration, verificationDuration, orderToLastVictimGone,
+		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, gateRejections, gateWaiting, gateWoken, gateShut,
 	)

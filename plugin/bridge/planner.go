@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -22,6 +23,15 @@ const (
 	planDisconnected = "disconnected"
 	planMalformed    = "malformed"
 )
+
+// query builds the question about one pod, sends it and waits for its answer.
+func (pl *MakeWay) query(ctx context.Context, pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int, ahead bool) (*wire.PlanReply, error) {
+	request, err := pl.planRequest(pod, mode, nodes, candidates, ahead)
+	if err != nil {
+		return nil, err
+	}
+	return pl.ask(ctx, request)
+}
 
 // ask sends one plan request and waits for its answer, at most the plan time-out. Failures count
 // towards the breaker; an answer of any kind closes it.

@@ -100,13 +100,14 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 
 // Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It
 // rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
-func (pl *MakeWay) Reserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
+func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer recovered(ctx, "reserve", func() { status = nil })
 	if rejected := pl.engine.gate.reserve(pod, pl.args.Mode); rejected != nil {
 		gateRejections.WithLabelValues(rejected.reason).Inc()
 		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
 	}
 	pl.engine.placements.assume(pod, nodeName)
+	pl.settleAhead(state)
 	return nil
 }
 
@@ -127,6 +128,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
+		pl.settleAhead(state)
 		result, status = end.pair()
 		if room != nil && status.Code() == fwk.Unschedulable {
 			// Nobody listed after this plugin may make room for a pod that its queue has none for.

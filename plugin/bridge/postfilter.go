@@ -24,6 +24,8 @@ const verifyTimeout = time.Second
 // are asked for.
 const firstCandidates = 3
 
+func (pl *MakeWay) firstCandidates() int { return min(firstCandidates, pl.args.MaxCandidates) }
+
 // Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
 // depends on is kept for as long as the pod waits.
 const (
@@ -59,6 +61,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		pl.engine.retry.refuse(refOf(pod), until, nil)
 		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
 	}
+	pl.engine.forecast.unfit(kindOf(pod), potential)
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
 	potential = potential.without(avoided, nodes)
 	if potential.count == 0 {
@@ -67,18 +70,23 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	mode := pl.mode(pod)
-	if limit := pl.engine.control.ordersInFlight(); mode == wire.ModeEnforce && int64(pl.engine.inflight.count()) >= limit {
+	if mode == wire.ModeEnforce && pl.ordersLimited() {
 		pl.engine.backlog.enter(pod)
-		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", limit)}
+		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", pl.engine.control.ordersInFlight())}
 	}
 
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil}
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
 	return attempt.run(ctx)
 }
 
 // mode is the one in force for a preemptor.
 func (pl *MakeWay) mode(pod *v1.Pod) string {
 	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
+}
+
+// ordersLimited says whether as many orders are in flight as the policy allows.
+func (pl *MakeWay) ordersLimited() bool {
+	return int64(pl.engine.inflight.count()) >= pl.engine.control.ordersInFlight()
 }
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
@@ -101,6 +109,7 @@ type attempt struct {
 	nodes     fwk.NodeInfoLister
 	potential potential
 	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
+	ahead     *ahead    // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
 // run asks for a few candidates, verifies, and nominates. Where none stands, or the best is not as it was planned
@@ -108,7 +117,7 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context) ending {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
-	few := min(firstCandidates, a.args.MaxCandidates)
+	few := a.firstCandidates()
 	if a.mode == wire.ModeObserve || len(interestedExtenders(a.handle, a.pod)) > 0 {
 		// What another preempts is compared with all of them; extenders are called once, with all that stand.
 		few = a.args.MaxCandidates
@@ -143,11 +152,7 @@ func (a *attempt) run(ctx context.Context) ending {
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*wire.PlanReply, *ending) {
 	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
-	request, err := a.planRequest(a.pod, a.mode, a.potential.without(set(failed), a.nodes).nodes, candidates)
-	if err != nil {
-		return ended(a.unreachable(err))
-	}
-	reply, err := a.ask(ctx, request)
+	reply, err := a.answer(ctx, candidates, a.potential.without(set(failed), a.nodes))
 	if err != nil {
 		return ended(a.unreachable(err))
 	}
@@ -162,6 +167,19 @@ func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*w
 		return ended(a.refused(reply, len(failed)))
 	}
 	return reply, nil
+}
+
+// answer is the planner's, to what was asked ahead where that is the same question, else to a new one.
+func (a *attempt) answer(ctx context.Context, candidates int, nodes potential) (*wire.PlanReply, error) {
+	if asked := a.ahead; asked != nil {
+		a.ahead = nil
+		if asked.same(a.pod, nodes, candidates) {
+			asked.result = aheadUsed
+			return asked.await(ctx)
+		}
+		asked.result = aheadChanged
+	}
+	return a.query(ctx, a.pod, a.mode, nodes.nodes, candidates, false)
 }
 
 // verify gives a plan's candidates that stand, best first, or the nodes that failed.

@@ -86,6 +86,20 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 	return potential{count: count, nodes: wire.NodeSelection{Names: names, AllBut: allBut}}, true
 }
 
+// equal says whether the same nodes are meant, written down in the same way. O(names).
+func (p potential) equal(q potential) bool {
+	if p.count != q.count || p.nodes.AllBut != q.nodes.AllBut || len(p.nodes.Names) != len(q.nodes.Names) {
+		return false
+	}
+	in := set(p.nodes.Names)
+	for _, name := range q.nodes.Names {
+		if !in[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // without leaves nodes out by name; names that no node has change nothing. O(names).
 func (p potential) without(names map[string]bool, nodes fwk.NodeInfoLister) potential {
 	if len(names) == 0 {

@@ -104,6 +104,7 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 	gate.awaitDecision(ctx)
 	rejected := gate.look(pod, pl.args.Mode)
 	if rejected == nil {
+		pl.askAhead(state, pod)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	gateRejections.WithLabelValues(rejected.reason).Inc()

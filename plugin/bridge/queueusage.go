@@ -195,7 +195,7 @@ func written(name string, value int64) string {
 // rankOf is the priority below which pods may be victims of a preemptor. A DaemonSet's pod may also take
 // the place of its equals.
 func rankOf(pod *v1.Pod) int64 {
-	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+	if neverPreempts(pod) {
 		return math.MinInt64
 	}
 	priority := int64(corev1helpers.PodPriority(pod))

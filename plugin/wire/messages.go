@@ -136,6 +136,8 @@ type PlanRequest struct {
 	LiveOrders          []LiveOrder     `json:"liveOrders,omitempty"`
 	// Seen is how far the scheduler's watches have come: the highest resourceVersion by resource.
 	Seen map[string]int64 `json:"seen,omitempty"`
+	// Ahead: asked while the filters still run; if the pod fits, nothing comes of the answer.
+	Ahead bool `json:"ahead,omitempty"`
 }
 
 // Removable is a pod that policy allows to be removed; Victim where the plan needs it gone.
@@ -371,5 +373,6 @@ type DecisionRecord struct {
 	Nearest                  []NearNode        `json:"nearest,omitempty"`
 	PlanDurationMicroseconds int64             `json:"planDurationMicroseconds,omitempty"`
 	Recording                string            `json:"recording,omitempty"`
+	Ahead                    bool              `json:"ahead,omitempty"`
 	Quota                    *QuotaDecision    `json:"quota,omitempty"`
 }

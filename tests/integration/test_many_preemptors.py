@@ -9,11 +9,13 @@ from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     settle,
 )
+from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import NotYet, until
 
 NODES = 50
 PREEMPTORS = 100
+AHEAD = "makeway_scheduler_plans_ahead_total"
 
 
 async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
@@ -25,6 +27,8 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
         ]
     )
     await settle()
+    scheduler = space.cluster.info.scheduler_url
+    before = await scrape(scheduler)
 
     urgent = await space.create(
         *[make_pod(f"urgent-{number:03}").priority("high").cpu("500m") for number in range(PREEMPTORS)]
@@ -48,3 +52,6 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
     assert max(with_victims.values()) == 1
     assert_bound_once(space, *[pod.metadata.name for pod in urgent])
     await assert_only_ordered_pods_were_deleted(space, urgent)
+    # All but the first two are expected to need a plan, on the same nodes, and are asked for while the filters run.
+    used = (await scrape(scheduler)).total(AHEAD, result="used") - before.total(AHEAD, result="used")
+    assert used > PREEMPTORS / 2

@@ -134,6 +134,15 @@ async def test_a_plan_names_node_victim_and_rule_and_is_written_down() -> None:
     assert bench.count("makeway_planner_decision_records_total", result="written") == 1
 
 
+async def test_a_record_says_whether_the_plan_was_asked_for_ahead() -> None:
+    bench = Bench()
+
+    await bench.ask()
+    await bench.ask(ahead=True)
+
+    assert [record.ahead for record in await bench.written()] == [False, True]
+
+
 async def test_a_refusal_is_answered_and_written_down_with_its_diagnosis() -> None:
     bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", 2000, XL)]))
 

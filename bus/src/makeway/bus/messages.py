@@ -180,7 +180,8 @@ class PlanRequest(Message, frozen=True):
     complete sets, no deltas, because another planner may answer the next request. `pod` is the
     v1.Pod as the scheduler sees it. `seen` is how far the scheduler's own watches have come, so that a
     planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
-    resourceVersion of an object that the scheduler has been told of.
+    resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
+    filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
     """
 
     api_version: Text
@@ -196,6 +197,7 @@ class PlanRequest(Message, frozen=True):
     assumed: tuple[Placement, ...] = ()
     live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = {}
+    ahead: bool = False
 
 
 class RepairProposal(Message, frozen=True):
@@ -435,7 +437,8 @@ class DecisionRecord(Message, frozen=True):
 
     Of a refusal also `spared_by_rule`, how many pods rules keep on the potential nodes, and `nearest`, the
     nodes that lack least. `recording` names what the planner saw while it decided; kept for a day at the
-    most, and read by `makeway replay`.
+    most, and read by `makeway replay`. `ahead` is the plan request's: without an order for it, the pod has
+    probably fitted after all.
     """
 
     decision_id: Token
@@ -463,6 +466,7 @@ class DecisionRecord(Message, frozen=True):
     nearest: tuple[NearNode, ...] = ()
     plan_duration_microseconds: Int64 = 0
     recording: str = ""
+    ahead: bool = False
     quota: QuotaDecision | None = None
 
 

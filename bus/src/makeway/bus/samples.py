@@ -141,6 +141,7 @@ _REQUEST_FULL: Final = msgspec.structs.replace(
         LiveOrder(order_id=_ORDER, preemptor_uid=_URGENT, node="node-1"),
     ),
     seen={"nodes": 40_961, "pods": 41_003},
+    ahead=True,
 )
 _REPLY_CANDIDATES: Final = PlanReply(
     api_version=API_VERSION,
@@ -320,6 +321,7 @@ _DECISION_FULL: Final = DecisionRecord(
     ),
     plan_duration_microseconds=1834,
     recording="rec-01kgw5g0000123456789abcdef",
+    ahead=True,
 )
 _DECISION_QUOTA: Final = DecisionRecord(
     decision_id=_DECISION,

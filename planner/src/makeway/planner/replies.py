@@ -107,6 +107,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
+        ahead=request.ahead,
     )
 
 
