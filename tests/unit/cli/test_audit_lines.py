@@ -109,6 +109,11 @@ def test_a_mode_that_acts_on_nothing_is_said() -> None:
     assert "mode observe" in line(make_decision(mode="observe", nominated_node="node-1"))
 
 
+def test_a_plan_that_was_asked_for_while_the_filters_ran_says_so() -> None:
+    assert "asked ahead" in line(make_decision(ahead=True, nominated_node="node-1"))
+    assert "asked ahead" not in line(make_decision(nominated_node="node-1"))
+
+
 @pytest.mark.parametrize("rubbish", [b"", b"\xff\xfe", b"{}", b"\x1b[31m", b'{"specversion":"9"}'])
 def test_what_is_not_understood_becomes_a_line_that_says_so(rubbish: bytes) -> None:
     text = line(rubbish)

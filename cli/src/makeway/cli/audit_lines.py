@@ -192,7 +192,8 @@ def _decision(line: Text, record: DecisionRecord) -> None:
         line.append(": the planner's snapshot was not complete yet", style="yellow")
     took = timedelta(microseconds=record.plan_duration_microseconds)
     mode = "" if record.mode == "enforce" else f", mode {record.mode}"
-    line.append(f"  [{_duration(took)}{mode}] {safe(record.decision_id)}", style="dim")
+    ahead = ", asked ahead" if record.ahead else ""
+    line.append(f"  [{_duration(took)}{mode}{ahead}] {safe(record.decision_id)}", style="dim")
 
 
 def _quota(line: Text, quota: QuotaDecision, victims: Iterable[Victim]) -> None:
