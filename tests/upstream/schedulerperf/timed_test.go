@@ -22,10 +22,12 @@ const timedDefault = "TimedDefaultPreemption"
 // upstreamSample is what DefaultPreemption looks at by default: a tenth of the nodes, and at least 100.
 var upstreamSample = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 
-// timedMakeWay and timedDefaultPreemption are the plugins as they are, with a watch on PostFilter.
+// timedMakeWay and timedDefaultPreemption are the plugins as they are, with a watch on PostFilter. What MakeWay does in
+// PreFilter, where it may ask ahead, counts as its PostFilter's.
 type timedMakeWay struct {
 	*bridge.MakeWay
 	*stopwatch
+	before time.Duration // the last PreFilter, of the same pod: scheduling cycles come one after the other
 }
 
 type timedDefaultPreemption struct {
@@ -42,7 +44,7 @@ func newTimedMakeWay(ctx context.Context, args runtime.Object, handle fwk.Handle
 	if !ok {
 		return nil, fmt.Errorf("the plugin is a %T", plugin)
 	}
-	return &timedMakeWay{makeway, &stopwatch{handle, recorder}}, recorder.follow(handle)
+	return &timedMakeWay{MakeWay: makeway, stopwatch: &stopwatch{handle, recorder}}, recorder.follow(handle)
 }
 
 func newTimedDefault(ctx context.Context, handle fwk.Handle, recorder *recorder) (fwk.Plugin, error) {
@@ -57,12 +59,18 @@ func newTimedDefault(ctx context.Context, handle fwk.Handle, recorder *recorder)
 // Name implements Plugin.
 func (*timedDefaultPreemption) Name() string { return timedDefault }
 
+func (p *timedMakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	start := time.Now()
+	defer func() { p.before = time.Since(start) }()
+	return p.MakeWay.PreFilter(ctx, state, pod, nodes)
+}
+
 func (p *timedMakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	return p.time(ctx, p.MakeWay, state, pod, statuses)
+	return p.time(ctx, p.MakeWay, state, pod, statuses, p.before)
 }
 
 func (p *timedDefaultPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	return p.time(ctx, p.DefaultPreemption, state, pod, statuses)
+	return p.time(ctx, p.DefaultPreemption, state, pod, statuses, 0)
 }
 
 // stopwatch times PostFilter and tells apart the calls that looked at nodes.
@@ -71,10 +79,10 @@ type stopwatch struct {
 	recorder *recorder
 }
 
-func (s *stopwatch) time(ctx context.Context, plugin fwk.PostFilterPlugin, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (s *stopwatch) time(ctx context.Context, plugin fwk.PostFilterPlugin, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader, before time.Duration) (*fwk.PostFilterResult, *fwk.Status) {
 	start := time.Now()
 	result, status := plugin.PostFilter(ctx, state, pod, statuses)
-	took := time.Since(start)
+	took := before + time.Since(start)
 	// A call without a result was turned away: the pod's victims are still leaving, or it may not preempt.
 	// One without potential nodes had nothing to look at.
 	potential, err := statuses.NodesForStatusCode(s.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
