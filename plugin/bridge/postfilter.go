@@ -33,8 +33,8 @@ const (
 	mostDependencies = 64
 )
 
-// preempt decides about one pod that does not fit. It asks the planner at most twice, verifies within
-// bounds, and writes nothing: the order is committed outside the cycle.
+// preempt decides about one pod that does not fit. It asks the planner at most twice, besides what was asked while
+// the filters ran, verifies within bounds, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
 	// The pod as of now: its nomination may be newer than the queue's copy.
 	current, err := pl.engine.pods.Pods(pod.Namespace).Get(pod.Name)

@@ -81,6 +81,11 @@ def test_without_an_order_a_row_says_what_became_of_the_decision() -> None:
     assert results == ["planned", "observed", "refused"]
 
 
+def test_a_plan_asked_for_ahead_says_so_until_it_has_an_order() -> None:
+    assert [row.reason.partition(":")[0] for row in rows(decision(ahead=True))] == ["asked ahead"]
+    assert [row.reason for row in rows(decision(ahead=True), order())] == [""]
+
+
 def test_an_order_without_an_outcome_is_live_until_it_is_void() -> None:
     history = History()
     history.add(decision())

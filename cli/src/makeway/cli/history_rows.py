@@ -161,7 +161,7 @@ def row_of(
         node=(order.node if order else "") or (decision.nominated_node if decision else ""),
         victims=victims,
         pdb_violations=order.pdb_violations if order else decision.pdb_violations if decision else 0,
-        reason=_reason(decision, outcome),
+        reason=_reason(decision, order, outcome),
         took_seconds=(
             round((outcome.finished_at - order.created_at).total_seconds(), 3) if outcome and order else None
         ),
@@ -186,11 +186,13 @@ def _result(decision: DecisionRecord | None, order: EvictionOrder | None, outcom
     return "observed" if decision.mode == "observe" else "planned"
 
 
-def _reason(decision: DecisionRecord | None, outcome: Outcome | None) -> str:
+def _reason(decision: DecisionRecord | None, order: EvictionOrder | None, outcome: Outcome | None) -> str:
     if outcome is not None:
         return outcome.reason or outcome.message
     if decision is not None and decision.diagnosis is not None:
         return f"{decision.diagnosis.reason}: {decision.diagnosis.message}"
+    if decision is not None and decision.ahead and order is None:
+        return "asked ahead: nothing comes of it where the pod fits"
     return ""
 
 
