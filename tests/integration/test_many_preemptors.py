@@ -52,6 +52,6 @@ async def test_a_hundred_urgent_pods_on_fifty_full_nodes(space: Space) -> None:
     assert max(with_victims.values()) == 1
     assert_bound_once(space, *[pod.metadata.name for pod in urgent])
     await assert_only_ordered_pods_were_deleted(space, urgent)
-    # All but the first two are expected to need a plan, on the same nodes, and are asked for while the filters run.
+    # All but the first two are expected to need a plan, and are asked for while the filters run.
     used = (await scrape(scheduler)).total(AHEAD, result="used") - before.total(AHEAD, result="used")
     assert used > PREEMPTORS / 2
