@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,8 +30,7 @@ const aheadAfter = 2
 // mostKinds bounds what is remembered of pods alike.
 const mostKinds = 256
 
-// kind says which pods are taken to be alike: those of one namespace and priority. Where they are not, a plan is
-// asked for in vain, or again.
+// kind is what pods that are taken to be alike have in common, besides what they ask of nodes.
 type kind struct {
 	namespace string
 	priority  int32
@@ -46,20 +46,29 @@ type forecast struct {
 	kinds map[kind]*row
 }
 
-// row is so many pods in a row which the same nodes could help.
+// row is so many pods in a row which the same nodes could help, and the last of them.
 type row struct {
+	pod    *v1.Pod
 	nodes  potential
 	length int
+}
+
+// holds says whether the row is of pods like this one: where the rest of them asks for other things, a plan is asked
+// for in vain, or again.
+func (r *row) holds(pod *v1.Pod) bool {
+	a, b := &r.pod.Spec, &pod.Spec
+	return reflect.DeepEqual(a.NodeSelector, b.NodeSelector) && reflect.DeepEqual(a.Affinity, b.Affinity) && reflect.DeepEqual(a.Tolerations, b.Tolerations)
 }
 
 func newForecast() *forecast { return &forecast{kinds: map[kind]*row{}} }
 
 // unfit notes that a pod needs a plan, on these nodes. O(names in them).
-func (f *forecast) unfit(k kind, nodes potential) {
+func (f *forecast) unfit(pod *v1.Pod, nodes potential) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	k := kindOf(pod)
 	last := f.kinds[k]
-	if last != nil && last.nodes.equal(nodes) {
+	if last != nil && last.holds(pod) && last.nodes.equal(nodes) {
 		last.length = min(last.length+1, aheadAfter)
 		return
 	}
@@ -69,21 +78,21 @@ func (f *forecast) unfit(k kind, nodes potential) {
 			break
 		}
 	}
-	f.kinds[k] = &row{nodes: nodes, length: 1}
+	f.kinds[k] = &row{pod: pod, nodes: nodes, length: 1}
 }
 
 // forget ends a row: a pod has needed no plan.
-func (f *forecast) forget(k kind) {
+func (f *forecast) forget(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.kinds, k)
+	delete(f.kinds, kindOf(pod))
 }
 
-// nodes are those that the next pod of a kind is expected to need a plan on; ok is false where it may need none.
-func (f *forecast) nodes(k kind) (nodes potential, ok bool) {
+// nodes are those that a pod is expected to need a plan on; ok is false where it may need none.
+func (f *forecast) nodes(pod *v1.Pod) (nodes potential, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last := f.kinds[k]; last != nil && last.length >= aheadAfter {
+	if last := f.kinds[kindOf(pod)]; last != nil && last.length >= aheadAfter && last.holds(pod) {
 		return last.nodes, true
 	}
 	return potential{}, false
@@ -94,6 +103,7 @@ type ahead struct {
 	pod        *v1.Pod
 	nodes      potential
 	candidates int
+	at         moment
 	result     string // what becomes of it, for the metric
 
 	answered chan struct{} // closed once the rest is set
@@ -108,7 +118,7 @@ func (q *ahead) Clone() fwk.StateData { return q }
 // one lately. It never waits. Nothing that a plan depends on besides those nodes changes within a scheduling cycle, other
 // than what might as well while PostFilter waits.
 func (pl *MakeWay) askAhead(state fwk.CycleState, pod *v1.Pod) {
-	nodes, ok := pl.engine.forecast.nodes(kindOf(pod))
+	nodes, ok := pl.engine.forecast.nodes(pod)
 	if !ok || !pl.mayAskAhead(pod) {
 		return
 	}
@@ -117,7 +127,7 @@ func (pl *MakeWay) askAhead(state fwk.CycleState, pod *v1.Pod) {
 		return
 	}
 	q := &ahead{
-		pod: current, nodes: nodes, candidates: pl.firstCandidates(), result: aheadUnneeded,
+		pod: current, nodes: nodes, candidates: pl.firstCandidates(), at: pl.engine.retry.now(), result: aheadUnneeded,
 		answered: make(chan struct{}), err: errors.New("the plan was not asked for"),
 	}
 	state.Write(aheadKey, q)
@@ -157,7 +167,7 @@ func (pl *MakeWay) settleAhead(state fwk.CycleState) {
 	}
 	plansAhead.WithLabelValues(q.result).Inc()
 	if q.result == aheadUnneeded {
-		pl.engine.forecast.forget(kindOf(q.pod))
+		pl.engine.forecast.forget(q.pod)
 	}
 }
 

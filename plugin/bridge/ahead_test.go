@@ -123,6 +123,7 @@ func TestNoPlanIsAskedForAheadThatPostFilterWouldNotAskFor(t *testing.T) {
 		before func(*world, *v1.Pod)
 	}{
 		"another priority":            {change: func(p *st.PodWrapper) { p.Priority(high + 1) }},
+		"another node selector":       {change: func(p *st.PodWrapper) { p.NodeSelector(map[string]string{"hostname": "n1"}) }},
 		"another namespace":           {change: func(p *st.PodWrapper) { p.Namespace("other") }},
 		"a pod that never preempts":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }},
 		"a scheduling group":          {change: func(p *st.PodWrapper) { p.PodGroupName("g") }},
@@ -175,7 +176,8 @@ func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
 	some := func(names ...string) potential {
 		return potential{count: 3 - len(names), nodes: wire.NodeSelection{AllBut: true, Names: names}}
 	}
-	k := kind{namespace: "default", priority: 5}
+	p := pod("p", "", 5, large).Obj()
+	elsewhere := pod("p", "", 5, large).NodeSelector(map[string]string{"zone": "a"}).Obj()
 	for name, test := range map[string]struct {
 		nodes []potential
 		want  bool
@@ -190,10 +192,13 @@ func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newForecast()
 			for _, nodes := range test.nodes {
-				f.unfit(k, nodes)
+				f.unfit(p, nodes)
 			}
 
-			nodes, ok := f.nodes(k)
+			nodes, ok := f.nodes(p)
+			if _, also := f.nodes(elsewhere); also {
+				t.Error("a pod that asks for other nodes is taken to be alike")
+			}
 
 			if ok != test.want || (ok && !nodes.equal(test.nodes[len(test.nodes)-1])) {
 				t.Errorf("%v, %v", nodes, ok)
@@ -205,7 +210,7 @@ func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
 func TestWhatIsRememberedOfPodsAlikeIsBounded(t *testing.T) {
 	f := newForecast()
 	for i := range 2 * mostKinds {
-		f.unfit(kind{namespace: fmt.Sprint(i)}, potential{count: 1})
+		f.unfit(pod("p", "", 5, large).Namespace(fmt.Sprint(i)).Obj(), potential{count: 1})
 	}
 	if len(f.kinds) != mostKinds {
 		t.Errorf("%d kinds", len(f.kinds))

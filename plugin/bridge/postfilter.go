@@ -58,14 +58,14 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", total)}
 	}
 	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
-		pl.engine.retry.refuse(refOf(pod), until, nil)
+		pl.engine.retry.refuse(refOf(pod), pl.engine.retry.now(), until, nil)
 		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
 	}
-	pl.engine.forecast.unfit(kindOf(pod), potential)
+	pl.engine.forecast.unfit(pod, potential)
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
 	potential = potential.without(avoided, nodes)
 	if potential.count == 0 {
-		pl.engine.retry.refuse(refOf(pod), avoidedUntil, nil)
+		pl.engine.retry.refuse(refOf(pod), pl.engine.retry.now(), avoidedUntil, nil)
 		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
 	}
 
@@ -109,6 +109,7 @@ type attempt struct {
 	nodes     fwk.NodeInfoLister
 	potential potential
 	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
+	asked     moment    // when the last question was asked
 	ahead     *ahead    // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
@@ -175,10 +176,12 @@ func (a *attempt) answer(ctx context.Context, candidates int, nodes potential) (
 		a.ahead = nil
 		if asked.same(a.pod, nodes, candidates) {
 			asked.result = aheadUsed
+			a.asked = asked.at
 			return asked.await(ctx)
 		}
 		asked.result = aheadChanged
 	}
+	a.asked = a.engine.retry.now()
 	return a.query(ctx, a.pod, a.mode, nodes.nodes, candidates, false)
 }
 
@@ -253,7 +256,7 @@ func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	a.engine.retry.refuse(refOf(a.pod), retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
+	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
 	message := beginning(refusal.Message, longestMessage)
 	if failed > 0 {
 		message += fmt.Sprintf(" (and %d nodes did not stand up to the scheduler's filters)", failed)

@@ -31,6 +31,8 @@ const (
 	// unreachableFirst and unreachableLongest bound the wait after a plan that could not be had.
 	unreachableFirst   = time.Second
 	unreachableLongest = 30 * time.Second
+	// mostChanges is how many changes of objects are remembered, for refusals that were asked for before them.
+	mostChanges = 256
 )
 
 // Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
@@ -56,17 +58,30 @@ type refused struct {
 type retries struct {
 	clock clock.PassiveClock
 
-	mu   sync.Mutex
-	pods map[types.UID]*refused
+	mu      sync.Mutex
+	pods    map[types.UID]*refused
+	changes moment // so many so far
+	recent  [mostChanges]func(wire.Dependency) bool
 }
+
+// moment is a point in the row of changes of objects that refusals depend on.
+type moment uint64
 
 func newRetries(clock clock.PassiveClock) *retries {
 	return &retries{clock: clock, pods: map[types.UID]*refused{}}
 }
 
-// refuse remembers a refused pod with what its refusal depends on. A refusal that depends on nothing is
-// forgotten: only the cluster's own events can help.
-func (r *retries) refuse(pod wire.PodRef, at time.Time, dependsOn []wire.Dependency) {
+// now is the moment to give to refuse, taken before what may be refused is looked at.
+func (r *retries) now() moment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changes
+}
+
+// refuse remembers a refused pod with what its refusal depends on. What has changed of that since it was asked may
+// not have been known to whoever refused. A refusal that depends on nothing is forgotten: only the cluster's own
+// events can help.
+func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn []wire.Dependency) {
 	if at.IsZero() && len(dependsOn) == 0 {
 		r.forget(types.UID(pod.UID))
 		return
@@ -74,13 +89,26 @@ func (r *retries) refuse(pod wire.PodRef, at time.Time, dependsOn []wire.Depende
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if entry := r.entry(pod); entry != nil {
-		entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, false, 0
+		entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, r.changedSince(asked, dependsOn), 0
 	}
+}
+
+// changedSince says whether one of some objects has changed, as far as is remembered. O(changes since · objects).
+func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
+	if r.changes-asked > mostChanges {
+		return len(objects) > 0
+	}
+	for at := asked; at < r.changes; at++ {
+		if slices.ContainsFunc(objects, r.recent[at%mostChanges]) {
+			return true
+		}
+	}
+	return false
 }
 
 // restrained remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
 func (r *retries) restrained(pod wire.PodRef) {
-	r.refuse(pod, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
+	r.refuse(pod, r.now(), time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
 }
 
 // unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
@@ -144,6 +172,8 @@ func (r *retries) policyChanged() {
 func (r *retries) mark(meant func(wire.Dependency) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.recent[r.changes%mostChanges] = meant
+	r.changes++
 	for _, entry := range r.pods {
 		if slices.ContainsFunc(entry.dependsOn, meant) {
 			entry.due = true

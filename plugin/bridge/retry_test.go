@@ -21,7 +21,7 @@ func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
 	retries := newRetries(now)
 	ends := now.Now().Add(90 * time.Second)
-	retries.refuse(waiting, ends, steadyClass)
+	retries.refuse(waiting, 0, ends, steadyClass)
 
 	now.SetTime(ends.Add(-time.Millisecond))
 	if due := retries.due(retryBurst); len(due) != 0 {
@@ -39,7 +39,7 @@ func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) {
 	w := newWorld(t, setup{}, nil)
 	engine := w.plugin.engine
-	engine.retry.refuse(waiting, time.Time{}, steadyClass)
+	engine.retry.refuse(waiting, engine.retry.now(), time.Time{}, steadyClass)
 	create := func(name string) {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"}}
 		if _, err := w.client.SchedulingV1().PriorityClasses().Create(w.ctx, class, metav1.CreateOptions{}); err != nil {
@@ -73,7 +73,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 	w := newWorld(t, setup{}, nil)
 	retry, stream := w.plugin.engine.retry, at(1)
 	w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
-	retry.refuse(waiting, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
+	retry.refuse(waiting, retry.now(), time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
 
 	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
 	if due := retry.due(retryBurst); len(due) != 0 {
@@ -107,5 +107,41 @@ func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testin
 	}
 	if due := retries.due(retryBurst); len(due) != pods-1 {
 		t.Fatalf("due after that: %v", due)
+	}
+}
+
+func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
+	object := func(name string) []wire.Dependency {
+		return []wire.Dependency{{Kind: kindPDB, Namespace: "shop", Name: name}}
+	}
+	for name, test := range map[string]struct {
+		meanwhile func(*retries)
+		dependsOn []wire.Dependency
+		want      int
+	}{
+		"none":            {func(*retries) {}, object("web"), 0},
+		"it":              {func(r *retries) { r.changed(kindPDB, "shop", "web") }, object("web"), 1},
+		"it, then others": {func(r *retries) { r.changed(kindPDB, "shop", "web"); r.changed(kindPDB, "shop", "db") }, object("web"), 1},
+		"another":         {func(r *retries) { r.changed(kindPDB, "shop", "db") }, object("web"), 0},
+		"the policy":      {func(r *retries) { r.policyChanged() }, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}}, 1},
+		"more than are remembered": {func(r *retries) {
+			for range mostChanges + 1 {
+				r.changed(kindPDB, "shop", "db")
+			}
+		}, object("web"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := testclock.NewFakePassiveClock(time.Now())
+			retries := newRetries(clock)
+			retries.changed(kindPDB, "shop", "web")
+
+			asked := retries.now()
+			test.meanwhile(retries)
+			retries.refuse(waiting, asked, clock.Now().Add(time.Hour), test.dependsOn)
+
+			if due := retries.due(retryBurst); len(due) != test.want {
+				t.Errorf("%d pods are due, want %d", len(due), test.want)
+			}
+		})
 	}
 }
