@@ -13,8 +13,9 @@ import (
 
 // ineligible says why a pod may not preempt now, without asking anybody; nil where it may.
 func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *ending {
+	looked := pl.engine.retry.now()
 	if pl.mode(pod) == wire.ModeOff {
-		pl.engine.retry.restrained(refOf(pod))
+		pl.engine.retry.restrained(refOf(pod), looked)
 		return &ending{kind: endOff, message: "mode off"}
 	}
 	if pod.Spec.SchedulingGroup != nil {

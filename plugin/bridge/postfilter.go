@@ -162,7 +162,7 @@ func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*w
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 		return ended(ending{kind: endNotSynced, message: "the planner has not read the cluster yet"})
 	case a.mode == wire.ModeObserve:
-		a.engine.retry.restrained(refOf(a.pod))
+		a.engine.retry.restrained(refOf(a.pod), a.asked)
 		return ended(ending{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 		return ended(a.refused(reply, len(failed)))

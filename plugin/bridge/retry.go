@@ -107,8 +107,8 @@ func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
 }
 
 // restrained remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
-func (r *retries) restrained(pod wire.PodRef) {
-	r.refuse(pod, r.now(), time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
+func (r *retries) restrained(pod wire.PodRef, asked moment) {
+	r.refuse(pod, asked, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
 }
 
 // unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
