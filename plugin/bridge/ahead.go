@@ -100,11 +100,9 @@ func (f *forecast) nodes(pod *v1.Pod) (nodes potential, ok bool) {
 
 // ahead is a plan that is asked for before PostFilter wants one. It is of use where PostFilter would ask the same.
 type ahead struct {
-	pod        *v1.Pod
-	nodes      potential
-	candidates int
-	at         moment
-	result     string // what becomes of it, for the metric
+	question
+	at     moment
+	result string // what becomes of it, for the metric
 
 	answered chan struct{} // closed once the rest is set
 	reply    *wire.PlanReply
@@ -122,18 +120,19 @@ func (pl *MakeWay) askAhead(state fwk.CycleState, pod *v1.Pod) {
 	if !ok || !pl.mayAskAhead(pod) {
 		return
 	}
-	current, err := pl.engine.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || current.UID != pod.UID || current.Status.NominatedNodeName != "" {
+	current := pl.engine.current(refOf(pod))
+	if current == nil || current.Status.NominatedNodeName != "" {
 		return
 	}
 	q := &ahead{
-		pod: current, nodes: nodes, candidates: pl.firstCandidates(), at: pl.engine.retry.now(), result: aheadUnneeded,
+		question: question{pod: current, mode: wire.ModeEnforce, nodes: nodes, candidates: pl.firstCandidates()},
+		at:       pl.engine.retry.now(), result: aheadUnneeded,
 		answered: make(chan struct{}), err: errors.New("the plan was not asked for"),
 	}
 	state.Write(aheadKey, q)
 	spawn(pl.engine.life, "plan_ahead", func(ctx context.Context) {
 		defer close(q.answered)
-		q.reply, q.err = pl.query(ctx, q.pod, wire.ModeEnforce, q.nodes.nodes, q.candidates, true)
+		q.reply, q.err = pl.query(ctx, q.question, true)
 	})
 }
 
@@ -147,17 +146,7 @@ func (pl *MakeWay) mayAskAhead(pod *v1.Pod) bool {
 }
 
 // aheadOf is what was asked ahead in a cycle, nil where nothing was.
-func aheadOf(state fwk.CycleState) *ahead {
-	if state == nil {
-		return nil
-	}
-	data, err := state.Read(aheadKey)
-	if err != nil {
-		return nil
-	}
-	q, _ := data.(*ahead)
-	return q
-}
+func aheadOf(state fwk.CycleState) *ahead { return dataOf[*ahead](state, aheadKey) }
 
 // settleAhead counts what has become of a cycle's question, and expects no more where there was no need for it.
 func (pl *MakeWay) settleAhead(state fwk.CycleState) {
@@ -169,11 +158,6 @@ func (pl *MakeWay) settleAhead(state fwk.CycleState) {
 	if q.result == aheadUnneeded {
 		pl.engine.forecast.forget(q.pod)
 	}
-}
-
-// same says whether the question is the one that PostFilter would ask now.
-func (q *ahead) same(pod *v1.Pod, nodes potential, candidates int) bool {
-	return q.pod == pod && q.candidates == candidates && q.nodes.equal(nodes)
 }
 
 // await gives the answer. Asking is bounded, by the plan time-out.

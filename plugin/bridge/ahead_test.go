@@ -102,6 +102,22 @@ func TestAPlanForOtherNodesThanExpectedIsAskedForAgain(t *testing.T) {
 	}
 }
 
+func TestAPlanAskedForAheadUnderAnotherModeIsAskedForAgain(t *testing.T) {
+	w, p := expecting(t, setup{args: func(a *MakeWayArgs) { a.MaxCandidates = firstCandidates }}, nil)
+	state := w.begin(p)
+	w.eventually("the planner is asked", func() bool { return w.asked() == aheadAfter+1 })
+
+	w.plugin.args.Mode = wire.ModeObserve
+	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
+
+	if result != nil || status.Code() != fwk.Unschedulable || w.asked() != aheadAfter+2 {
+		t.Fatalf("result %+v, status %v, %d requests", result, status, w.asked())
+	}
+	if last := w.bus.requests[aheadAfter+1]; last.Ahead || last.Mode != wire.ModeObserve {
+		t.Errorf("the last request is %+v", last)
+	}
+}
+
 func TestNoPlanIsAskedForAheadOnceAPodAlikeHasFitted(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	state := w.begin(p)

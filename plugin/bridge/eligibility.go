@@ -66,7 +66,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	if until.IsZero() {
 		return nil
 	}
-	pl.engine.retry.refuse(refOf(pod), pl.engine.retry.now(), until, nil)
+	pl.engine.retry.postpone(refOf(pod), until)
 	return &ending{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
 }
 

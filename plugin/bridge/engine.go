@@ -299,9 +299,17 @@ func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
 	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
 
+// current is the pod as the informer has it, nil where it is gone.
+func (e *engine) current(ref wire.PodRef) *v1.Pod {
+	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+		return pod
+	}
+	return nil
+}
+
 // podOf is the pod as the informer has it, or its name and UID alone, which is all the queue needs.
 func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
-	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+	if pod := e.current(ref); pod != nil {
 		return pod
 	}
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}

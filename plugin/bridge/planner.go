@@ -24,9 +24,22 @@ const (
 	planMalformed    = "malformed"
 )
 
-// query builds the question about one pod, sends it and waits for its answer.
-func (pl *MakeWay) query(ctx context.Context, pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int, ahead bool) (*wire.PlanReply, error) {
-	request, err := pl.planRequest(pod, mode, nodes, candidates, ahead)
+// question is what a cycle asks the planner: so many candidates for a pod among some nodes, under a mode.
+type question struct {
+	pod        *v1.Pod
+	mode       string
+	nodes      potential
+	candidates int
+}
+
+// same says whether the question is another one over again. O(names of nodes).
+func (q question) same(other question) bool {
+	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.nodes.equal(other.nodes)
+}
+
+// query sends a question and waits for its answer; ahead says that it is asked while the filters run.
+func (pl *MakeWay) query(ctx context.Context, q question, ahead bool) (*wire.PlanReply, error) {
+	request, err := pl.planRequest(q.pod, q.mode, q.nodes.nodes, q.candidates, ahead)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,8 @@ const (
 // the filters ran, verifies within bounds, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
 	// The pod as of now: its nomination may be newer than the queue's copy.
-	current, err := pl.engine.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || current.UID != pod.UID {
+	current := pl.engine.current(refOf(pod))
+	if current == nil {
 		return ending{kind: endError, message: "the pod is gone"}
 	}
 	pod = current
@@ -58,14 +58,14 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", total)}
 	}
 	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
-		pl.engine.retry.refuse(refOf(pod), pl.engine.retry.now(), until, nil)
+		pl.engine.retry.postpone(refOf(pod), until)
 		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
 	}
 	pl.engine.forecast.unfit(pod, potential)
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
 	potential = potential.without(avoided, nodes)
 	if potential.count == 0 {
-		pl.engine.retry.refuse(refOf(pod), pl.engine.retry.now(), avoidedUntil, nil)
+		pl.engine.retry.postpone(refOf(pod), avoidedUntil)
 		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
 	}
 
@@ -153,7 +153,8 @@ func (a *attempt) run(ctx context.Context) ending {
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*wire.PlanReply, *ending) {
 	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
-	reply, err := a.answer(ctx, candidates, a.potential.without(set(failed), a.nodes))
+	nodes := a.potential.without(set(failed), a.nodes)
+	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: nodes, candidates: candidates})
 	if err != nil {
 		return ended(a.unreachable(err))
 	}
@@ -171,10 +172,10 @@ func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*w
 }
 
 // answer is the planner's, to what was asked ahead where that is the same question, else to a new one.
-func (a *attempt) answer(ctx context.Context, candidates int, nodes potential) (*wire.PlanReply, error) {
+func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, error) {
 	if asked := a.ahead; asked != nil {
 		a.ahead = nil
-		if asked.same(a.pod, nodes, candidates) {
+		if asked.same(q) {
 			asked.result = aheadUsed
 			a.asked = asked.at
 			return asked.await(ctx)
@@ -182,7 +183,7 @@ func (a *attempt) answer(ctx context.Context, candidates int, nodes potential) (
 		asked.result = aheadChanged
 	}
 	a.asked = a.engine.retry.now()
-	return a.query(ctx, a.pod, a.mode, nodes.nodes, candidates, false)
+	return a.query(ctx, q, false)
 }
 
 // verify gives a plan's candidates that stand, best first, or the nodes that failed.

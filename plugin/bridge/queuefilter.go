@@ -188,16 +188,19 @@ func (pl *MakeWay) SignPod(ctx context.Context, pod *v1.Pod) (fragments []fwk.Si
 }
 
 // roomOf is the room of a cycle whose pod is kept out, nil where it passed.
-func roomOf(state fwk.CycleState) *roomState {
+func roomOf(state fwk.CycleState) *roomState { return dataOf[*roomState](state, roomKey) }
+
+// dataOf is what a cycle's state keeps under a key, the zero value where it keeps nothing.
+func dataOf[T fwk.StateData](state fwk.CycleState, key fwk.StateKey) (data T) {
 	if state == nil {
-		return nil
+		return data
 	}
-	data, err := state.Read(roomKey)
+	kept, err := state.Read(key)
 	if err != nil {
-		return nil
+		return data
 	}
-	room, _ := data.(*roomState)
-	return room
+	data, _ = kept.(T)
+	return data
 }
 
 // gatePause is the least time between two looks at the waiting pods.

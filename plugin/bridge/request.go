@@ -10,7 +10,8 @@ import (
 )
 
 // planRequest builds the question about one pod. nodes are those that removing pods may help, candidates how
-// many of them to write out; ahead says that it is asked while the filters run. The sets are complete, since another planner may answer the next request.
+// many of them to write out; ahead says that it is asked while the filters run. The sets are complete, since
+// another planner may answer the next request.
 // O(nodes + nominations + orders).
 func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int, ahead bool) (*wire.PlanRequest, error) {
 	clusterUID, err := pl.engine.clusterUID()

@@ -93,6 +93,9 @@ func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn 
 	}
 }
 
+// postpone remembers a pod that time alone helps.
+func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at, nil) }
+
 // changedSince says whether one of some objects has changed, as far as is remembered. O(changes since · objects).
 func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
 	if r.changes-asked > mostChanges {
