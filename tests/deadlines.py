@@ -1,6 +1,6 @@
 """Deadlines that makeway promises, asserted on machines that may stand still for seconds.
 
-A virtual machine's host can stop it for longer than a deadline. So a test of a deadline is run again, with new
+A virtual machine's host can stop it for longer than a deadline. So a test of one is run again, with new
 fixtures, where it failed for the deadline alone; what is too slow by itself is so each time.
 """
 
