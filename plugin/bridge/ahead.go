@@ -138,7 +138,7 @@ func (pl *MakeWay) askAhead(state fwk.CycleState, pod *v1.Pod) {
 
 // mayAskAhead says whether PostFilter would ask for a plan, as far as is known before the filters ran.
 func (pl *MakeWay) mayAskAhead(pod *v1.Pod) bool {
-	if pl.mode(pod) != wire.ModeEnforce || pod.Spec.SchedulingGroup != nil || neverPreempts(pod) || len(interestedExtenders(pl.handle, pod)) > 0 {
+	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || len(interestedExtenders(pl.handle, pod)) > 0 {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()

@@ -52,18 +52,12 @@ func newBreaker(clock clock.PassiveClock, planTimeout time.Duration) *breaker {
 func (b *breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch b.state {
-	case breakerClosed:
+	if b.state == breakerClosed {
 		return true
-	case breakerHalfOpen:
-		// The probe is on its way, unless its caller was lost for longer than any request lasts.
-		if b.clock.Now().Before(b.until) {
-			return false
-		}
-	case breakerOpen:
-		if b.clock.Now().Before(b.until) {
-			return false
-		}
+	}
+	// Where a probe is on its way, its caller is lost once that has lasted longer than any request.
+	if b.clock.Now().Before(b.until) {
+		return false
 	}
 	b.state = breakerHalfOpen
 	b.until = b.clock.Now().Add(maxPlanTimeout)

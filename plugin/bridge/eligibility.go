@@ -18,11 +18,8 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		pl.engine.retry.restrained(refOf(pod), looked)
 		return &ending{kind: endOff, message: "mode off"}
 	}
-	if pod.Spec.SchedulingGroup != nil {
-		return &ending{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
-	}
-	if neverPreempts(pod) {
-		return &ending{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
+	if ended := excluded(pod); ended != nil {
+		return ended
 	}
 
 	stillThere := func(node string, uid types.UID) bool { return holds(nodes, node, uid) }
@@ -34,6 +31,17 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return &ending{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
 	}
 	return pl.waitsForOthersVictims(pod, statuses, nodes)
+}
+
+// excluded ends what is not to be planned for whatever the cluster is like.
+func excluded(pod *v1.Pod) *ending {
+	if pod.Spec.SchedulingGroup != nil {
+		return &ending{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
+	}
+	if neverPreempts(pod) {
+		return &ending{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
+	}
+	return nil
 }
 
 func neverPreempts(pod *v1.Pod) bool {

@@ -53,6 +53,9 @@ type refused struct {
 	failures  int // how often in a row no plan could be had
 }
 
+// waitUntil has time alone help.
+func (p *refused) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
+
 // retries remembers refused pods by UID and says when to try which again. It calls nothing of the
 // scheduler. Safe for concurrent use.
 type retries struct {
@@ -125,7 +128,7 @@ func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
 	}
 	wait := min(unreachableFirst<<min(entry.failures, 10), unreachableLongest)
 	entry.failures++
-	entry.at, entry.dependsOn, entry.due = r.clock.Now().Add(wait), nil, false
+	entry.waitUntil(r.clock.Now().Add(wait))
 	if entry.at.Before(notBefore) {
 		entry.at = notBefore
 	}
@@ -136,7 +139,7 @@ func (r *retries) notAsked(pod wire.PodRef, before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if entry := r.entry(pod); entry != nil {
-		entry.at, entry.dependsOn, entry.due = before, nil, false
+		entry.waitUntil(before)
 		entry.failures = max(entry.failures, 1)
 	}
 }

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from bench.side_by_side.usage import Meter, Usage
@@ -44,27 +45,55 @@ class Programs:
     scheduler_perf: Path
 
 
+class Tally(msgspec.Struct, frozen=True):
+    """So many pods; moments in seconds since 1970."""
+
+    created: int
+    bound: int
+    first: float
+    last: float
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first one's creation until the last is bound."""
+        return self.last - self.first if self.bound else None
+
+
+class Results(msgspec.Struct, frozen=True):
+    """What tests/upstream/schedulerperf writes; see `measured` there. A call: when it ended, seconds."""
+
+    planned: list[tuple[float, float]] | None
+    unplanned: list[tuple[float, float]] | None
+    preemptors: Tally
+    namespaces: dict[str, Tally]
+    victims: int
+
+    def measured(self, workload: Workload) -> Tally | None:
+        """Give the measured pods: the last that were created, in a namespace of their own."""
+        count = workload.params["measurePods"]
+        found = [one for one in self.namespaces.values() if one.created == count]
+        return max(found, key=lambda one: one.first, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What came of one round. `finished`: scheduler_perf itself ended well, in time and without leaks.
 
-    `results`: see `measured` in tests/upstream/schedulerperf. `items`: scheduler_perf's data items.
-    `stolen`: CPU seconds that the machine lost to others on its host.
+    `results`: None where there are none. `measured`: the measured pods. `items`: scheduler_perf's data items.
+    `used`, `stolen`: by the processes, and by others on the machine's host, in CPU seconds; `meanwhile` while
+    the measured pods were bound.
     """
 
-    workload: str
     variant: str
     finished: bool
     seconds: float
-    results: dict[str, Any]
-    items: list[dict[str, Any]]
-    used: dict[str, Usage]
-    stolen: float
-
-
-def failed(workload: Workload, variant: str) -> Measured:
-    """Give a round of which nothing came."""
-    return Measured(workload.name, variant, False, 0.0, {}, [], {}, 0.0)
+    results: Results | None = None
+    measured: Tally | None = None
+    items: list[dict[str, Any]] = field(default_factory=list)
+    used: dict[str, Usage] = field(default_factory=dict)
+    used_meanwhile: dict[str, Usage] = field(default_factory=dict)
+    stolen: float | None = None
+    stolen_meanwhile: float | None = None
 
 
 def programs(directory: Path) -> Programs:
@@ -122,16 +151,24 @@ def play(
                 # Its etcd, too, which would outlive it.
                 os.killpg(child.pid, signal.SIGTERM)
                 raise
-        results = directory / "results.json"
+        seconds = time.monotonic() - began
+        written = directory / "results.json"
+        if not written.exists():
+            return Measured(variant, code == 0, seconds)
+        results = msgspec.json.decode(written.read_bytes(), type=Results)
+        measured = results.measured(workload)
+        meanwhile = (measured.first, measured.last) if measured is not None else (0.0, 0.0)
         return Measured(
-            workload=workload.name,
             variant=variant,
             finished=code == 0,
-            seconds=time.monotonic() - began,
-            results=json.loads(results.read_text()) if results.exists() else {},
+            seconds=seconds,
+            results=results,
+            measured=measured,
             items=_items(directory),
             used=meter.used(),
-            stolen=meter.stolen,
+            used_meanwhile=meter.used(*meanwhile),
+            stolen=meter.stolen(),
+            stolen_meanwhile=meter.stolen(*meanwhile),
         )
     finally:
         processes.stop()
@@ -248,5 +285,5 @@ def _items(directory: Path) -> list[dict[str, Any]]:
     """Read scheduler_perf's figures; none where it did not get so far."""
     items: list[dict[str, Any]] = []
     for path in directory.glob("BenchmarkPerfScheduling*.json"):
-        items += json.loads(path.read_text())["dataItems"] or []
+        items += msgspec.json.decode(path.read_bytes())["dataItems"] or []
     return items

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.side_by_side.round import VARIANTS, Measured, failed, play, programs
+from bench.side_by_side.round import VARIANTS, Measured, play, programs
 from bench.side_by_side.table import put, table
 from bench.side_by_side.workloads import ALL, BY_NAME
 from makeway.dev.errors import DevError
@@ -58,7 +58,7 @@ def main() -> int:
                     except DevError as error:
                         # The other rounds are worth having: nobody may be watching.
                         print(f"error: {error}", file=sys.stderr)
-                        one = failed(BY_NAME[name], variant)
+                        one = Measured(variant, finished=False, seconds=0.0)
                     ended = "ended well" if one.finished else f"did not end well, see {where}/benchmark.log"
                     print(f"{name}, round {number}, {variant}: {one.seconds:.0f} s, {ended}", flush=True)
                     measured.append(one)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.side_by_side.round import BENCHMARK, DEFAULT, MAKEWAY, VARIANTS, Measured
+from bench.side_by_side.round import BENCHMARK, DEFAULT, MAKEWAY, VARIANTS, Measured, Results
 from makeway.core.text import counted
 from makeway.dev.binaries import KUBERNETES_VERSION, NATS_SERVER
 
@@ -40,12 +40,22 @@ def _item(metric: str, bucket: str, **labels: str) -> Value:
     return value
 
 
-def _post_filter(reduce: Callable[[list[float]], float]) -> Value:
-    """Reduce the calls that looked at nodes, in milliseconds."""
+def _post_filter(
+    reduce: Callable[[list[float]], float], *, meanwhile: bool = False, unplanned: bool = False
+) -> Value:
+    """Reduce the calls that looked at nodes, in milliseconds; `unplanned`: the others, too."""
 
     def value(measured: Measured) -> float | None:
-        calls = measured.results.get("planned") or []
-        return 1000 * reduce(sorted(calls)) if calls else None
+        results, pods = measured.results, measured.measured
+        if results is None:
+            return None
+        calls = [*(results.planned or ()), *((results.unplanned or ()) if unplanned else ())]
+        seconds = sorted(
+            took
+            for at, took in calls
+            if not meanwhile or (pods is not None and pods.first <= at <= pods.last)
+        )
+        return 1000 * reduce(seconds) if seconds else None
 
     return value
 
@@ -55,50 +65,59 @@ def _quantile(share: float) -> Callable[[list[float]], float]:
     return lambda values: values[min(len(values) - 1, int(share * len(values)))]
 
 
-def _result(name: str) -> Value:
-    return lambda measured: measured.results.get(name)
+def _result(read: Callable[[Results], float | None]) -> Value:
+    return lambda measured: read(measured.results) if measured.results is not None else None
 
 
-def _victims_each(measured: Measured) -> float | None:
-    bound = measured.results.get("bound")
-    return measured.results["victims"] / bound if bound else None
+def _victims_each(results: Results) -> float | None:
+    return results.victims / results.preemptors.bound if results.preemptors.bound else None
+
+
+def _bound_a_second(measured: Measured) -> float | None:
+    pods = measured.measured
+    return pods.bound / pods.seconds if pods is not None and pods.seconds else None
 
 
 def _used(process: str, what: str) -> Value:
     return lambda measured: getattr(measured.used.get(process), what, None)
 
 
-def _all_calls(measured: Measured) -> float | None:
-    results = measured.results
-    calls = [*(results.get("planned") or []), *(results.get("unplanned") or [])]
-    return 1000 * statistics.fmean(calls) if calls else None
+def _meanwhile(process: str) -> Value:
+    return lambda measured: getattr(measured.used_meanwhile.get(process), "cpu_seconds", None)
 
 
 _ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 
 ROWS = (
     Row("throughput of the measured pods", "pods/s", _item("SchedulingThroughput", "Average")),
-    Row(
-        "PostFilter calls that planned", "", lambda m: len(m.results["planned"] or []) if m.results else None
-    ),
+    Row("the same, from the first one's creation until the last is bound", "pods/s", _bound_a_second),
+    Row("PostFilter calls that planned", "", _result(lambda r: len(r.planned or ()))),
     Row("PostFilter p50", "ms", _post_filter(_quantile(0.5))),
     Row("PostFilter p90", "ms", _post_filter(_quantile(0.9))),
     Row("PostFilter p99", "ms", _post_filter(_quantile(0.99))),
     Row("PostFilter mean", "ms", _post_filter(statistics.fmean)),
-    Row("PostFilter mean, all calls", "ms", _all_calls),
+    Row("PostFilter mean, all calls", "ms", _post_filter(statistics.fmean, unplanned=True)),
+    Row("PostFilter p50, meanwhile", "ms", _post_filter(_quantile(0.5), meanwhile=True)),
+    Row("PostFilter p99, meanwhile", "ms", _post_filter(_quantile(0.99), meanwhile=True)),
+    Row("PostFilter mean, meanwhile", "ms", _post_filter(statistics.fmean, meanwhile=True)),
     Row("attempt, scheduled, mean", "ms", _item(_ATTEMPT, "Average", result="scheduled")),
     Row("attempt, scheduled, p99", "ms", _item(_ATTEMPT, "Perc99", result="scheduled")),
     Row("attempt, unschedulable, mean", "ms", _item(_ATTEMPT, "Average", result="unschedulable")),
     Row("attempt, unschedulable, p99", "ms", _item(_ATTEMPT, "Perc99", result="unschedulable")),
-    Row("preemptors created", "", _result("preemptors")),
-    Row("preemptors bound at the end", "", _result("bound")),
-    Row("first created to last bound", "s", _result("lastBound")),
-    Row("victims for each bound preemptor", "", _victims_each),
+    Row("preemptors created", "", _result(lambda r: r.preemptors.created)),
+    Row("preemptors bound at the end", "", _result(lambda r: r.preemptors.bound)),
+    Row("first created to last bound", "s", _result(lambda r: r.preemptors.seconds)),
+    Row("victims for each bound preemptor", "", _result(_victims_each)),
     Row("CPU, benchmark's process", "s", _used(BENCHMARK, "cpu_seconds")),
     Row("CPU, planner", "s", _used("planner", "cpu_seconds")),
     Row("CPU, evictor", "s", _used("evictor", "cpu_seconds")),
     Row("CPU, nats-server", "s", _used("nats", "cpu_seconds")),
-    Row("CPU kept from the machine by its host", "s", lambda m: m.stolen if m.results else None),
+    Row("CPU, benchmark's process, meanwhile", "s", _meanwhile(BENCHMARK)),
+    Row("CPU, planner, meanwhile", "s", _meanwhile("planner")),
+    Row("CPU, evictor, meanwhile", "s", _meanwhile("evictor")),
+    Row("CPU, nats-server, meanwhile", "s", _meanwhile("nats")),
+    Row("CPU kept from the machine by its host", "s", lambda m: m.stolen),
+    Row("CPU kept from the machine by its host, meanwhile", "s", lambda m: m.stolen_meanwhile),
     Row("peak memory, benchmark's process", "MiB", _used(BENCHMARK, "peak_mib")),
     Row("peak memory, planner", "MiB", _used("planner", "peak_mib")),
     Row("peak memory, evictor", "MiB", _used("evictor", "peak_mib")),

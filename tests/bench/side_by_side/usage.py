@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,23 +40,26 @@ def stolen_seconds() -> float:
     return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / _TICKS
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was read at a moment, in seconds since 1970. `stolen`: from this machine since it started."""
+
+    at: float
+    used: dict[str, Usage]
+    stolen: float
+
+
 @dataclass(slots=True)
 class Meter:
-    """Reads some processes until it is closed; keeps what was read last, since they may have ended then.
-
-    `stolen`: once closed, the CPU seconds that the machine lost to others meanwhile.
-    """
+    """Reads some processes, by name, until it is closed or they have ended."""
 
     pids: dict[str, int]
-    stolen: float = 0.0
-    _began: dict[str, Usage] = field(default_factory=dict)
-    _last: dict[str, Usage] = field(default_factory=dict)
+    _samples: list[Sample] = field(default_factory=list)
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> Meter:
-        self.stolen = -stolen_seconds()
-        self._read(self._began)
+        self._read()
         self._thread = threading.Thread(target=self._run, name="meter")
         self._thread.start()
         return self
@@ -63,21 +68,27 @@ class Meter:
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        self.stolen += stolen_seconds()
+        self._read()
 
-    def used(self) -> dict[str, Usage]:
-        """Give what each used since the beginning."""
-        return {
-            name: Usage(last.cpu_seconds - self._began[name].cpu_seconds, last.peak_mib)
-            for name, last in self._last.items()
-        }
+    def used(self, since: float = 0.0, until: float = math.inf) -> dict[str, Usage]:
+        """Give what each process used between two moments, as far as it was running."""
+        samples = [sample for sample in self._samples if since <= sample.at <= until]
+        found = {}
+        for name in self.pids:
+            seen = [sample.used[name] for sample in samples if name in sample.used]
+            if seen:
+                found[name] = Usage(seen[-1].cpu_seconds - seen[0].cpu_seconds, seen[-1].peak_mib)
+        return found
+
+    def stolen(self, since: float = 0.0, until: float = math.inf) -> float:
+        """Give the CPU seconds that the machine lost to others between two moments."""
+        stolen = [sample.stolen for sample in self._samples if since <= sample.at <= until]
+        return stolen[-1] - stolen[0] if stolen else 0.0
 
     def _run(self) -> None:
         while not self._closing.wait(_EVERY_SECONDS):
-            self._read(self._last)
+            self._read()
 
-    def _read(self, into: dict[str, Usage]) -> None:
-        for name, pid in self.pids.items():
-            found = usage(pid)
-            if found is not None:
-                into[name] = found
+    def _read(self) -> None:
+        used = {name: found for name, pid in self.pids.items() if (found := usage(pid)) is not None}
+        self._samples.append(Sample(time.time(), used, stolen_seconds()))

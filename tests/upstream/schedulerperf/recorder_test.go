@@ -18,32 +18,54 @@ const preemptorPriority = 10
 // many: more often would cost what is measured.
 const metricsEvery = 10 * time.Second
 
-// measured is what the driver reads, besides scheduler_perf's own figures. Times are in seconds.
+// measured is what the driver reads, besides scheduler_perf's own figures. Moments are in seconds since 1970.
 type measured struct {
-	Planned   []float64 `json:"planned"`   // PostFilter calls that looked at nodes
-	Unplanned []float64 `json:"unplanned"` // the others
-	Nominated int       `json:"nominated"`
+	Planned   []call `json:"planned"`   // PostFilter calls that looked at nodes
+	Unplanned []call `json:"unplanned"` // the others
+	Nominated int    `json:"nominated"`
 
-	Preemptors int     `json:"preemptors"` // created
-	Bound      int     `json:"bound"`      // of them
-	LastBound  float64 `json:"lastBound"`  // from the first one's creation to the last binding
-	Victims    int     `json:"victims"`    // pods of lower priority that left their node
+	Preemptors tally             `json:"preemptors"`
+	Namespaces map[string]*tally `json:"namespaces"` // each operation that creates pods has a namespace of its own
+	Victims    int               `json:"victims"`    // pods of lower priority that left their node
 
 	Plugin map[string]float64 `json:"plugin"` // sums and counts of the plugin's metrics
 }
+
+// call is when a call returned, and how many seconds it took.
+type call [2]float64
+
+// tally is so many pods, when the first was created and the last bound, as the informer shows it.
+type tally struct {
+	Created int     `json:"created"`
+	Bound   int     `json:"bound"`
+	First   float64 `json:"first"`
+	Last    float64 `json:"last"`
+}
+
+func (t *tally) created() {
+	if t.Created == 0 {
+		t.First = now()
+	}
+	t.Created++
+}
+
+func (t *tally) bound() {
+	t.Bound++
+	t.Last = now()
+}
+
+func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 // recorder takes in PostFilter calls and what the pod informer shows.
 type recorder struct {
 	mu       sync.Mutex
 	measured measured
-	first    time.Time
-	unbound  map[string]bool
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 }
 
 func newRecorder() *recorder {
-	return &recorder{unbound: map[string]bool{}, stop: make(chan struct{})}
+	return &recorder{measured: measured{Namespaces: map[string]*tally{}}, stop: make(chan struct{})}
 }
 
 // start reads the plugin's metrics again and again: scheduler_perf resets them before any cleanup runs.
@@ -76,10 +98,11 @@ func sum(values map[string]float64) float64 {
 func (r *recorder) postFilter(took time.Duration, planned, nominated bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	one := call{now(), took.Seconds()}
 	if planned {
-		r.measured.Planned = append(r.measured.Planned, took.Seconds())
+		r.measured.Planned = append(r.measured.Planned, one)
 	} else {
-		r.measured.Unplanned = append(r.measured.Unplanned, took.Seconds())
+		r.measured.Unplanned = append(r.measured.Unplanned, one)
 	}
 	if nominated {
 		r.measured.Nominated++
@@ -89,32 +112,34 @@ func (r *recorder) postFilter(took time.Duration, planned, nominated bool) {
 // follow has the recorder told of pods, by the informer that the scheduler has anyway.
 func (r *recorder) follow(handle fwk.Handle) error {
 	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { r.pod(object) },
-		UpdateFunc: func(_, object any) { r.pod(object) },
+		AddFunc: func(object any) {
+			if pod, ok := object.(*v1.Pod); ok {
+				r.tell(pod, (*tally).created)
+			}
+		},
+		UpdateFunc: func(before, object any) {
+			old, ok := before.(*v1.Pod)
+			if pod, isPod := object.(*v1.Pod); ok && isPod && old.Spec.NodeName == "" && pod.Spec.NodeName != "" {
+				r.tell(pod, (*tally).bound)
+			}
+		},
 		DeleteFunc: r.deleted,
 	})
 	return err
 }
 
-func (r *recorder) pod(object any) {
-	pod, ok := object.(*v1.Pod)
-	if !ok || corev1helpers.PodPriority(pod) < preemptorPriority || pod.Labels[blocker] != "" {
-		return
-	}
+// tell has a pod counted. Everybody shares one informer, which shows a pod before it is bound.
+func (r *recorder) tell(pod *v1.Pod, what func(*tally)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uid := string(pod.UID)
-	if _, known := r.unbound[uid]; !known {
-		r.unbound[uid] = true
-		r.measured.Preemptors++
-		if r.first.IsZero() {
-			r.first = time.Now()
-		}
+	of := r.measured.Namespaces[pod.Namespace]
+	if of == nil {
+		of = &tally{}
+		r.measured.Namespaces[pod.Namespace] = of
 	}
-	if r.unbound[uid] && pod.Spec.NodeName != "" {
-		r.unbound[uid] = false
-		r.measured.Bound++
-		r.measured.LastBound = time.Since(r.first).Seconds()
+	what(of)
+	if corev1helpers.PodPriority(pod) >= preemptorPriority && pod.Labels[blocker] == "" {
+		what(&r.measured.Preemptors)
 	}
 }
 
