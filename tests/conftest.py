@@ -1,8 +1,12 @@
 """Settings for every test."""
 
 import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
+
+from stolen import doubted
 
 # How long an example takes is the machine's affair; a test asserts no speed.
 settings.register_profile("makeway", deadline=None)
@@ -10,3 +14,17 @@ settings.load_profile("makeway")
 
 # A shell has what it runs in the background ignore interrupts, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Tell failures apart for which the machine is to blame."""
+    with doubted():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """The same, in the test itself."""
+    with doubted():
+        return (yield)

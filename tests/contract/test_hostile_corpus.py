@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from deadlines import again_if_late, assert_in_time
 from makeway.bus import codec
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
@@ -205,7 +204,6 @@ def again(kind: str, message: Any) -> bytes:
     return codec.encode(message) if kind.startswith("plan-") else codec.wrap(message, "makeway/a/b")  # type: ignore[arg-type]
 
 
-@again_if_late
 def test_any_damage_is_a_message_or_malformed_within_bounded_time() -> None:
     slowest = 0.0
     for kind, data in corpus():
@@ -213,7 +211,7 @@ def test_any_damage_is_a_message_or_malformed_within_bounded_time() -> None:
         verdict(kind, data)
         slowest = max(slowest, time.perf_counter() - started)
 
-    assert_in_time(slowest, 1, "the slowest of them")
+    assert slowest < 1
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")

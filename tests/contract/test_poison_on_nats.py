@@ -13,7 +13,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from builders_bus import make_outcome
-from deadlines import again_if_late, assert_in_time
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
@@ -109,7 +108,6 @@ def rubbish(order: EvictionOrder, count: int) -> list[tuple[str, bytes, str]]:
     return [(f"makeway.v1.orders.pod.bad-{n}", *kinds[n % len(kinds)]) for n in range(count)]
 
 
-@again_if_late
 async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_less_than_a_second(
     bus: Bus, nats_server: NatsServer
 ) -> None:
@@ -128,18 +126,17 @@ async def test_a_flood_of_rubbish_is_put_aside_and_delays_a_healthy_order_by_les
     assert {reason: found[reason] for reason in expected if reason not in ("not-json", "invalid")} == {
         reason: number for reason, number in expected.items() if reason not in ("not-json", "invalid")
     }
-    assert_in_time(seconds, 1, f"a healthy order behind {len(sent)} bad messages")
+    assert seconds < 1, f"{len(sent)} bad messages stand before it"
     assert world.cluster.deletes() == ["a"]
 
 
-@again_if_late
 async def test_without_a_quarantine_a_message_waits_for_one(bus: Bus) -> None:
     world = World(bus)
     await bus.jetstream.api("STREAM.DELETE.MAKEWAY_QUARANTINE")
     await bus.jetstream.publish("makeway.v1.orders.pod.x", b"{", headers={}, timeout_seconds=2)
 
     async with world.running():
-        assert_in_time(await world.carried_out(), 2, "a healthy order")
+        assert await world.carried_out() < 2
         await asyncio.sleep(3)
         await bus.ensure_streams()
         found = await world.until_quarantined(1, seconds=20)

@@ -19,7 +19,6 @@ import nats
 import pytest
 
 from builders_bus import make_decision, make_outcome
-from deadlines import again_if_late, assert_in_time
 from integration.builders import make_node, make_pod
 from integration.conftest import PrivateCluster
 from integration.preempting import EVICTOR_USER, outcome_of_order, settle
@@ -307,7 +306,7 @@ async def bad_messages_do_no_harm(private_cluster: PrivateCluster, repeat: int) 
             return True
 
         await until("all is in quarantine", all_parked, seconds=30, every=0.5)
-        assert_in_time(slowest, usual + 1.0, "the slowest healthy order")
+        assert slowest < usual + 1.0
         assert {name: cluster.process(name).pid for name in SERVICES} == pids
         await assert_untouched(space, forger)
         evictor = await scrape(cluster.info.evictor_url)
@@ -372,7 +371,6 @@ async def look_and_replay(space: Space) -> None:
     assert "dropped" in await quarantine(space, "drop", "--all")
 
 
-@again_if_late
 async def test_bad_messages_on_every_subject_do_no_harm(private_cluster: PrivateCluster) -> None:
     await bad_messages_do_no_harm(private_cluster, 1)
 

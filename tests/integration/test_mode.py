@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from deadlines import again_if_late, assert_in_time
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import CONFIGMAP, NAMESPACE, NO_POLICY, put, put_policy
@@ -38,7 +37,6 @@ async def mode(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]
     return result.exit_code, result.stdout, result.stderr
 
 
-@again_if_late
 async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_delete(
     configured: RunningCluster, fault_space: Space, faults: Faults
 ) -> None:
@@ -72,7 +70,7 @@ async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_
         for event in fault_space.audit.events(verb="patch", resource="configmaps", name=CONFIGMAP)
         if event.accepted
     ]
-    assert_in_time((outcome.finished_at - written[-1].at).total_seconds(), 2, "turning an order off")
+    assert (outcome.finished_at - written[-1].at).total_seconds() < 2
     await faults.clear()
     await settle()
     assert deletes_of(fault_space, "low-1") == deletes_of(fault_space, "low-2") == []

@@ -188,6 +188,8 @@ def _benchmark(
         # Built with -trimpath, the API server looks for its test certificates by these, as under bazel.
         "TEST_SRCDIR": module_cache,
         "TEST_WORKSPACE": ".",
+        "MAKEWAY_BENCH_PROFILE": directory / "cpu.pprof",
+        "MAKEWAY_BENCH_PROFILE_PODS": str(workload.params["measurePods"]) if profile else "",
     }
     path = f"{given.etcd.parent}{os.pathsep}{os.environ['PATH']}"
     command = [
@@ -198,8 +200,6 @@ def _benchmark(
         f"-test.timeout={workload.minutes}m",
         f"-data-items-dir={directory}",
     ]
-    if profile:
-        command += [f"-test.cpuprofile={directory / 'cpu.pprof'}", f"-test.outputdir={directory}"]
     with (directory / "benchmark.log").open("wb") as log:
         return subprocess.Popen(
             command,

@@ -35,7 +35,9 @@ def main() -> int:
     parser.add_argument("--variants", default=",".join(VARIANTS), help="in the order of the first round")
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.relative_to(CHECKOUT)}, too")
     parser.add_argument(
-        "--profile", action="store_true", help="take CPU profiles, which cost time themselves"
+        "--profile",
+        action="store_true",
+        help="take CPU profiles, the benchmark's while the measured pods are bound; they cost time",
     )
     parser.add_argument("--keep", type=Path, help="where logs, profiles and raw figures shall stay")
     given = parser.parse_args()

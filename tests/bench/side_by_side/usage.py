@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stolen import stolen_seconds
+
 _EVERY_SECONDS = 0.25
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -33,11 +35,6 @@ def usage(pid: int) -> Usage | None:
     if peak is None:  # it is ending
         return None
     return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak[1]) / 1024)
-
-
-def stolen_seconds() -> float:
-    """Read the CPU time that a hypervisor has kept from this machine, of all cores, since it started."""
-    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / _TICKS
 
 
 @dataclass(frozen=True, slots=True)

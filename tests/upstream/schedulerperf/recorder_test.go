@@ -60,12 +60,13 @@ func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 type recorder struct {
 	mu       sync.Mutex
 	measured measured
+	profile  *profile
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 }
 
 func newRecorder() *recorder {
-	return &recorder{measured: measured{Namespaces: map[string]*tally{}}, stop: make(chan struct{})}
+	return &recorder{measured: measured{Namespaces: map[string]*tally{}}, profile: newProfile(), stop: make(chan struct{})}
 }
 
 // start reads the plugin's metrics again and again: scheduler_perf resets them before any cleanup runs.
@@ -141,6 +142,7 @@ func (r *recorder) tell(pod *v1.Pod, what func(*tally)) {
 	if corev1helpers.PodPriority(pod) >= preemptorPriority && pod.Labels[blocker] == "" {
 		what(&r.measured.Preemptors)
 	}
+	r.profile.follow(r.measured.Preemptors, r.measured.Namespaces)
 }
 
 // blocker labels pods of a preemptor's priority that only take room.
@@ -165,6 +167,7 @@ func (r *recorder) results() *measured {
 	r.stopped.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.profile.end()
 	copied := r.measured
 	return &copied
 }
