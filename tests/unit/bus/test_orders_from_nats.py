@@ -156,16 +156,18 @@ async def test_what_was_fetched_and_not_taken_is_given_back_on_close(bus: Bus) -
 
 
 @pytest.mark.parametrize(
-    ("description", "passes"),
+    ("refusal", "passes"),
     [
-        ("error creating store for consumer", True),  # what nats-server says while it deletes the namesake
-        ("deliver policy can not be updated", False),
+        # What nats-server says while it deletes the namesake.
+        ((500, 10012, "error creating store for consumer"), True),
+        ((400, 10149, "consumer does not exist"), True),
+        ((500, 10012, "deliver policy can not be updated"), False),
     ],
 )
 async def test_only_a_refusal_that_passes_is_tried_again(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch, description: str, passes: bool
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, refusal: tuple[int, int, str], passes: bool
 ) -> None:
-    refusals = [JetStreamError("CONSUMER.CREATE", 500, 10012, description)]
+    refusals = [JetStreamError("CONSUMER.CREATE", *refusal)]
     api = bus.jetstream.api
 
     async def refuse_once(subject: str, request: Mapping[str, Any] | None = None) -> Any:
@@ -181,5 +183,5 @@ async def test_only_a_refusal_that_passes_is_tried_again(
     if passes:
         assert await consumer.next(10) is not None
     else:
-        with pytest.raises(StreamConflict, match=description):
+        with pytest.raises(StreamConflict, match=refusal[-1]):
             await consumer.next(10)

@@ -245,10 +245,10 @@ def test_a_policy_is_what_its_document_says(document: dict[str, Any]) -> None:
 def test_one_unknown_field_anywhere_refuses_the_whole(document: dict[str, Any], data: st.DataObject) -> None:
     sections = [document, *(document[s] for s in ("protection", "daemonSets", "limits") if s in document)]
     data.draw(st.sampled_from(sections))["surprise"] = data.draw(
-        st.integers() | st.none() | st.text(max_size=5)
+        st.integers() | st.none() | st.text("a1 :#-", max_size=5)
     )
 
-    (problem,) = refused(yaml.safe_dump(document))
+    (problem,) = refused(json.dumps(document))
 
     assert problem.path.endswith("surprise")
 

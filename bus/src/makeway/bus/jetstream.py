@@ -30,6 +30,8 @@ _WRONG_LAST_SEQUENCE: Final = 10071
 # Replicated streams only: a message of this id, or another of this subject, is being agreed on and is not
 # stored yet, so who comes first is still open.
 _IN_PROCESS: Final = frozenset({10158, 10164})
+# Asked for while the server deletes the consumer of that name (10149).
+_LEAVING: Final = 10149
 _NOT_FOUND: Final = 404
 
 
@@ -46,9 +48,10 @@ class JetStreamError(BusError):
     def temporary(self) -> bool:
         """Whether the server may take it later.
 
-        It is overloaded, electing a leader, short of resources, or agreeing on a message before this one.
+        It is overloaded, electing a leader, short of resources, agreeing on a message before this one, or
+        still deletes the consumer that had the name.
         """
-        return self.code >= 500 or self.err_code in _IN_PROCESS
+        return self.code >= 500 or self.err_code in _IN_PROCESS or self.err_code == _LEAVING
 
     @property
     def not_found(self) -> bool:
