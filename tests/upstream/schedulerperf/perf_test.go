@@ -1,5 +1,5 @@
 // Package schedulerperf runs workloads of kube-scheduler's own benchmark, scheduler_perf, with
-// DefaultPreemption or with MakeWay. tests/bench/scheduler.py starts it, with everything else it needs, and
+// DefaultPreemption or with MakeWay. tests/bench/side_by_side starts it, with everything else it needs, and
 // reads what it writes.
 package schedulerperf
 
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 func BenchmarkPerfScheduling(b *testing.B) {
 	if workload == "" {
-		b.Skip("run by tests/bench/scheduler.py")
+		b.Skip("run by tests/bench/side_by_side")
 	}
 	recorder := newRecorder()
 	registry := frameworkruntime.Registry{

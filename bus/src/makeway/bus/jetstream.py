@@ -30,7 +30,7 @@ _WRONG_LAST_SEQUENCE: Final = 10071
 # Replicated streams only: a message of this id, or another of this subject, is being agreed on and is not
 # stored yet, so who comes first is still open.
 _IN_PROCESS: Final = frozenset({10158, 10164})
-# Asked for while the server deletes the consumer of that name (10149).
+# A consumer was asked for while the server deletes the one that had its name.
 _LEAVING: Final = 10149
 _NOT_FOUND: Final = 404
 
