@@ -104,7 +104,7 @@ async def until_bound_count(space: Space, count: int, *, seconds: float = 30.0) 
     await until(f"{count} pods are on a node", counted, seconds=seconds)
 
 
-async def until_waiting(space: Space, name: str, *parts: str, seconds: float = 20.0) -> str:
+async def until_waiting(space: Space, name: str, *parts: str, seconds: float = 15.0) -> str:
     """Wait until a pod's condition says that it does not fit, with these words; gives the message."""
 
     async def said() -> str:

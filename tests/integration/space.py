@@ -185,7 +185,7 @@ class Space:
         """A node's name in the test's own words."""
         return (node_name or "").removeprefix(f"{self.namespace}-")
 
-    async def until_bound(self, name: str, *, seconds: float = 20.0) -> str:
+    async def until_bound(self, name: str, *, seconds: float = 15.0) -> str:
         """Wait until a pod is bound; gives the node in the test's own words."""
 
         async def bound() -> str:
@@ -198,7 +198,7 @@ class Space:
 
         return await until(f"pod {name} is bound", bound, seconds=seconds)
 
-    async def until_running(self, name: str, *, seconds: float = 20.0) -> Pod:
+    async def until_running(self, name: str, *, seconds: float = 15.0) -> Pod:
         """Wait until a pod runs."""
 
         async def running() -> Pod:
@@ -209,7 +209,7 @@ class Space:
 
         return await until(f"pod {name} runs", running, seconds=seconds)
 
-    async def until_gone(self, name: str, *, uid: str = "", seconds: float = 20.0) -> None:
+    async def until_gone(self, name: str, *, uid: str = "", seconds: float = 15.0) -> None:
         """Wait until a pod is gone, or where a UID is given, until another has its name."""
 
         async def gone() -> bool:
@@ -220,7 +220,7 @@ class Space:
 
         await until(f"pod {name} is gone", gone, seconds=seconds)
 
-    async def until_nominated(self, name: str, *, seconds: float = 20.0) -> str:
+    async def until_nominated(self, name: str, *, seconds: float = 15.0) -> str:
         """Wait until a pod is nominated or bound; gives the node in the test's own words."""
 
         async def nominated() -> str:

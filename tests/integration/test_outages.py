@@ -31,8 +31,8 @@ async def test_without_a_planner_scheduling_goes_on_and_kube_scheduler_preempts(
         await space.create(sized("small", "low", 100))
         (urgent,) = await space.create(sized("urgent", "high", 500))
 
-        assert await space.until_bound("small") == "n2"
-        assert await space.until_bound("urgent") == "n1"
+        assert await space.until_bound("small", seconds=5) == "n2"
+        assert await space.until_bound("urgent", seconds=5) == "n1"
         assert await space.bus.orders(urgent.metadata.uid) == []
 
 
@@ -45,8 +45,8 @@ async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
         await space.create(sized("small", "low", 100))
         await space.create(sized("urgent", "high", 500))
 
-        assert await space.until_bound("small") == "n2"
-        assert await space.until_bound("urgent") == "n1"
+        assert await space.until_bound("small", seconds=5) == "n2"
+        assert await space.until_bound("urgent", seconds=5) == "n1"
     for component in ("planner", "evictor"):
         await asyncio.to_thread(cluster.process(component).wait_ready)
     await makes_room_again(cluster)

@@ -54,7 +54,7 @@ async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(race_s
     await assert_stays_pending(space, "p")
     assert await space.bus.decisions(pod.metadata.uid) == []
     await space.delete("leaving", grace_seconds=0)
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=5) == "n1"
     assert await space.bus.orders(pod.metadata.uid) == []
 
 

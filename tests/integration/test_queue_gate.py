@@ -80,7 +80,7 @@ async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
     assert len(await bound(space)) == 2
 
     await control.put(*queue("web", pods=4))
-    await until_bound_count(space, 4)
+    await until_bound_count(space, 4, seconds=10)
 
 
 async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
@@ -94,7 +94,7 @@ async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
 
     await control.put(*queue("ml", pods=0), mode="observe")
 
-    await space.until_bound("p")
+    await space.until_bound("p", seconds=5)
 
 
 async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_the_gate(

@@ -153,7 +153,7 @@ async def test_a_10_a_preemptor_made_anew_under_its_name_gets_an_order_of_its_ow
     _, outcome = await outcome_of_order(space, first)
     assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
     # Its order may count on the first one's victim, and fails with that order then; the next one succeeds.
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=10) == "n1"
     assert [event.user for event in deletes_of(space, "victim")] == [EVICTOR_USER]
     assert len(await space.bus.orders(second.metadata.uid)) <= 2
 
@@ -191,7 +191,7 @@ async def test_a_11_a_preemptor_whose_node_is_deleted_goes_elsewhere_and_nothing
 
     _, outcome = await outcome_of_order(space, preemptor)
     assert (outcome.result, outcome.reason) == ("cancelled", "node-gone")
-    assert await space.until_bound("p") == "n2"
+    assert await space.until_bound("p", seconds=10) == "n2"
     assert [event.user for event in deletes_of(space, "v1") if "evictor" in event.user] == []
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 2
 
@@ -211,7 +211,7 @@ async def test_a_12_a_pod_made_anew_under_a_victims_name_is_never_deleted(
     _, outcome = await outcome_of_order(space, preemptor)
     assert outcome.result == "succeeded"
     assert [(v.uid, v.result) for v in outcome.victims] == [(old.metadata.uid, "gone")]
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=10) == "n1"
     pod = await space.pod("victim")
     assert pod is not None
     assert pod.metadata.uid == new.metadata.uid

@@ -50,7 +50,7 @@ async def test_a_9_a_victim_that_is_not_bound_yet_makes_room_without_being_delet
 
     (preemptor,) = await space.create(sized("p", "high", 500))
 
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=5) == "n1"
     assert await space.bus.orders(preemptor.metadata.uid) == []
     assert deletes_of(space, "victim") == []
     left = await space.pod("victim")
@@ -70,7 +70,7 @@ async def test_a_9_a_pre_bind_that_does_not_listen_is_waited_for(race_space: Spa
 
     (preemptor,) = await space.create(sized("p", "high", 500))
 
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=12) == "n1"
     assert await space.bus.orders(preemptor.metadata.uid) == []
     assert deletes_of(space, "victim") == []
     assert len(await space.bus.decisions(preemptor.metadata.uid)) == 1
@@ -89,7 +89,7 @@ async def test_a_9_a_victim_that_cannot_be_called_back_is_ordered_as_assumed(rac
     order, outcome = await outcome_of_order(space, preemptor)
     assert [(v.name, v.assumed) for v in order.victims] == [("victim", True)]
     assert outcome.result == "succeeded"
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=10) == "n1"
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
     assert await space.pod("victim") is None
     await assert_nothing_left_behind(space)
@@ -103,7 +103,7 @@ async def test_a_9_one_victim_in_memory_and_one_in_the_api_leave_together(race_s
 
     (preemptor,) = await space.create(sized("p", "high", 500))
 
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=5) == "n1"
     order, _ = await outcome_of_order(space, preemptor)
     assert [victim.name for victim in order.victims] == ["bound"]
     assert deletes_of(space, "waiting") == []

@@ -41,7 +41,7 @@ async def test_without_a_nomination_in_the_api_no_order_is_committed_and_the_pod
         # One try in two seconds, not a loop.
         assert len(await space.bus.decisions(preemptor.metadata.uid)) <= 8
 
-    assert await space.until_bound("p") == "n1"
+    assert await space.until_bound("p", seconds=10) == "n1"
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
     await assert_nothing_left_behind(space)
 
@@ -98,7 +98,7 @@ async def test_a_nomination_that_is_slow_but_in_time_is_waited_for(race_space: S
     async with nominations_delayed(space, "victim", tmp_path, seconds=COMMIT_WAIT_SECONDS - 1):
         (preemptor,) = await space.create(sized("p", "high", 500))
 
-        assert await space.until_bound("p") == "n1"
+        assert await space.until_bound("p", seconds=10) == "n1"
 
     assert len(await space.bus.decisions(preemptor.metadata.uid)) == 1
     assert len(await space.bus.orders(preemptor.metadata.uid)) == 1

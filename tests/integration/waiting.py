@@ -18,7 +18,7 @@ class NotYet(Exception):  # noqa: N818 - a state, not an error
 
 
 async def until(
-    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = 20.0, every: float = 0.05
+    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = 15.0, every: float = 0.05
 ) -> T:
     """Ask again and again until the probe gives a true value, and give that.
 

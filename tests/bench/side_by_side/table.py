@@ -78,12 +78,12 @@ def _bound_a_second(measured: Measured) -> float | None:
     return pods.bound / pods.seconds if pods is not None and pods.seconds else None
 
 
-def _used(process: str, what: str) -> Value:
-    return lambda measured: getattr(measured.used.get(process), what, None)
+def _used(process: str, what: str, *, meanwhile: bool = False) -> Value:
+    def value(measured: Measured) -> float | None:
+        used = measured.used_meanwhile if meanwhile else measured.used
+        return getattr(used.get(process), what, None)
 
-
-def _meanwhile(process: str) -> Value:
-    return lambda measured: getattr(measured.used_meanwhile.get(process), "cpu_seconds", None)
+    return value
 
 
 _ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
@@ -112,10 +112,10 @@ ROWS = (
     Row("CPU, planner", "s", _used("planner", "cpu_seconds")),
     Row("CPU, evictor", "s", _used("evictor", "cpu_seconds")),
     Row("CPU, nats-server", "s", _used("nats", "cpu_seconds")),
-    Row("CPU, benchmark's process, meanwhile", "s", _meanwhile(BENCHMARK)),
-    Row("CPU, planner, meanwhile", "s", _meanwhile("planner")),
-    Row("CPU, evictor, meanwhile", "s", _meanwhile("evictor")),
-    Row("CPU, nats-server, meanwhile", "s", _meanwhile("nats")),
+    Row("CPU, benchmark's process, meanwhile", "s", _used(BENCHMARK, "cpu_seconds", meanwhile=True)),
+    Row("CPU, planner, meanwhile", "s", _used("planner", "cpu_seconds", meanwhile=True)),
+    Row("CPU, evictor, meanwhile", "s", _used("evictor", "cpu_seconds", meanwhile=True)),
+    Row("CPU, nats-server, meanwhile", "s", _used("nats", "cpu_seconds", meanwhile=True)),
     Row("CPU kept from the machine by its host", "s", lambda m: m.stolen),
     Row("CPU kept from the machine by its host, meanwhile", "s", lambda m: m.stolen_meanwhile),
     Row("peak memory, benchmark's process", "MiB", _used(BENCHMARK, "peak_mib")),

@@ -241,14 +241,21 @@ def test_a_policy_is_what_its_document_says(document: dict[str, Any]) -> None:
     assert msgspec.structs.replace(policy) == policy
 
 
+class Quoting(yaml.SafeDumper):
+    """PyYAML writes 08 and 1e5 without quotes; newer YAML, and so a policy, takes them for numbers."""
+
+
+Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, '"'))
+
+
 @given(policies(), st.data())
 def test_one_unknown_field_anywhere_refuses_the_whole(document: dict[str, Any], data: st.DataObject) -> None:
     sections = [document, *(document[s] for s in ("protection", "daemonSets", "limits") if s in document)]
     data.draw(st.sampled_from(sections))["surprise"] = data.draw(
-        st.integers() | st.none() | st.text("a1 :#-", max_size=5)
+        st.integers() | st.none() | st.text(max_size=5)
     )
 
-    (problem,) = refused(json.dumps(document))
+    (problem,) = refused(yaml.dump(document, Dumper=Quoting))
 
     assert problem.path.endswith("surprise")
 

@@ -27,11 +27,10 @@ MSG_ID: Final = "Nats-Msg-Id"
 EXPECTED_LAST_SUBJECT_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 
 _WRONG_LAST_SEQUENCE: Final = 10071
-# Replicated streams only: a message of this id, or another of this subject, is being agreed on and is not
-# stored yet, so who comes first is still open.
-_IN_PROCESS: Final = frozenset({10158, 10164})
-# A consumer was asked for while the server deletes the one that had its name.
-_LEAVING: Final = 10149
+# Replicated streams only: a message of this id (10158), or another of this subject (10164), is being
+# agreed on and is not stored yet, so who comes first is still open. Or a consumer was asked for while the
+# server deletes the one that had its name (10149).
+_IN_PROCESS: Final = frozenset({10158, 10164, 10149})
 _NOT_FOUND: Final = 404
 
 
@@ -51,7 +50,7 @@ class JetStreamError(BusError):
         It is overloaded, electing a leader, short of resources, agreeing on a message before this one, or
         still deletes the consumer that had the name.
         """
-        return self.code >= 500 or self.err_code in _IN_PROCESS or self.err_code == _LEAVING
+        return self.code >= 500 or self.err_code in _IN_PROCESS
 
     @property
     def not_found(self) -> bool:
