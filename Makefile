@@ -35,7 +35,7 @@ $(CURDIR)/.tools/bin/uv:
 	.tools/bin/pip install --quiet uv==0.13.8
 
 .venv/.synced: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet
+	$(UV) sync --frozen --quiet --compile-bytecode
 	@touch $@
 
 $(STATICCHECK):

@@ -86,6 +86,14 @@ def digest_of(directory: Path) -> str:
     return total.hexdigest()
 
 
+def uncompiled(environment: Path, *packages: str) -> list[Path]:
+    """Give the modules of these packages that each start would have to compile."""
+    (site,) = environment.glob("lib/python3.*/site-packages")
+    modules = [module for package in packages for module in (site / package).rglob("*.py")]
+    assert modules
+    return [one for one in modules if not list(one.parent.glob(f"__pycache__/{one.stem}.*.pyc"))]
+
+
 @pytest.mark.slow
 def test_the_python_image_holds_what_is_locked_and_comes_out_the_same_twice(tmp_path: Path) -> None:
     root = tmp_path / "root"
@@ -113,6 +121,7 @@ def test_the_python_image_holds_what_is_locked_and_comes_out_the_same_twice(tmp_
     assert "--leader-elect" in shown.stdout
     assert {"makeway", "numpy", "nats-py"} <= set(listed.stdout.split())
     assert not {"pytest", "mypy", "hypothesis"} & set(listed.stdout.split())
+    assert not uncompiled(prefix.parent, "makeway", "kubernetes_asyncio", "aiohttp", "numpy")
     assert len(digests) == 1
 
 
