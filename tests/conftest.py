@@ -1,9 +1,11 @@
 """Settings for every test."""
 
+import logging
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from stolen import doubted
@@ -14,6 +16,17 @@ settings.load_profile("makeway")
 
 # A shell has what it runs in the background ignore interrupts, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Forget where a test's command had its logs written: that stream is closed when the test has ended."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)

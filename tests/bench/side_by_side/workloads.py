@@ -1,4 +1,4 @@
-"""The workloads: kube-scheduler's own, read from its sources, and two that it does not have."""
+"""The workloads: kube-scheduler's own, read from its sources, and some that it does not have."""
 
 from __future__ import annotations
 
@@ -39,11 +39,16 @@ def _sizes(nodes: int, pods: int, measured: int) -> dict[str, int]:
 HOPELESS = "HopelessAfterCounting"
 """Every node has pods of lower priority, and none has room for the preemptor even without them."""
 
+NO_PREEMPTORS = "NoPreemptors"
+"""PreemptionAsync without those who preempt: how fast pods are bound where preemption costs nothing."""
+
 ALL = (
     Workload("PreemptionBasic/1000", "PreemptionBasic", _sizes(1000, 4000, 1000), preempts=True, minutes=10),
     Workload("PreemptionBasic/5000", "PreemptionBasic", _sizes(5000, 20000, 5000), preempts=True, minutes=40),
     Workload("PreemptionAsync/500", "PreemptionAsync", _sizes(500, 2000, 500)),
     Workload("PreemptionAsync/5000", "PreemptionAsync", _sizes(5000, 20000, 5000), minutes=25),
+    Workload(f"{NO_PREEMPTORS}/500", NO_PREEMPTORS, _sizes(500, 2000, 500)),
+    Workload(f"{NO_PREEMPTORS}/5000", NO_PREEMPTORS, _sizes(5000, 20000, 5000), minutes=25),
     Workload("Unschedulable/5000", "Unschedulable", _sizes(5000, 100, 10000), minutes=25),
     Workload(f"{HOPELESS}/500", HOPELESS, {**_sizes(500, 1000, 1000), "blockers": 500}),
     Workload(f"{HOPELESS}/5000", HOPELESS, {**_sizes(5000, 10000, 2500), "blockers": 5000}, minutes=25),
@@ -62,7 +67,9 @@ def configuration(workload: Workload, directory: Path, scheduler: Path) -> list[
     """Give scheduler_perf's configuration for one workload. `scheduler`: kube-scheduler's configuration."""
     cases = yaml.safe_load((directory / "performance-config.yaml").read_text())
     operations = {case["name"]: case["workloadTemplate"] for case in cases}
-    operations[HOPELESS] = _hopeless(operations["PreemptionAsync"])
+    preemption = operations["PreemptionAsync"]
+    operations[HOPELESS] = _hopeless(preemption)
+    operations[NO_PREEMPTORS] = [one for one in preemption if one["opcode"] != "churn"]
     name, _, size = workload.name.partition("/")
     return [
         {

@@ -3,23 +3,12 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 import structlog
 
 from makeway.runtime import logs
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def configured(format: logs.Format = "json", level: logs.Level = "info") -> io.StringIO:  # noqa: A002

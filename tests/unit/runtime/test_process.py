@@ -6,15 +6,9 @@ import re
 import signal
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from makeway.runtime.process import identity, run_until_signalled
-
-
-@pytest.fixture(autouse=True)
-def _plain_logging() -> None:
-    structlog.reset_defaults()
 
 
 async def for_ever() -> None:

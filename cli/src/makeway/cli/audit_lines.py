@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from makeway.bus.messages import (
 from makeway.cli.text import safe
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
+from makeway.core.times import api_time
 
 _REMEMBERED_ORDERS: Final = 10_000
 _SHOWN_NODE_REASONS: Final = 5
@@ -318,7 +319,7 @@ def _refusal(refusal: Refusal) -> str:
 
 
 def _clock(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return api_time(moment, "milliseconds")
 
 
 def _duration(span: timedelta) -> str:

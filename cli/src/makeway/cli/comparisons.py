@@ -20,6 +20,7 @@ from makeway.cli.audit_lines import COMPARED
 from makeway.cli.history_rows import for_whom, named
 from makeway.cli.text import safe
 from makeway.core.text import counted
+from makeway.core.times import api_time
 
 COLUMNS: Final = ("TIME", "FOR", "DEFAULTPREEMPTION", "MAKEWAY", "RESULT", "BY")
 
@@ -122,7 +123,7 @@ def _saved(number: int, noun: str) -> str:
 def cells(comparison: Comparison) -> tuple[str, ...]:
     """A comparison as a line of the table, in the order of COLUMNS. Pure."""
     return (
-        comparison.planned_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        api_time(comparison.planned_at),
         for_whom(comparison.preemptor),
         _choice(comparison.default_preemption),
         _choice(comparison.makeway),

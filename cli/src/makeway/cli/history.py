@@ -21,6 +21,7 @@ from makeway.cli.connect import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history_rows import History, Row, Wanted
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.since import parse_since
+from makeway.core.times import api_time
 
 app = typer.Typer(add_completion=False)
 
@@ -84,7 +85,7 @@ async def history(
     elif rows:
         printer.table(history_rows.COLUMNS, map(history_rows.cells, rows))
     else:
-        printer.note(f"nothing was decided since {start:%Y-%m-%dT%H:%M:%SZ}")
+        printer.note(f"nothing was decided since {api_time(start)}")
 
 
 async def _rows(bus: Bus, start: datetime, wanted: Wanted) -> list[Row]:

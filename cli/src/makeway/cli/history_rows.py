@@ -16,6 +16,7 @@ import msgspec
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.text import safe
+from makeway.core.times import api_time
 
 COLUMNS: Final = ("TIME", "FOR", "NODE", "VICTIMS", "RESULT", "TOOK", "ID")
 
@@ -203,7 +204,7 @@ def cells(row: Row) -> tuple[str, ...]:
         result = f"{result}: {row.reason.partition(': ')[0]}"
     took = "" if row.took_seconds is None else f"{row.took_seconds:.2f}s"
     texts = (
-        row.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        api_time(row.at),
         f"{row.namespace}/{row.name}" if row.name else f"queue {row.queue}",
         row.node or "-",
         named(row.victims),

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from makeway.bus.quarantine import Entry, Parked
+from makeway.core.times import api_time
 
 HEAD_BYTES: Final = 4096
 """How much of a payload is shown unless all is asked for."""
@@ -20,12 +21,12 @@ def headers(entry: Entry) -> Iterator[tuple[str, str]]:
     """What is known of a message, by name."""
     message = entry.message
     yield "Number", str(entry.number)
-    yield "Put aside", f"{entry.parked_at:%Y-%m-%dT%H:%M:%SZ} by {message.component}"
+    yield "Put aside", f"{api_time(entry.parked_at)} by {message.component}"
     yield "Reason", message.reason
     yield "Detail", message.detail
     yield "Subject", message.subject
     yield "Stream", f"{message.stream}, sequence {message.sequence}"
-    yield "Published", f"{message.published_at:%Y-%m-%dT%H:%M:%SZ}"
+    yield "Published", api_time(message.published_at)
     if message.deliveries:
         yield "Deliveries", str(message.deliveries)
     if entry.replayed_as:
@@ -55,7 +56,7 @@ def as_json(entry: Entry, *, payload_too: bool = False) -> dict[str, Any]:
     message = entry.message
     fields: dict[str, Any] = {
         "number": entry.number,
-        "parkedAt": entry.parked_at.isoformat().replace("+00:00", "Z"),
+        "parkedAt": api_time(entry.parked_at, "microseconds"),
         "component": message.component,
         "reason": message.reason,
         "detail": message.detail,
@@ -63,7 +64,7 @@ def as_json(entry: Entry, *, payload_too: bool = False) -> dict[str, Any]:
         "stream": message.stream,
         "sequence": message.sequence,
         "deliveries": message.deliveries,
-        "publishedAt": message.published_at.isoformat().replace("+00:00", "Z"),
+        "publishedAt": api_time(message.published_at, "microseconds"),
         "bytes": message.cut_from or len(message.data),
         "whole": not message.cut_from,
         "replayedAs": entry.replayed_as or None,

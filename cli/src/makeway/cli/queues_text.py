@@ -7,6 +7,7 @@ from datetime import datetime
 
 from makeway.bus.queue_report import QueueReport, QueueState
 from makeway.core.queues.amounts import text_of, texts_of
+from makeway.core.times import api_time
 
 COLUMNS = ("QUEUE", "PODS", "USED / MAX", "GUARANTEED", "QUOTA")
 
@@ -46,12 +47,13 @@ def lines(queue: QueueState, now: datetime) -> Iterator[str]:
     yield f"Delay:       {_delay(queue)}"
     if (timer := queue.timer) is not None:
         left = (timer.fires_at - now).total_seconds()
-        yield f"Timer:       since {_time(timer.since)}, fires {_time(timer.fires_at)} (in {left:.0f} s)"
+        fires = f"{api_time(timer.fires_at)} (in {left:.0f} s)"
+        yield f"Timer:       since {api_time(timer.since)}, fires {fires}"
     if (process := queue.process) is not None:
         order = f", order {process.order_id} with {process.victims} pods" if process.order_id else ""
-        yield f"Process:     since {_time(process.since)}, {process.evicted} evicted so far{order}"
+        yield f"Process:     since {api_time(process.since)}, {process.evicted} evicted so far{order}"
     if (last := queue.last) is not None:
-        yield f"Last quota:  {_RESULTS[last.result]} {_time(last.at)}, {last.evicted} evicted"
+        yield f"Last quota:  {_RESULTS[last.result]} {api_time(last.at)}, {last.evicted} evicted"
         yield f"             {last.message}"
         for blocked in last.blocked:
             yield f"Blocked by:  {blocked.reason}: {blocked.message}"
@@ -90,7 +92,3 @@ def _delay(queue: QueueState) -> str:
     if not queue.delay_seconds:
         return "0: a lowered max evicts nobody"
     return f"{queue.delay_seconds} s after max was lowered; at most {queue.miss_percent} % may be left over"
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,6 +20,7 @@ from makeway.cli.connect import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
 from makeway.cli.finding import decision_by_id, order_by_id
 from makeway.cli.output import OutputOption, Printer
+from makeway.core.times import api_time
 from makeway.planner.recording.entries import RecordingError
 from makeway.planner.recording.replaying import Difference, Replay, differences
 
@@ -189,7 +190,7 @@ def _plain(difference: Difference) -> dict[str, Any]:
 def _lines(answer: Answer) -> list[str]:
     record = answer.recorded
     pod = f"{record.preemptor.namespace}/{record.preemptor.name}" if record.preemptor else "?"
-    at = record.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = api_time(record.at)
     lines = [f"{record.decision_id} of {at}, for {pod}, snapshot {record.snapshot_revision}"]
     if not answer.same:
         lines.append(f"something else comes out, in {len(answer.differences)} fields:")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Victim
 from makeway.cli.simulate_text import by_number, spared
 from makeway.cli.why_story import Story
 from makeway.core.text import counted
+from makeway.core.times import api_time
 from makeway.planner.offline.changes import Counterfactual
 from makeway.planner.offline.pending import Pending
 
@@ -43,17 +43,17 @@ def of_order(story: Story) -> Iterator[str]:
     if order.preemptor is not None:
         who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
     where = f" on {order.node}" if order.node else ""
-    yield f"order {order.order_id} of {_time(order.created_at)}: room for {who}{where}"
+    yield f"order {order.order_id} of {api_time(order.created_at)}: room for {who}{where}"
     for victim in order.victims:
         became = _became(story.outcome, victim)
         yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
     if order.awaited:
         yield f"  {len(order.awaited)} pods of other orders are awaited"
     if story.outcome is None:
-        yield f"  no outcome yet; nothing of it begins after {_time(order.not_after)}"
+        yield f"  no outcome yet; nothing of it begins after {api_time(order.not_after)}"
     else:
         why = f": {story.outcome.message}" if story.outcome.message else ""
-        yield f"  {story.outcome.result} {_time(story.outcome.finished_at)}{why}"
+        yield f"  {story.outcome.result} {api_time(story.outcome.finished_at)}{why}"
     yield from decided(story.decision, order.decision_id)
 
 
@@ -63,7 +63,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
         if decision_id:
             yield f"  decision {decision_id} is no longer kept, so what else was considered is not known"
         return
-    at = f"  decision {record.decision_id} of {_time(record.at)}"
+    at = f"  decision {record.decision_id} of {api_time(record.at)}"
     if not record.candidates:
         yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
         return
@@ -112,7 +112,7 @@ def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None)
             if last.diagnosis
             else f"room on {last.nominated_node or 'unmodelled nodes'}"
         )
-        yield f"  last decision: {last.decision_id} of {_time(last.at)}: {what}"
+        yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
     yield from _unblocked(found)
 
 
@@ -156,11 +156,7 @@ def _became(outcome: Outcome | None, victim: Victim) -> str:
         return "no outcome yet"
     for one in outcome.victims:
         if one.uid == victim.uid:
-            when = f" {_time(one.deleted_at)}" if one.deleted_at else ""
+            when = f" {api_time(one.deleted_at)}" if one.deleted_at else ""
             why = f" ({one.reason})" if one.reason else ""
             return f"{one.result}{why}{when}"
     return f"the order {outcome.result}"
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

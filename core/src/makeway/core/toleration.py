@@ -18,6 +18,7 @@ from makeway.core.barrier import FOR_EVER, OPEN, PREEMPTION_TOLERATION, Barrier,
 from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import microseconds, moment_of
 from makeway.core.objects import PriorityClass
+from makeway.core.times import api_time
 
 MINIMUM_PREEMPTABLE_PRIORITY: Final = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
 """Annotation of a PriorityClass: from this priority on a preemptor may remove its pods at once."""
@@ -146,7 +147,7 @@ def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_pr
         return f"{lower}, for ever"
     if victim.scheduled_micros == NOT_SCHEDULED:
         return f"{lower}, for {seconds} s from when the pod is scheduled, which it does not say yet"
-    since = f"{moment_of(victim.scheduled_micros):%Y-%m-%dT%H:%M:%SZ}"
+    since = api_time(moment_of(victim.scheduled_micros))
     return f"{lower}, for {seconds} s since it was scheduled at {since}"
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from makeway.core.importance import moment_of
 from makeway.core.resources import CPU, PODS
+from makeway.core.times import api_time
 from makeway.planner import spared
 from makeway.planner.answer import NearNode, Refusal, Scope
 from makeway.planner.columns import Ints
@@ -161,4 +162,4 @@ def near_node(part: Part, place: int) -> tuple[NearNode, str]:
 
 
 def _clock(micros: int) -> str:
-    return f"{moment_of(micros):%Y-%m-%dT%H:%M:%SZ}"
+    return api_time(moment_of(micros))

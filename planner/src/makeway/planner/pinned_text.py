@@ -16,6 +16,7 @@ from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooL
 from makeway.core.policy import DaemonSets
 from makeway.core.resources import PODS
 from makeway.core.text import counted
+from makeway.core.times import api_time
 from makeway.planner.answer import NearNode, Refusal, Scope
 from makeway.planner.dependencies import MOST
 from makeway.planner.diagnosis import MARGIN, amount_of
@@ -38,7 +39,7 @@ def too_early(
     seconds = math.ceil((due - now).total_seconds())
     message = (
         f"{_who(question)}, which its DaemonSet has bound to node {question.pinned_to}, has not fitted on it "
-        f"since {_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {_time(due)}"
+        f"since {api_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {api_time(due)}"
     )
     depends_on = () if source is None else (source,)
     return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
@@ -50,7 +51,7 @@ def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> R
     pods = counted(len(leaving), "pod")
     message = (
         f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
-        f"already; if {_are(len(leaving))} still there at {_time(overdue)}, others are looked for"
+        f"already; if {_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
     )
     return Refusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
 
@@ -182,7 +183,3 @@ def _missing(amounts: Mapping[str, int], node: PinnedNode) -> str:
 
 def _percent(share: Fraction) -> str:
     return f"{float(share * 100):.4g}%"
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ from makeway.core.objects import Taint
 from makeway.core.objects import Toleration as Tolerates
 from makeway.core.queues.amounts import text_of
 from makeway.core.resources import CPU, PODS
+from makeway.core.times import api_time
 from makeway.core.toleration import Toleration, toleration_of
 from makeway.planner.offline.changes import Case, Change
 from makeway.planner.offline.feasibility import TAINT
@@ -29,7 +30,7 @@ def waiting(case: Case, judged: Judged) -> Found:
         return
     later = case.at(moment)
     if helps(later):
-        text = f"wait until {moment:%Y-%m-%dT%H:%M:%SZ}"
+        text = f"wait until {api_time(moment)}"
         yield Change(kind="wait", text=text, object="pod", field="", now=case.now, then=moment), later
 
 
