@@ -25,12 +25,14 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, PodRef, Preemptor, Victim
 from makeway.bus.publishing import Published
+from makeway.core.event import event
 from makeway.core.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.cluster import Cluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
-from makeway.evictor import decide, patches
+from makeway.evictor import decide
 from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.events import CONTROLLER
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.kube import ApiError
@@ -121,7 +123,7 @@ class TestWhatTheEdgeReliesOn:
         earlier = as_victim(pod, uid="00000000-0000-0000-0000-000000000000")
 
         assert await edge.mark(earlier, pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
-        assert await edge.delete(earlier) is None
+        assert await edge.delete(earlier, pod.metadata.resource_version) is None
 
         assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
 
@@ -134,18 +136,41 @@ class TestWhatTheEdgeReliesOn:
         assert (
             await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC)) is None
         )
-        assert await edge.delete(as_victim(pod)) is None
+        assert await edge.delete(as_victim(pod), pod.metadata.resource_version) is None
         await edge.clear_nomination(pod)
 
     async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: ApiCluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
 
-        deleted = await edge.delete(as_victim(pod))
+        deleted = await edge.delete(as_victim(pod), pod.metadata.resource_version)
 
         assert deleted is not None
         assert deleted.grace_period_seconds == 77
         assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
+
+    async def test_a_pod_without_a_grace_period_goes_at_once(self, space: Space, edge: ApiCluster) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1").grace(0))
+
+        deleted = await edge.delete(as_victim(pod), pod.metadata.resource_version)
+
+        assert deleted is not None
+        assert deleted.grace_period_seconds == 0
+        await space.until_gone("a")
+
+    async def test_a_delete_is_a_compare_and_set_on_what_was_judged(
+        self, space: Space, edge: ApiCluster
+    ) -> None:
+        await space.add_nodes(make_node("n1"))
+        [pod] = await space.run(make_pod("a").on("n1"))
+        await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
+
+        with pytest.raises(TemporaryError) as caught:
+            await edge.delete(as_victim(pod), pod.metadata.resource_version)
+
+        assert caught.value.reason == "conflict"
+        assert (await the(space, "a")).metadata.deletion_timestamp is None
 
     async def test_a_mark_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: ApiCluster) -> None:
         await space.add_nodes(make_node("n1"))
@@ -218,16 +243,17 @@ class TestWhatTheEdgeReliesOn:
 
     async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: ApiCluster) -> None:
         [pod] = await space.create(waiting_pod("a"))
-        about = PodRef(namespace=space.namespace, name="a", uid=pod.metadata.uid)
-        body = patches.event(
-            about,
+        body = event(
+            {"kind": "Pod", "namespace": space.namespace, "name": "a", "uid": pod.metadata.uid},
+            namespace=space.namespace,
+            event_type="Normal",
             reason="Preempted",
             action="Preempting",
-            note="Preempted by pod x on node y",
-            event_type="Normal",
+            note="ä" * 2000,
+            controller=CONTROLLER,
             instance="evictor-1",
-            name="a.1",
             now=datetime.now(UTC),
+            unique="1",
         )
 
         await edge.create_event(space.namespace, body)
@@ -364,10 +390,10 @@ class TestWholeOrders:
         assert {v.result for v in outcome.victims} == {"deleted"}
         assert {v.grace_period_seconds for v in outcome.victims} == {60}
         assert scene.deletes()[-1] == "c"
-        for event in scene.space.audit.events(
+        for request in scene.space.audit.events(
             verb="delete", resource="pods", subresource="", namespace=scene.space.namespace
         ):
-            assert event.precondition_uid == (await the(scene.space, event.name)).metadata.uid
+            assert request.precondition_uid == (await the(scene.space, request.name)).metadata.uid
         for name in ("a", "b", "c"):
             assert decide.marked_by_scheduler(await the(scene.space, name), MESSAGE)
 

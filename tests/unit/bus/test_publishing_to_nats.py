@@ -136,6 +136,23 @@ async def test_a_message_that_the_stream_cannot_take_is_refused_for_good(bus: Bu
         await bus.publish_decision(make_decision())
 
 
+async def test_a_message_that_the_server_cannot_take_is_refused_for_good(bus: Bus) -> None:
+    with pytest.raises(Refused, match="more than the server takes"):
+        await bus.publish_decision(make_decision(planner="x" * 2_000_000))
+
+
+async def test_who_asks_without_a_connection_leaves_nothing_behind(bus: Bus, nats_server: NatsServer) -> None:
+    await bus.last_order("uid-1")
+    before = len(bus.connection.client._resp_map)
+    nats_server.kill()
+
+    for _ in range(3):
+        with pytest.raises(BusUnavailable):
+            await bus.last_order("uid-1")
+
+    assert len(bus.connection.client._resp_map) == before
+
+
 async def test_reading_gives_nothing_where_nothing_was_written(bus: Bus) -> None:
     assert await bus.last_order("uid-nobody") is None
     assert await bus.outcome("ord-none") is None

@@ -75,6 +75,12 @@ class FakeCluster:
     def leave(self, name: str) -> None:
         self._change(self.pods[name], "metadata", deletion_timestamp=NOW, deletion_grace_period_seconds=30)
 
+    def changed(self, name: str, *, mark: bool = True) -> Pod:
+        """Let somebody write the pod's status; without `mark` its DisruptionTarget is gone."""
+        conditions = self.pods[name].status.conditions or ()
+        kept = tuple(c for c in conditions if mark or c.type != "DisruptionTarget")
+        return self._change(self.pods[name], "status", conditions=kept)
+
     def deletes(self) -> list[str]:
         return [name for operation, name in self.calls if operation == "delete"]
 
@@ -115,11 +121,13 @@ class FakeCluster:
         )
         return self._change(pod, "status", conditions=(*others, mark))
 
-    async def delete(self, victim: Victim) -> Deleted | None:
+    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         await self._called("delete", victim.name)
         pod = self._incarnation(victim.name, victim.uid)
         if pod is None:
             return None
+        if pod.metadata.resource_version != resource_version:
+            raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return Deleted(30)
 
@@ -186,9 +194,9 @@ class FakeRecords:
             self.on_look[order_id].popleft()()
         return self.outcomes.get(order_id)
 
-    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
+    async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
         await asyncio.sleep(0)
-        return self.orders.get(preemptor_uid)
+        return self.orders.get(order.preemptor.uid if order.preemptor is not None else order.queue)
 
     async def epoch(self, name: str) -> int:
         await asyncio.sleep(0)

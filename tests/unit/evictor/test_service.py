@@ -432,6 +432,91 @@ class TestFailure:
         assert world.nominated_node() == NODE
         assert world.cluster.is_marked("a")
 
+    async def test_nothing_is_rolled_back_where_a_later_order_comes_while_it_is_tried(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.always_fail("delete", "a", FORBIDDEN)
+        world.cluster.fail("clear_nomination", "urgent", UNAVAILABLE)
+        later = make_order("a", order_id="ord-2")
+        world.cluster.before(
+            "clear_nomination", "urgent", lambda: world.records.orders.update({"urgent-uid": later})
+        )
+
+        outcome = await world.carry_out(make_order("a", "b"))
+
+        assert outcome.rollback is not None
+        assert not outcome.rollback.nomination_reverted
+        assert world.nominated_node() == NODE
+
+    async def test_nothing_is_rolled_back_of_an_order_that_another_evictor_has_ended(self) -> None:
+        world = World(*running("a", "b"))
+        world.cluster.always_fail("delete", "b", FORBIDDEN)
+        order = make_order("a", "b")
+        other = Outcome(
+            order_id=order.order_id,
+            kind="pod",
+            cluster_uid=CLUSTER,
+            epoch=EPOCH,
+            result="succeeded",
+            evictor="evictor-2",
+            started_at=NOW,
+            finished_at=NOW,
+        )
+        world.records.on_look[order.order_id].extend(
+            [lambda: None, lambda: world.records.outcomes.update({order.order_id: other})]
+        )
+
+        outcome = await world.carry_out(order)
+
+        assert outcome == other
+        assert world.nominated_node() == NODE
+        assert world.cluster.is_marked("b")
+
+
+class TestActingOnWhatWasReadJustNow:
+    async def test_an_evictor_that_was_stopped_looks_again_before_it_deletes(self) -> None:
+        world = World(*running("a"))
+
+        def stopped() -> None:
+            world.clock.time += timedelta(seconds=12)
+            world.cluster.remove("urgent")
+
+        world.cluster.before("mark", "a", stopped)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+        assert world.cluster.deletes() == []
+        assert not world.cluster.is_marked("a")
+
+    async def test_a_stop_that_changed_nothing_costs_another_look(self) -> None:
+        world = World(*running("a"))
+        world.cluster.before(
+            "mark", "a", lambda: setattr(world.clock, "time", world.clock.time + timedelta(seconds=12))
+        )
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert world.metric("makeway_evictor_retries_total", operation="evict", reason="stale") == 1
+
+    async def test_a_pod_that_changed_since_it_was_judged_is_judged_again(self) -> None:
+        world = World(*running("a"))
+        world.cluster.before("delete", "a", lambda: world.cluster.put(world.cluster.changed("a")))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert world.cluster.deletes() == ["a", "a"]
+
+    async def test_a_pod_whose_mark_was_taken_away_is_marked_again_before_it_goes(self) -> None:
+        world = World(*running("a"))
+        world.cluster.before("delete", "a", lambda: world.cluster.put(world.cluster.changed("a", mark=False)))
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert outcome.result == "succeeded"
+        assert world.cluster.is_marked("a")
+
 
 class TestWhatIsNotNeededOrNotAllowed:
     async def test_an_expired_order_deletes_nothing_and_reverts_its_nomination(self) -> None:

@@ -124,6 +124,18 @@ async def test_a_plain_text_429_of_priority_and_fairness_is_read(tmp_path: Path)
     assert error.retry_after_seconds == 1
 
 
+@pytest.mark.parametrize("wish", ["86400", "9" * 400])
+async def test_a_wrong_wish_to_wait_parks_nobody(tmp_path: Path, wish: str) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(status=503, headers={"Retry-After": wish})
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError) as caught:
+            await api.request("GET", "/x")
+
+    assert caught.value.retry_after_seconds == 60
+
+
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/elsewhere"})

@@ -31,6 +31,7 @@ _WRONG_LAST_SEQUENCE: Final = 10071
 # agreed on and is not stored yet, so who comes first is still open. Or a consumer was asked for while the
 # server deletes the one that had its name (10149).
 _IN_PROCESS: Final = frozenset({10158, 10164, 10149})
+_TOO_LARGE: Final = 10054
 _NOT_FOUND: Final = 404
 
 
@@ -110,7 +111,14 @@ class JetStream:
             BusUnavailable: whether it was stored is unknown.
         """
         with translated(f"publish to {subject}"):
-            answer = await self._client.request(subject, data, timeout=timeout_seconds, headers=dict(headers))
+            try:
+                answer = await self._client.request(
+                    subject, data, timeout=timeout_seconds, headers=dict(headers)
+                )
+            except nats.errors.MaxPayloadError as error:
+                # The client knows what the server takes, and says what it would.
+                refusal = f"{len(data)} bytes are more than the server takes"
+                raise JetStreamError(f"publish to {subject}", 400, _TOO_LARGE, refusal) from error
         ack = _checked(f"publish to {subject}", answer.data)
         return Ack(sequence=int(ack["seq"]), duplicate=bool(ack.get("duplicate")))
 

@@ -2,7 +2,7 @@
 
 Every call raises `TemporaryError` or `PermanentError`; what means "that pod is not there any more"
 (404, another UID) is None. Nothing is retried here. Measured against kube-apiserver 1.36.3: a
-delete whose UID precondition does not hold answers 409, a status patch with another UID in its
+delete whose preconditions do not hold answers 409, a status patch with another UID in its
 metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained by reading again.
 """
 
@@ -64,8 +64,8 @@ class Cluster(Protocol):
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read."""
 
-    async def delete(self, victim: Victim) -> Deleted | None:
-        """Delete this incarnation, with its own grace period."""
+    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+        """Delete this incarnation, with its own grace period. TemporaryError as `mark`."""
 
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
@@ -180,13 +180,13 @@ class ApiCluster:
         )
         return None if body is None else _pod(body)
 
-    async def delete(self, victim: Victim) -> Deleted | None:
-        """Delete with the UID as precondition."""
+    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+        """Delete with UID and resourceVersion as preconditions."""
         body = await self._call(
             "delete",
             "DELETE",
             _pod_path(victim.namespace, victim.name),
-            body=patches.delete_options(victim.uid),
+            body=patches.delete_options(victim.uid, resource_version),
             incarnation=victim,
         )
         if body is None:

@@ -185,11 +185,8 @@ def judge(
     return Delete(disruption_target(pod) is None, pod.metadata.resource_version)
 
 
-def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
-    """Judge one victim of a quota order; there is no preemptor to be less important than.
-
-    Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
-    """
+def leaving(victim: Victim, pod: Pod | None) -> Gone | Terminating | None:
+    """Whether a victim holds no room any more or will soon hold none; None where it stays."""
     if pod is None:
         return Gone("not-found")
     if pod.metadata.uid != victim.uid:
@@ -198,6 +195,16 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
         return Gone("ended")
     if pod.metadata.deletion_timestamp is not None:
         return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
+    return None
+
+
+def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
+    """Judge one victim of a quota order; there is no preemptor to be less important than.
+
+    Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
+    """
+    if (left := leaving(victim, pod)) is not None or pod is None:
+        return left or Gone("not-found")
     if not pod.spec.node_name:
         return Spared("not-bound", "the pod is bound to no node, and so not counted")
     if (bar := bar_of(facts_of(pod), protection)) is not None:

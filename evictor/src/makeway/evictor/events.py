@@ -13,17 +13,18 @@ from typing import NoReturn
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Victim
+from makeway.core.event import event
 from makeway.core.text import counted
-from makeway.evictor import patches
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
+from makeway.runtime.events import EventType
 
 QUEUE_LIMIT = 1000
 """Events that may wait to be written; more are dropped and counted. 100 orders at once make a few hundred."""
 
-NAME_LIMIT = 200
-"""Characters of a pod's name in its Events' names, so that the random end always fits in 253."""
+CONTROLLER = "makeway.dev/evictor"
+"""Who reports, in Events."""
 
 _log = structlog.get_logger()
 
@@ -81,20 +82,29 @@ class Events:
                 self._metrics.events_dropped.labels(reason="refused").inc()
                 _log.debug("event_dropped", namespace=namespace, reason=str(error))
 
-    def _about_preemptor(self, pod: Preemptor, reason: str, note: str, event_type: patches.EventType) -> None:
+    def _about_preemptor(self, pod: Preemptor, reason: str, note: str, event_type: EventType) -> None:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         self._put(ref, reason, "MakeWay", note, event_type)
 
-    def _put(self, about: PodRef, reason: str, action: str, note: str, event_type: patches.EventType) -> None:
-        body = patches.event(
-            about,
+    def _put(self, about: PodRef, reason: str, action: str, note: str, event_type: EventType) -> None:
+        regarding = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        }
+        body = event(
+            regarding,
+            namespace=about.namespace,
+            event_type=event_type,
             reason=reason,
             action=action,
             note=note,
-            event_type=event_type,
+            controller=CONTROLLER,
             instance=self._instance,
-            name=f"{about.name[:NAME_LIMIT].rstrip('-.')}.{secrets.token_hex(8)}",
             now=self._clock.now(),
+            unique=secrets.token_hex(8),
         )
         try:
             self._queue.put_nowait((about.namespace, body))

@@ -3,7 +3,8 @@
 The order of things: wait for the orders this one counts on; read everything it names; judge; evict
 all victims but the last side by side; read the preemptor, the node and the fence again while the last
 is marked; delete it. Each delete comes right after a read of its victim, the mark's answer counting as
-one. The first thing that goes wrong for good stops everything that has not begun.
+one, and names the version that was read. The first thing that goes wrong for good stops everything that
+has not begun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
 import structlog
@@ -47,6 +48,11 @@ AWAIT_POLL_SECONDS = 0.1
 
 AWAIT_POLL_LIMIT_SECONDS = 2.0
 """The longest such wait, for orders that take long."""
+
+LOOK_LASTS = timedelta(seconds=5)
+"""How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
+longer may have lost its order: another gets it `ACK_WAIT_SECONDS` after the last word from this one, which
+is at most `KEEP_SECONDS` older than the look."""
 
 _log = structlog.get_logger()
 
@@ -113,6 +119,7 @@ class Execution:
         self.stop: Stop | None = None
         self.progress = {v.uid: Progress(v) for v in order.victims}
         self.preemptor = PreemptorFacts(0)
+        self._looked_at = stored_at
         self._classes: dict[str, PriorityClass] = {}
         self._class_names: set[str] = set()
         self._cluster = cluster
@@ -166,6 +173,7 @@ class Execution:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
+            self._looked_at = self._clock.now()
             wanted, pods = await asyncio.gather(
                 self._still_wanted(),
                 asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
@@ -258,7 +266,7 @@ class Execution:
                 verdict = await self._look_again(progress.victim, known)
             if isinstance(verdict, Delete) and verdict.mark:
                 verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
-            return await self._delete(progress) if isinstance(verdict, Delete) else verdict
+            return await self._delete(progress, verdict) if isinstance(verdict, Delete) else verdict
 
         try:
             progress.verdict = await retrying(
@@ -301,6 +309,7 @@ class Execution:
         and the answer is judged again. All that was asked is waited for, so that no mark is set after a
         rollback has looked for it.
         """
+        self._looked_at = self._clock.now()
         if judged is not None and judged.mark:
             reading = asyncio.ensure_future(self._mark(victim, judged))
         else:
@@ -317,17 +326,18 @@ class Execution:
     async def _mark(self, victim: Victim, judged: Delete) -> Pod | None:
         """Mark the victim as it was judged; the pod as it is then, which counts as a read."""
         await failpoint("evictor.before-mark", self.order.order_id)
-        self._may_begin()
+        self._may_act()
         marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
         await failpoint("evictor.after-mark", self.order.order_id)
         return marked
 
-    async def _delete(self, progress: Progress) -> Deleted | Gone:
+    async def _delete(self, progress: Progress, judged: Delete) -> Deleted | Gone:
+        """Delete the victim as it was judged last."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
-        self._may_begin()
+        self._may_act()
         progress.delete_sent = True
-        deleted = await self._cluster.delete(victim)
+        deleted = await self._cluster.delete(victim, judged.resource_version)
         await failpoint("evictor.after-delete", self.order.order_id)
         if deleted is None:
             return Gone("not-found")
@@ -337,8 +347,16 @@ class Execution:
 
     # ------------------------------------------------------------------------------------ stopping
 
-    def _may_begin(self) -> None:
+    def _may_act(self) -> None:
         """Called right before every effect, with no await in between."""
+        self._may_begin()
+        if (age := self._clock.now() - self._looked_at) > LOOK_LASTS:
+            raise TemporaryError(
+                "stale", f"preemptor, node and fence were read {age.total_seconds():.0f} s ago"
+            )
+
+    def _may_begin(self) -> None:
+        """Called before whatever may lead to an effect."""
         if self.stop is not None:
             raise Halt
         self._check_time()

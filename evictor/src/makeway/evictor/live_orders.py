@@ -10,6 +10,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
+from makeway.evictor import decide
 from makeway.evictor.retry import TemporaryError
 
 LOOK_BACK = timedelta(minutes=15)
@@ -51,6 +52,8 @@ class StreamOrders:
                 order = codec.unwrap_order(message.data)
             except Malformed:
                 continue  # nobody carries it out
-            if order.not_after + PAST_DEADLINE > now and any(v.uid == victim_uid for v in order.victims):
+            if decide.astray(order, message.subject, self._bus.subjects):
+                continue  # nor that
+            if order.not_after > now - PAST_DEADLINE and any(v.uid == victim_uid for v in order.victims):
                 found.append(order)
         return found

@@ -68,7 +68,8 @@ class Metrics:
             "makeway_evictor_retries",
             "Attempts that failed and were followed by another. operation: read, evict, clear, rollback, "
             "publish. reason: throttled (429), server-error (5xx), unavailable (no answer), conflict (409), "
-            "unauthorized (401), bus (NATS), refused (permanent, only in rollbacks).",
+            "stale (what was read is too old to act on), unauthorized (401), bus (NATS), refused "
+            "(permanent, only in rollbacks).",
             ["operation", "reason"],
             registry=registry,
         )

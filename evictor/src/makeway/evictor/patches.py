@@ -12,11 +12,10 @@ Conditions merge by `type` under a strategic merge patch (`patchMergeKey` of v1.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
 
 import msgspec
 
-from makeway.bus.messages import EvictionOrder, PodRef
+from makeway.bus.messages import EvictionOrder
 from makeway.core.disruption import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
@@ -27,8 +26,6 @@ from makeway.core.times import api_time
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
-
-EventType = Literal["Normal", "Warning"]
 
 _encode = msgspec.json.encode
 
@@ -79,40 +76,7 @@ def clear_nomination(uid: str, resource_version: str) -> bytes:
     )
 
 
-def delete_options(uid: str) -> bytes:
-    """Delete this incarnation only; the pod's own grace period stands, as none is given."""
-    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
-
-
-def event(
-    about: PodRef,
-    *,
-    reason: str,
-    action: str,
-    note: str,
-    event_type: EventType,
-    instance: str,
-    name: str,
-    now: datetime,
-) -> bytes:
-    """An events.k8s.io/v1 Event about a pod. `name` must be unique in the pod's namespace."""
-    body: dict[str, Any] = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": about.namespace},
-        "eventTime": api_time(now, "microseconds"),
-        "reportingController": "makeway.dev/evictor",
-        "reportingInstance": instance[:128],
-        "action": action,
-        "reason": reason,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        },
-        "note": note[:1024],
-        "type": event_type,
-    }
-    return _encode(body)
+def delete_options(uid: str, resource_version: str) -> bytes:
+    """Delete a pod as it was read, and no other; its own grace period stands, as none is given."""
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions})

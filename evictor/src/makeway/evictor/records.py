@@ -29,8 +29,8 @@ class Records(Protocol):
     async def outcome(self, order_id: str) -> Outcome | None:
         """The order's outcome, where it has ended."""
 
-    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
-        """The preemptor's latest order."""
+    async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
+        """The latest order of the same preemptor or queue."""
 
     async def epoch(self, name: str) -> int:
         """The counter that fences a writer without a Lease."""
@@ -54,9 +54,15 @@ class BusRecords:
         last = await _translated(self._bus.outcome(order_id))
         return last.message if last is not None else None
 
-    async def last_order(self, preemptor_uid: str) -> EvictionOrder | None:
-        """The preemptor's latest order; errors as `outcome`."""
-        last = await _translated(self._bus.last_order(preemptor_uid))
+    async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
+        """The latest order of the same preemptor or queue; errors as `outcome`."""
+        preemptor = order.preemptor
+        asked = (
+            self._bus.last_quota_order(order.queue)
+            if preemptor is None
+            else self._bus.last_order(preemptor.uid)
+        )
+        last = await _translated(asked)
         return last.message if last is not None else None
 
     async def epoch(self, name: str) -> int:

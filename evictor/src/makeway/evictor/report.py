@@ -11,6 +11,9 @@ from makeway.evictor.execution import Progress
 from makeway.evictor.rollback import Undone
 from makeway.evictor.verdicts import Cancelled, Expired, Failed, Gone, Refused, Spared, Stop, Terminating
 
+VICTIM_MESSAGE_LIMIT = 256
+"""Characters of what is said of one victim. A quota order has up to 500, and NATS takes 1 MiB."""
+
 
 def summarise(
     order: EvictionOrder,
@@ -76,7 +79,7 @@ def _victim(progress: Progress, leaving: Mapping[str, Gone | Terminating]) -> Vi
         uid=progress.victim.uid,
         result=result,
         reason=reason,
-        message=message,
+        message=message[:VICTIM_MESSAGE_LIMIT],
         attempts=progress.attempts,
         grace_period_seconds=grace,
         deleted_at=progress.deleted_at,

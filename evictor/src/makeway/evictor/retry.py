@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 T = TypeVar("T")
 
-Reason = Literal["throttled", "server-error", "unavailable", "conflict", "unauthorized", "bus"]
+Reason = Literal["throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"]
 """Why something is tried again: the label of the retry metric."""
 
 BASE_DELAY_SECONDS = 0.1
@@ -32,9 +32,6 @@ BASE_DELAY_SECONDS = 0.1
 
 MAX_DELAY_SECONDS = 5.0
 """Longest wait without a wish of the server's, so that recovery is noticed soon."""
-
-RETRY_AFTER_LIMIT_SECONDS = 60.0
-"""How much of a server's wish is heeded. A rollback has no deadline; a wrong header must not park it."""
 
 ROLLBACK_MAX_DELAY_SECONDS = 30.0
 """The same for rollbacks, which go on for as long as it takes."""
@@ -102,7 +99,7 @@ def delay_seconds(attempt: int, error: BaseException | None, longest: float, jit
     otherwise exponential from `BASE_DELAY_SECONDS` to `longest`, half of it jittered.
     """
     if isinstance(error, TemporaryError) and error.retry_after_seconds is not None:
-        return min(RETRY_AFTER_LIMIT_SECONDS, error.retry_after_seconds) * (1 + jitter / 10)
+        return error.retry_after_seconds * (1 + jitter / 10)
     ceiling = min(longest, BASE_DELAY_SECONDS * 2.0 ** min(attempt - 1, 16))
     return ceiling * (0.5 + jitter / 2)
 

@@ -9,7 +9,7 @@ outcome is written without it, so that no preemptor and no evictor waits for a p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -18,7 +18,6 @@ from typing import TypeVar
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Rollback, Victim
-from makeway.core.objects import Pod
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
@@ -30,6 +29,7 @@ from makeway.evictor.retry import (
     reporter,
     retrying,
 )
+from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Gone, Terminating
 from makeway.runtime.failpoints import failpoint
 
@@ -76,37 +76,36 @@ class RollingBack:
         self._clock = clock
         self._metrics = metrics
         self._undone = Undone()
+        self._relied_on = SharedReads(self._read_relied_on)
         self._patience = clock.now() + PATIENCE
 
     async def run(self, undecided: Iterable[Victim]) -> Undone:
         """Undo what stands of the order, and learn what became of the `undecided` victims.
 
-        What a later order of the same preemptor relies on is left alone: its nomination, and the
-        marks of victims that it names too.
+        What somebody else relies on by now is left alone: see `_relied_on`.
         """
         begun = self._clock.now()
         await failpoint("evictor.before-rollback")
-        named_again = await self._durably("last order", self._superseded_with)
-        work = [
-            self._durably(f"mark of {v.namespace}/{v.name}", partial(self._unmark, v, named_again or ()))
-            for v in undecided
-        ]
-        if named_again is None:
-            work.append(self._durably("nomination", self._revert_nomination))
-        await asyncio.gather(*work)
+        work = [self._durably(f"mark of {v.namespace}/{v.name}", partial(self._unmark, v)) for v in undecided]
+        await asyncio.gather(*work, self._durably("nomination", self._revert_nomination))
         self._report((self._clock.now() - begun).total_seconds())
         return self._undone
 
-    async def _superseded_with(self) -> frozenset[str] | None:
-        """The victims of the preemptor's later order; None where this one is its last."""
-        if self._order.preemptor is None:
-            return None
+    async def _read_relied_on(self, order_id: str) -> frozenset[str] | None:
+        """The victims whose marks somebody else relies on; None where nobody relies on the nomination either.
+
+        Those are all where the order has its outcome, by another evictor that took it for lost; and where the
+        same preemptor or queue has a later order, those that it names too. Asked after the pod was read that
+        is to be patched: what comes later changes the pod first, and the patch is refused.
+        """
+        if await self._records.outcome(order_id) is not None:
+            return frozenset(v.uid for v in self._order.victims)
         try:
-            last = await self._records.last_order(self._order.preemptor.uid)
+            last = await self._records.last_order(self._order)
         except PermanentError:
             # This order was understood, so one that is not understood is another.
             return frozenset()
-        if last is None or last.order_id == self._order.order_id:
+        if last is None or last.order_id == order_id:
             return None
         return frozenset(v.uid for v in last.victims)
 
@@ -116,21 +115,24 @@ class RollingBack:
         if preemptor is None:
             return
         pod = await self._cluster.get_pod(preemptor.namespace, preemptor.name)
-        if pod is not None and decide.nomination_is_ours(self._order, pod):
+        if pod is None or not decide.nomination_is_ours(self._order, pod):
+            return
+        if await self._relied_on(self._order.order_id) is None:
             await failpoint("evictor.before-revert")
             await self._cluster.clear_nomination(pod)
             await failpoint("evictor.after-revert")
             self._undone.nomination_reverted = True
 
-    async def _unmark(self, victim: Victim, named_again: Collection[str]) -> None:
+    async def _unmark(self, victim: Victim) -> None:
         """Take the mark off a victim that stays, if it is this order's."""
         pod = await self._cluster.get_pod(victim.namespace, victim.name)
-        leaving = _leaving(victim, pod)
+        leaving = decide.leaving(victim, pod)
         if leaving is not None or pod is None:
             self._undone.leaving[victim.uid] = leaving or Gone("not-found")
-        elif victim.uid not in named_again and decide.marked_by_scheduler(
-            pod, patches.mark_message(self._order)
-        ):
+            return
+        if not decide.marked_by_scheduler(pod, patches.mark_message(self._order)):
+            return
+        if victim.uid not in (await self._relied_on(self._order.order_id) or ()):
             await failpoint("evictor.before-unmark", self._order.order_id)
             await self._cluster.clear_mark(pod)
             await failpoint("evictor.after-unmark", self._order.order_id)
@@ -169,15 +171,3 @@ class RollingBack:
             refused=undone.refused,
         )
 
-
-def _leaving(victim: Victim, pod: Pod | None) -> Gone | Terminating | None:
-    """Whether nothing of the victim stays, so that there is nothing to undo."""
-    if pod is None:
-        return Gone("not-found")
-    if pod.metadata.uid != victim.uid:
-        return Gone("other-uid")
-    if pod.status.phase in decide.ENDED_PHASES:
-        return Gone("ended")
-    if pod.metadata.deletion_timestamp is not None:
-        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
-    return None

@@ -7,27 +7,21 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NoReturn, Protocol
+from typing import Final, Literal, NoReturn, Protocol
 from urllib.parse import quote
 
-import msgspec
 import structlog
 
-from makeway.core.times import api_time
+from makeway.core.event import event
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 QUEUE_LIMIT: Final = 100
 """Events that may wait; more are dropped. They are about configuration, not about every pod."""
 
-NOTE_LIMIT: Final = 1024
-"""Bytes of a note that the API server takes."""
-
 CLUSTER_NAMESPACE: Final = "default"
 """Where Events about objects without a namespace are kept, as Kubernetes' own."""
 
-_NAME_LIMIT: Final = 200
 _TIMEOUT_SECONDS: Final = 5.0
-_CUT: Final = " …"
 
 _log = structlog.get_logger()
 
@@ -72,30 +66,27 @@ class EventRecorder:
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
         """Queue an Event. `reason` and `action` are constants in CamelCase; a long `note` is cut."""
         namespace = about.namespace or CLUSTER_NAMESPACE
-        body: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {
-                "namespace": namespace,
-                "name": f"{about.name[:_NAME_LIMIT].rstrip('-.')}.{secrets.token_hex(8)}",
-            },
-            "eventTime": api_time(datetime.now(UTC), "microseconds"),
-            "reportingController": self._controller,
-            "reportingInstance": self._instance[:128],
-            "action": action,
-            "reason": reason,
-            "regarding": {
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "namespace": about.namespace,
-                "name": about.name,
-                "uid": about.uid,
-            },
-            "note": cut(note),
-            "type": event_type,
+        regarding = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
         }
+        body = event(
+            regarding,
+            namespace=namespace,
+            event_type=event_type,
+            reason=reason,
+            action=action,
+            note=note,
+            controller=self._controller,
+            instance=self._instance,
+            now=datetime.now(UTC),
+            unique=secrets.token_hex(8),
+        )
         try:
-            self._queue.put_nowait((namespace, msgspec.json.encode(body)))
+            self._queue.put_nowait((namespace, body))
         except asyncio.QueueFull:
             _log.warning("event_dropped", reason="queue-full", about=f"{about.kind} {about.name}")
 
@@ -108,13 +99,3 @@ class EventRecorder:
                 await self._api.request("POST", path, body=body, timeout_seconds=_TIMEOUT_SECONDS)
             except (ApiError, ApiUnavailable) as error:
                 _log.warning("event_dropped", reason="refused", error=str(error))
-
-
-def cut(note: str) -> str:
-    """Shorten a note to what the API server takes, at a line's end where that loses little."""
-    data = note.encode()
-    if len(data) <= NOTE_LIMIT:
-        return note
-    kept = data[: NOTE_LIMIT - len(_CUT.encode())].decode(errors="ignore")
-    lines, _, rest = kept.rpartition("\n")
-    return (lines if lines and len(rest) < NOTE_LIMIT // 4 else kept) + _CUT

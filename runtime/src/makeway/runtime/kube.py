@@ -29,6 +29,9 @@ from makeway.runtime.kube_access import Access, ConfigurationError, load_access
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
+RETRY_AFTER_LIMIT_SECONDS = 60.0
+"""How much of a server's wish to wait is heeded: a wrong header must not park what has no deadline."""
+
 CONNECT_TIMEOUT_SECONDS = 5.0
 """For TCP and TLS together; a server that needs longer is treated as away."""
 
@@ -92,8 +95,10 @@ def _phrase(status: int) -> str:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its date form is not used by the API server and is ignored."""
-    return float(header) if header is not None and header.isdecimal() else None
+    """Retry-After in seconds, as far as it is heeded; its date form is ignored, as no API server uses it."""
+    return (
+        min(float(header), RETRY_AFTER_LIMIT_SECONDS) if header is not None and header.isdecimal() else None
+    )
 
 
 def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
@@ -105,7 +110,7 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
         text = body[:MESSAGE_LIMIT].decode(errors="replace").strip()
         return ApiError(status, _phrase(status), text, seconds)
     if seconds is None and answer.details is not None and answer.details.retry_after_seconds > 0:
-        seconds = float(answer.details.retry_after_seconds)
+        seconds = min(float(answer.details.retry_after_seconds), RETRY_AFTER_LIMIT_SECONDS)
     return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds)
 
 

@@ -6,6 +6,7 @@ read again, and turns every way in which loading fails into one `ConfigurationEr
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from kubernetes_asyncio.config.incluster_config import (
 TOKEN_LIFE_SECONDS = 60.0
 """How long a token is used before its source is read again. The kubelet renews projected tokens at
 80 % of their life, which is at least 10 minutes, so a minute is always early enough."""
+
+RENEWAL_SECONDS = 10.0
+"""How long reading the source of a token may take. It may be a program (exec) that hangs."""
 
 
 class ConfigurationError(Exception):
@@ -54,6 +58,7 @@ class Access:
         self._loader = loader
         self._clock = clock
         self._fresh_until = clock() + TOKEN_LIFE_SECONDS
+        self._renewing = asyncio.Lock()
 
     def expire(self) -> None:
         """Read the token's source again before the next request: the server answered 401."""
@@ -67,12 +72,22 @@ class Access:
         """
         try:
             if self._loader is not None and self._clock() >= self._fresh_until:
-                await self._loader.load_and_set(self.configuration)
-                self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
+                await self._renew(self._loader)
             value = await self.configuration.get_api_key_with_prefix("BearerToken")
+        except TimeoutError as error:
+            raise ConfigurationError(
+                f"cannot renew the API token: its source gave none in {RENEWAL_SECONDS:.0f} s"
+            ) from error
         except (ConfigException, OSError, ValueError, AssertionError) as error:
             raise ConfigurationError(f"cannot renew the API token: {error}") from error
         return value.strip() if value else None
+
+    async def _renew(self, loader: _Loader) -> None:
+        """Read the token's source, once for all who need it."""
+        async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
+            if self._clock() >= self._fresh_until:
+                await loader.load_and_set(self.configuration)
+                self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
 
 
 def _in_cluster() -> bool:
