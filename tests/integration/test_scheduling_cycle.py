@@ -69,7 +69,7 @@ async def nats_hung(cluster: RunningCluster) -> AsyncIterator[None]:
 async def planner_slow(cluster: RunningCluster) -> AsyncIterator[None]:
     """A planner that takes a second for every answer."""
 
-    async def answer(_: bytes) -> bytes:
+    async def answer(_: bytes, _sender: str) -> bytes:
         await asyncio.sleep(1)
         return b"{}"
 

@@ -61,7 +61,7 @@ async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> Non
 async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: ConnectBus) -> None:
     asker = await connect_bus("test/asker")
 
-    async def answer(request: bytes) -> bytes:
+    async def answer(request: bytes, _sender: str) -> bytes:
         return request.upper()
 
     service = await bus.serve_plan(answer)
@@ -73,16 +73,30 @@ async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: Co
         await asker.request_plan(b"abc", timeout_seconds=2)
 
 
+async def test_who_asks_is_the_same_on_one_connection_and_another_on_another(
+    bus: Bus, connect_bus: ConnectBus
+) -> None:
+    other = await connect_bus("test/other")
+
+    async def answer(_: bytes, sender: str) -> bytes:
+        return sender.encode()
+
+    await bus.serve_plan(answer)
+    first, again, others = [await one.request_plan(b"?", timeout_seconds=2) for one in (bus, bus, other)]
+
+    assert first == again != others
+
+
 async def test_a_planner_that_hangs_takes_no_request_from_the_one_that_answers(
     bus: Bus, connect_bus: ConnectBus
 ) -> None:
     other = await connect_bus("test/hung")
 
-    async def hang(request: bytes) -> bytes:
+    async def hang(request: bytes, _sender: str) -> bytes:
         await asyncio.sleep(3600)
         return request
 
-    async def answer(request: bytes) -> bytes:
+    async def answer(request: bytes, _sender: str) -> bytes:
         return request.upper()
 
     await other.serve_plan(hang)
@@ -93,7 +107,7 @@ async def test_a_planner_that_hangs_takes_no_request_from_the_one_that_answers(
 
 
 async def test_a_handler_that_fails_leaves_one_request_unanswered_and_serves_the_next(bus: Bus) -> None:
-    async def answer(request: bytes) -> bytes:
+    async def answer(request: bytes, _sender: str) -> bytes:
         if request == b"bad":
             raise RuntimeError("no plan")
         return b"good"
@@ -108,7 +122,7 @@ async def test_a_handler_that_fails_leaves_one_request_unanswered_and_serves_the
 async def test_a_planner_answers_again_after_a_restart_of_the_server(
     bus: Bus, nats_server: NatsServer
 ) -> None:
-    async def answer(request: bytes) -> bytes:
+    async def answer(request: bytes, _sender: str) -> bytes:
         return request
 
     await bus.serve_plan(answer)

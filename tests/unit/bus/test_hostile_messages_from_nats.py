@@ -83,7 +83,7 @@ async def test_a_plan_request_on_a_hostile_reply_subject_does_not_end_the_servic
 ) -> None:
     served, asker = await connect_bus("planner/one"), await connect_bus("asker/one")
 
-    async def answer(data: bytes) -> bytes:
+    async def answer(data: bytes, _sender: str) -> bytes:
         return data
 
     await served.serve_plan(answer)

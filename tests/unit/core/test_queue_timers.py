@@ -41,6 +41,10 @@ def test_a_decrease_fires_once_after_the_delay() -> None:
     assert due(lowered(), one(50), 0, 59.999, 60, 60.001, 1000) == [60]
 
 
+def test_a_queue_that_the_tree_no_longer_has_does_not_fire() -> None:
+    assert lowered().fired(tree(queue("b")), at(60)) == []
+
+
 def test_a_second_decrease_begins_anew() -> None:
     timers = lowered()
     timers.saved(one(40), at(50))

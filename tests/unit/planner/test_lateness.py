@@ -16,8 +16,8 @@ def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
     lateness = Lateness()
     made = NOW.timestamp()
 
-    assert lateness.waited_seconds(request_id(NOW), made + skew) == 0
-    late = lateness.waited_seconds(request_id(NOW), made + skew + 0.25)
+    assert lateness.waited_seconds("a", request_id(NOW), made + skew) == 0
+    late = lateness.waited_seconds("a", request_id(NOW), made + skew + 0.25)
 
     assert late == pytest.approx(0.25, abs=0.002)
 
@@ -25,15 +25,34 @@ def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
 def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
     lateness = Lateness()
     made = NOW.timestamp()
-    lateness.waited_seconds(request_id(NOW), made)
+    lateness.waited_seconds("a", request_id(NOW), made)
 
     for second in range(1, 63):
         now = NOW + timedelta(seconds=second)
-        waited = lateness.waited_seconds(request_id(now), now.timestamp() + 5)
+        waited = lateness.waited_seconds("a", request_id(now), now.timestamp() + 5)
 
     assert waited == pytest.approx(0, abs=0.002)
 
 
 @pytest.mark.parametrize("strange", ["", "req-", "req-1", "req-UPPERCASE0000", "no dash at all"])
 def test_an_id_without_a_time_has_not_waited(strange: str) -> None:
-    assert Lateness().waited_seconds(strange, 1e9) == 0
+    assert Lateness().waited_seconds("a", strange, 1e9) == 0
+
+
+def test_one_senders_clock_says_nothing_of_anothers() -> None:
+    lateness = Lateness()
+    made = NOW.timestamp()
+
+    lateness.waited_seconds("ahead", request_id(NOW), made)
+    behind = lateness.waited_seconds("behind", request_id(NOW - timedelta(seconds=0.15)), made)
+
+    assert behind == 0
+
+
+def test_a_sender_that_is_heard_no_more_is_forgotten() -> None:
+    lateness = Lateness()
+    for second in range(100):
+        now = NOW + timedelta(seconds=second)
+        lateness.waited_seconds(f"connection-{second}", request_id(now), now.timestamp())
+
+    assert len(lateness) == 61

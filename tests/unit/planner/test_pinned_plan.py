@@ -17,6 +17,7 @@ from makeway.planner.answer import Plan, Proposal, Refusal
 from makeway.planner.plan import plan
 from makeway.planner.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot import Snapshot
+from unit.core.queue_building import queue, tree
 from unit.planner import manifests
 from unit.planner.building import (
     NOW,
@@ -334,6 +335,52 @@ def test_a_system_critical_pod_of_equal_priority_stays() -> None:
     refusal = why(on_node(20, [running("a", 20, critical)]), pinned(10, critical))
 
     assert "kept: 1 by system-critical" in refusal.message
+
+
+def in_queue(uid: str, path: str, priority: int = 1, *, ends: float | None = None) -> PodRecord:
+    labels, facts = {"queue": path}, PodFacts(queue=path)
+    return make_pod(uid, NODE, priority, requests={"cpu": 10}, labels=labels, facts=facts, ends=ends)
+
+
+def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
+    snapshot = on_node(10 * len(pods), pods, policy)
+    snapshot.adopt(tree(queue("a", guaranteed={"cpu": cpu}), queue("b")), "queues-1")
+    snapshot.queues.source = ("ConfigMap", "makeway-system", "makeway-queues")
+    return snapshot
+
+
+def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important() -> None:
+    pods = [in_queue("a0", "root.a"), in_queue("a1", "root.a"), in_queue("b0", "root.b", 5)]
+
+    proposal = the(with_guarantee(20, *pods), pinned(10))
+
+    assert victims(proposal) == {"b0"}
+    assert [pod.pod.uid for pod in proposal.removable] == ["b0"]
+    assert {(one.pod.uid, one.verdict.rule) for one in proposal.spared.pods} == {
+        ("a0", "queue-guaranteed"),
+        ("a1", "queue-guaranteed"),
+    }
+
+
+def test_victims_together_leave_their_queue_its_guarantee() -> None:
+    pods = [in_queue(f"a{number}", "root.a") for number in range(3)]
+
+    assert len(victims(the(with_guarantee(15, *pods), pinned(10)))) == 1
+    refusal = why(with_guarantee(15, *pods), pinned(20))
+
+    assert "1 of 3 pods may go (kept: 2 by queue-guaranteed)" in refusal.message
+    assert refusal.spared == {"queue-guaranteed": 2}
+    assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
+    [near] = refusal.nearest
+    assert {one.verdict.detail for one in near.spared.pods} == {
+        "the pods of its queue on this node would together go below a guarantee"
+    }
+
+
+def test_what_is_leaving_anyway_counts_no_longer_towards_the_guarantee() -> None:
+    pods = [in_queue("leaving", "root.a", ends=20), in_queue("a0", "root.a"), in_queue("b0", "root.b", 5)]
+
+    assert victims(the(with_guarantee(10, *pods), pinned(20))) == {"leaving", "b0"}
 
 
 # ---------------------------------------------------------------------------------------- what always holds

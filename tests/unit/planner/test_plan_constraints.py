@@ -294,3 +294,45 @@ def test_a_node_that_moves_to_another_zone_counts_there() -> None:
     snapshot.put_node(node_record(node("b", zone="2")))
 
     assert sorted(choices(planned(snapshot, asked))) == [("a", {"web"}), ("b", {"low"})]
+
+
+# ------------------------------------------------------------------------------------------ how many
+
+
+def test_no_pod_has_more_layers_than_are_worth_their_memory() -> None:
+    keys = [f"example.com/{number:03}" for number in range(100)]
+    terms = [term(key, WEB) for key in keys]
+    affinities = {**affinity(*terms), **anti_affinity(*terms)}
+    spreads = [spread(key, WEB) for key in keys]
+    snapshot = cluster(node("a"), pod("low", "a", cpu="4", labels=WEB, affinity=anti_affinity(*terms)))
+    asking = preemptor(labels=WEB, affinity=affinities, topologySpreadConstraints=spreads)
+
+    found = layers.layers_of(snapshot, question(asking).constraints, ())
+
+    assert len(found.layers) == 2 * layers.MOST_KEYS
+    assert found.company is not None
+    assert found.company.there.shape == (layers.MOST_KEYS, snapshot.columns.nodes)
+
+
+def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filters() -> None:
+    spreads = [spread(f"example.com/{number}", WEB) for number in range(layers.MOST_KEYS + 1)]
+    snapshot = cluster(node("a"), pod("low", "a", cpu="4"))
+
+    plan = planned(snapshot, question(preemptor(labels=WEB, topologySpreadConstraints=spreads)))
+
+    assert choices(plan) == [("a", {"low"})]
+
+
+def test_domains_are_remembered_of_so_many_labels_only() -> None:
+    snapshot = cluster(node("a", zone="z1"), node("b", zone="z2"))
+    topology, rows = snapshot.topology, snapshot.columns.nodes
+    first = topology.domains(ZONE, rows).copy()
+
+    for number in range(1000):
+        topology.domains(HOST, rows)
+        topology.domains(f"example.com/{number}", rows)
+
+    assert len(topology._domains) == len(topology._values) == 256
+    assert topology.count(HOST) == 2
+    assert topology.count(ZONE) == 0
+    assert (topology.domains(ZONE, rows) == first).all()

@@ -72,6 +72,23 @@ def test_what_live_orders_remove_no_longer_counts_towards_the_guarantee() -> Non
     assert isinstance(busy, Refusal)
 
 
+def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 300}), queue("p"))
+    pods = [pod(f"a{number}", "root.a", f"n{number % 2 + 1}") for number in range(6)]
+    snapshot = snapshot_of(built, *pods, nodes=2)
+    preemptor = pod("new", "root.p", priority=MID, size=400)
+
+    assert len(victims(plan(snapshot, ask(preemptor, nodes=["n1"]), NOW))["n1"]) == 2
+    refused = plan(snapshot, ask(preemptor, nodes=["n1"], leaving=["a1", "a3"]), NOW)
+
+    assert isinstance(refused, Refusal)
+    assert refused.spared == {"queue-guaranteed": 2}
+    [near] = refused.nearest
+    assert {one.verdict.detail for one in near.spared.pods} == {
+        "the pods of its queue on this node would together go below a guarantee"
+    }
+
+
 def test_an_ancestor_that_both_share_may_lend_its_guarantee() -> None:
     built = tree(queue("team", queue("a"), queue("p"), guaranteed={"cpu": 500}))
     snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))

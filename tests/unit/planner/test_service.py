@@ -18,9 +18,11 @@ from makeway.bus.messages import (
     DecisionRecord,
     LiveOrder,
     NodeSelection,
+    Outcome,
     PlanReply,
     PlanRequest,
     Profile,
+    VictimOutcome,
 )
 from makeway.core.policy import DaemonSets, Policy
 from makeway.planner.answer import Plan
@@ -30,7 +32,8 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
-from unit.planner.building import LOW, XL, L, make_pod, make_snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot
 
 POD: dict[str, Any] = {
     "metadata": {"namespace": "shop", "name": "urgent", "uid": "P", "managedFields": []},
@@ -71,10 +74,11 @@ class Bench:
         self.metrics = Metrics(self.registry)
         self.bus = FakeBus()
         self.decisions = Decisions(self.bus, self.metrics, limit)
+        self.ledger = Ledger()
         self.planner = Planner(
             Facts("cluster-1", "planner-1"),
             snapshot=snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]),
-            ledger=Ledger(),
+            ledger=self.ledger,
             decisions=self.decisions,
             metrics=self.metrics,
             unsynced=lambda: unsynced,
@@ -229,6 +233,42 @@ async def test_a_request_that_waited_past_its_time_out_is_not_planned() -> None:
     assert bench.count("makeway_planner_plan_requests_total", result="tooLate") == 1
 
 
+async def test_a_scheduler_whose_clock_is_behind_anothers_is_not_late() -> None:
+    bench = Bench()
+    await bench.ask()
+    earlier = request(request_id=request_id(datetime.now(UTC) - timedelta(seconds=1)))
+
+    reply = codec.decode_plan_reply(await bench.planner.handle(codec.encode(earlier), "another"))
+
+    assert reply.status == "candidates"
+
+
+async def test_what_has_just_been_removed_counts_for_queues_too() -> None:
+    pods = [make_pod(uid, node, LOW, L, namespace="shop") for uid, node in (("a", "n1"), ("b", "n2"))]
+    snapshot = make_snapshot(["n1", "n2"], pods)
+    snapshot.adopt(tree(queue("shop", guaranteed={"cpu": L}), queue("own")), "queues-1")
+    bench = Bench(snapshot)
+    urgent = msgspec.Raw(msgspec.json.encode({**POD, "metadata": {**POD["metadata"], "namespace": "own"}}))
+    nodes = NodeSelection(names=("n1",))
+    assert (await bench.ask(pod=urgent, nodes=nodes)).status == "candidates"
+
+    bench.ledger.ended(
+        Outcome(
+            order_id="ord-1",
+            kind="pod",
+            cluster_uid="cluster-1",
+            epoch=1,
+            result="succeeded",
+            evictor="e",
+            started_at=datetime.now(UTC),
+            finished_at=datetime.now(UTC),
+            victims=(VictimOutcome(namespace="shop", name="b", uid="b", result="deleted"),),
+        )
+    )
+
+    assert (await bench.ask(pod=urgent, nodes=nodes)).status == "refused"
+
+
 async def test_a_full_queue_drops_the_record_and_not_the_reply() -> None:
     bench = Bench(limit=1)
 
@@ -272,8 +312,7 @@ async def test_a_profile_that_does_not_filter_by_resources_has_no_resource_colum
 async def test_resources_that_the_profile_ignores_are_no_columns(arguments: bytes) -> None:
     pods = [make_pod("a", "n1", LOW, L)]
     snapshot = make_snapshot(["n1"], pods)
-    snapshot.put_pod(make_pod("g", "n2", LOW, requests={"x.io/gpu": 1}))
-    snapshot.columns.allocatable[snapshot.columns.resources["x.io/gpu"], 0] = 1
+    snapshot.put_node(make_node("n1", **{"x.io/gpu": 1}))
     containers = [{"resources": {"requests": {"cpu": "300m", "memory": "300", "x.io/gpu": "2"}}}]
     ignoring = Profile(
         name="p", filters=("NodeResourcesFit",), filter_args={"NodeResourcesFit": msgspec.Raw(arguments)}

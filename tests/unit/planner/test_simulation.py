@@ -95,6 +95,18 @@ def test_a_node_that_no_removal_helps_is_no_candidate_and_says_why(
     assert answer.diagnosis.node_reasons == {reason: 1}
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_no_node_offers_fits_nowhere_whoever_else_asks_for_it(taken: bool) -> None:
+    containers = [{"resources": {"requests": {"cpu": "1", "x.io/gpu": "1"}}}]
+    more: dict[str, Any] = {"containers": containers} if taken else {}
+    other = pod("other", "a", priority=0, **more)
+
+    (answer,) = simulated(world(node("a"), other), pod("new", priority=10, containers=containers))
+
+    assert answer.result == "refused"
+    assert answer.nodes_excluded == {"Node too small: x.io/gpu": 1}
+
+
 def test_a_cordoned_node_is_left_out_though_its_taint_is_missing() -> None:
     (answer,) = simulated(world(node("a", unschedulable=True), node("b", "1")), pod("new"))
 

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.planner.columns import VACANT
+from makeway.planner.columns import BASE_RESOURCES, VACANT
 from makeway.planner.snapshot import Snapshot
+from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot
 
 NODES = ("a", "b", "c")
@@ -68,7 +69,8 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
 def seen(snapshot: Snapshot) -> dict[str, Any]:
     """Everything a plan can read, by name instead of by place."""
     columns = snapshot.columns
-    layers = columns.resources.items()
+    # What no node offers any more has a layer still, which no plan looks at.
+    layers = [(name, at) for name, at in columns.resources.items() if columns.allocatable[at].any()]
     found: dict[str, Any] = {}
     for name, row in snapshot.rows.items():
         used = int(columns.count[row])
@@ -145,6 +147,29 @@ def test_pods_on_a_node_not_yet_known_count_once_it_is() -> None:
     row = snapshot.rows["late"]
     assert snapshot.node_names() == ("late",)
     assert int(snapshot.columns.requested[0, row]) == S
+
+
+def test_what_only_pods_name_takes_no_room() -> None:
+    strange = [make_pod(f"p{number}", "a", requests={"cpu": S, f"x.io/{number}": 1}) for number in range(100)]
+
+    snapshot = make_snapshot(["a"], strange)
+
+    assert set(snapshot.columns.resources) == set(BASE_RESOURCES)
+    assert int(snapshot.columns.requested[0, snapshot.rows["a"]]) == 100 * S
+
+
+def test_pods_are_counted_for_a_resource_that_a_node_offers_or_a_queue_limits_later() -> None:
+    snapshot = make_snapshot(["a"], [make_pod("p", "a", requests={"cpu": S, "x.io/gpu": 2, "y.io/net": 3})])
+
+    snapshot.put_node(make_node("b", **{"x.io/gpu": 8}))
+    snapshot.adopt(tree(queue("q", guaranteed={"y.io/net": 1})), "queues-1")
+
+    columns, row = snapshot.columns, snapshot.rows["a"]
+    for name, amount in (("x.io/gpu", 2), ("y.io/net", 3)):
+        layer = columns.resources[name]
+        assert (int(columns.requested[layer, row]), int(columns.requests[layer, 0, row])) == (amount, amount)
+    snapshot.remove_pod("p")
+    assert not columns.requested[:, row].any()
 
 
 def test_the_snapshot_grows_past_its_first_size() -> None:

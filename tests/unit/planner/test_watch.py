@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.importance import microseconds
 from makeway.core.objects import (
+    Metadata,
     Namespace,
     Node,
     PersistentVolumeClaim,
@@ -19,6 +20,7 @@ from makeway.core.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
+from makeway.planner.debits import debits
 from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.watch import (
@@ -132,6 +134,27 @@ def test_budgets_come_and_go() -> None:
     feed.put(budget)
     feed.retain(set())
     assert snapshot.budgets.keys() == []
+
+
+def test_a_budget_that_is_listed_again_as_it_was_still_owes_what_has_left() -> None:
+    snapshot = Snapshot()
+    feed, pods = BudgetFeed(snapshot), PodFeed(snapshot, metrics())
+    selector = {"matchLabels": {"app": "a"}}
+
+    def listed(version: str, uid: str = "b") -> PodDisruptionBudget:
+        metadata = {"name": "b", "namespace": "ns", "uid": uid, "resourceVersion": version}
+        return msgspec.convert({"metadata": metadata, "spec": {"selector": selector}}, PodDisruptionBudget)
+
+    labelled = msgspec.structs.replace(pod("p"), metadata=Metadata("p", "ns", "p", labels={"app": "a"}))
+    feed.put(listed("7"))
+    pods.put(labelled)
+    pods.drop(labelled)
+
+    feed.put(listed("7"))
+    assert debits(snapshot, ["p"]) == {("ns", "b"): 1}
+
+    feed.put(listed("8"))
+    assert debits(snapshot, ["p"]) == {}
 
 
 def test_priority_classes_and_namespaces_come_and_go() -> None:

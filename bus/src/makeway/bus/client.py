@@ -32,7 +32,10 @@ from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox
 
 _MAX_WAITING_REQUESTS: Final = 256
 
-PlanHandler = Callable[[bytes], Awaitable[bytes]]
+PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
+"""Given a request, and who asks: what the reply subjects of one connection have in common."""
+
+QueueHandler = Callable[[bytes], Awaitable[bytes]]
 
 _M = TypeVar("_M", EvictionOrder, Outcome)
 
@@ -152,16 +155,24 @@ class Bus:
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
         """
-        return await self._serve(self.subjects.plan, "plan_request_failed", handler)
+        return await self._serve(
+            self.subjects.plan,
+            "plan_request_failed",
+            lambda message: handler(message.data, message.reply.rpartition(".")[0]),
+        )
 
-    async def serve_queues(self, handler: PlanHandler) -> PlanService:
+    async def serve_queues(self, handler: QueueHandler) -> PlanService:
         """Answer questions about queues; as `serve_plan`."""
-        return await self._serve(self.subjects.queues, "queue_request_failed", handler)
+        return await self._serve(
+            self.subjects.queues, "queue_request_failed", lambda message: handler(message.data)
+        )
 
-    async def _serve(self, subject: str, failed: str, handler: PlanHandler) -> PlanService:
+    async def _serve(
+        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]
+    ) -> PlanService:
         async def answer(message: Msg) -> None:
             try:
-                reply = await handler(message.data)
+                reply = await handler(message)
                 await self.connection.client.publish(message.reply, reply)
             except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
                 metrics.HANDLER_ERRORS.inc()

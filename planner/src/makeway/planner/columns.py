@@ -6,7 +6,7 @@ important first" is a walk over the slots with all nodes side by side, and no pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -47,7 +47,8 @@ BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 class Columns:
     """Mutable arrays of nodes and their pods. Amounts are milli-CPU, bytes, units.
 
-    * `resources`: name to layer; one is added when a resource is first seen.
+    * `resources`: name to layer; `offer` adds one. What pods alone name has none: anybody may write a pod
+      that asks for a thousand different ones.
     * `allocatable`, `requested`: int64[resources, nodes].
     * `requests`: int64[resources, slots, nodes]; 0 in empty slots.
     * `priority`: int64[slots, nodes]; VACANT in empty slots.
@@ -94,9 +95,20 @@ class Columns:
         """How many slots a node has room for."""
         return int(self.priority.shape[0])
 
+    def offer(self, names: Iterable[str]) -> list[str]:
+        """Give resources that have no layer yet an empty one each; give their names."""
+        new = [name for name in names if name not in self.resources]
+        if new:
+            for name in new:
+                self.resources[name] = len(self.resources)
+            self.allocatable = extended(self.allocatable, len(new), axis=0)
+            self.requested = extended(self.requested, len(new), axis=0)
+            self._grow(len(self.resources), self.slots, self.nodes)
+        return new
+
     def set_allocatable(self, node: int, amounts: Mapping[str, int]) -> None:
-        """Put down what a node can hold; a resource not named is 0."""
-        layers = [self._layer(name) for name in amounts]
+        """Put down what a node can hold, all of which has a layer; a resource not named is 0."""
+        layers = [self.resources[name] for name in amounts]
         self.allocatable[:, node] = 0
         self.allocatable[layers, node] = [min(amount, MOST) for amount in amounts.values()]
 
@@ -134,12 +146,16 @@ class Columns:
         self, node: int, slot: int, *, budgets: int, kind: int, requests: Mapping[str, int], barrier: Barrier
     ) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
-        amounts = self.vector(requests)
-        self.requested[:, node] += amounts - self.requests[:, slot, node]
-        self.requests[:, slot, node] = amounts
+        self.recount(node, slot, requests)
         self.budgets[slot, node] = budgets
         self.kind[slot, node] = kind
         self.set_barrier(node, slot, barrier)
+
+    def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> None:
+        """Put down anew what the pod in a slot requests."""
+        amounts = self.vector(requests)
+        self.requested[:, node] += amounts - self.requests[:, slot, node]
+        self.requests[:, slot, node] = amounts
 
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""
@@ -196,7 +212,7 @@ class Columns:
         return copy
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
-        """Give requests as int64[resources]; resources that no column knows are left out."""
+        """Give requests as int64[resources]; those without a layer are left out."""
         vector = np.zeros(len(self.resources), np.int64)
         for name, amount in requests.items():
             if name in self.resources:
@@ -213,12 +229,10 @@ class Columns:
         self.count = extended(self.count, more)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
-        """Give requests as int64[resources], with a column for each. Remembered: most pods share theirs."""
+        """Give requests as `amounts` does. Remembered: most pods share theirs."""
         known = self._vectors.get(id(requests))
         if known is not None and known[0] is requests and known[1].size == len(self.resources):
             return known[1]
-        for name in requests:
-            self._layer(name)
         vector = self.amounts(requests)
         if len(self._vectors) >= _REMEMBERED_VECTORS:
             self._vectors.clear()
@@ -250,15 +264,6 @@ class Columns:
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
         self.requests = pods[_RESOURCES:]
-
-    def _layer(self, name: str) -> int:
-        layer = self.resources.get(name)
-        if layer is None:
-            layer = self.resources[name] = len(self.resources)
-            self.allocatable = extended(self.allocatable, 1, axis=0)
-            self.requested = extended(self.requested, 1, axis=0)
-            self._grow(len(self.resources), self.slots, self.nodes)
-        return layer
 
 
 def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:

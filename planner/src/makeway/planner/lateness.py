@@ -1,12 +1,12 @@
 """How long a request waited before it was looked at, without trusting that two clocks agree.
 
 A request's id holds the time of its making, by the plugin's clock. The smallest difference to our own
-clock seen lately is skew and the way here; what goes beyond it is waiting.
+clock that a sender has shown lately is skew and the way here; what goes beyond it is waiting.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 WINDOW_SECONDS = 60.0
@@ -17,24 +17,36 @@ _TIME_DIGITS: Final = 10
 
 
 class Lateness:
-    """Keeps the smallest difference of the last minute. O(1) a request, amortised."""
+    """Keeps the smallest difference of the last minute, of each sender. O(1) a request, amortised."""
 
     def __init__(self) -> None:
-        # Ascending in both time and difference: the first is the smallest that is still young enough.
-        self._smallest: deque[tuple[float, float]] = deque()
+        # By sender, the one that was heard last at the end. Ascending in both time and difference: the
+        # first is the smallest that is still young enough.
+        self._smallest: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
 
-    def waited_seconds(self, request_id: str, now_seconds: float) -> float:
-        """Give how long the request has waited; 0 where its id holds no time."""
+    def __len__(self) -> int:
+        """How many senders were heard within the last minute."""
+        return len(self._smallest)
+
+    def waited_seconds(self, sender: str, request_id: str, now_seconds: float) -> float:
+        """Give how long the request has waited; 0 where its id holds no time.
+
+        `sender`: whoever has one clock; those of different senders are never compared.
+        """
         made = _made_at_seconds(request_id)
         if made is None:
             return 0.0
         difference = now_seconds - made
-        while self._smallest and self._smallest[-1][1] >= difference:
-            self._smallest.pop()
-        self._smallest.append((now_seconds, difference))
-        while self._smallest[0][0] < now_seconds - WINDOW_SECONDS:
-            self._smallest.popleft()
-        return difference - self._smallest[0][1]
+        smallest = self._smallest.setdefault(sender, deque())
+        self._smallest.move_to_end(sender)
+        while smallest and smallest[-1][1] >= difference:
+            smallest.pop()
+        smallest.append((now_seconds, difference))
+        while smallest[0][0] < now_seconds - WINDOW_SECONDS:
+            smallest.popleft()
+        while next(iter(self._smallest.values()))[-1][0] < now_seconds - WINDOW_SECONDS:
+            self._smallest.popitem(last=False)
+        return difference - smallest[0][1]
 
 
 def _made_at_seconds(request_id: str) -> float | None:

@@ -35,6 +35,10 @@ CLAIM_TAKEN = "ReadWriteOncePod claim in use"
 NO_AFFINITY = "Pod affinity"
 SPREAD_OVER = "Topology spread over "
 
+MOST_KEYS = 10
+"""So many topology keys have layers, of each sort of constraint, so that a question has 32 at the most.
+Beyond them verification decides: anybody may write a pod with a thousand, and each takes 8 bytes a slot."""
+
 Placed = tuple[int, PodRecord]
 """A row, and a pod that the scheduler has placed there though the API does not show it."""
 
@@ -197,8 +201,8 @@ def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Pla
         asks = constraints.affinity or constraints.anti_affinity
         if asks or any((layer.room < 0).any() for layer in others):
             layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
-    for spread in constraints.spreads:
-        layers.append(_spread(desk, constraints, spread))
+    if len(constraints.spreads) <= MOST_KEYS:  # which nodes count is known only with all of them
+        layers += [_spread(desk, constraints, spread) for spread in constraints.spreads]
     if constraints.claims:
         layers += _claims(desk, constraints)
     company = _company(desk, constraints) if constraints.affinity else None
@@ -253,7 +257,7 @@ def _anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
     namespaces = desk.namespaces()
     terms = [term.resolved(namespaces) for term in constraints.anti_affinity]
     layers = []
-    for key in sorted({term.topology_key for term in terms}):
+    for key in sorted({term.topology_key for term in terms})[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
 
         def weigh(kind: Kind, mine: tuple[Term, ...] = mine) -> int:
@@ -281,7 +285,7 @@ def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
         )
 
     layers = []
-    for key in desk.snapshot.tallies.remembered(("keys", told), kinds.forbidden, mentioned):
+    for key in desk.snapshot.tallies.remembered(("keys", told), kinds.forbidden, mentioned)[:MOST_KEYS]:
 
         def weigh(kind: Kind, key: str = key) -> int:
             return sum(
@@ -381,7 +385,7 @@ def _company(desk: _Desk, constraints: Constraints) -> Company:
     first = means_all(terms, constraints.namespace, dict(constraints.labels))
     may_come = np.full(held.size, first)
     there, anywhere = [], 0
-    for term in terms:
+    for term in terms[:MOST_KEYS]:
         domains = desk.domains(term.topology_key)
         labelled = domains >= 0
         totals = desk.totals(held, domains, labelled, term.topology_key)

@@ -116,8 +116,7 @@ class Ledger:
 
     def leaving(self, now: datetime) -> frozenset[str]:
         """Give the UIDs that orders removed so lately that budgets may not show it."""
-        while self._lately and now - self._lately[0].at > STATUS_LAG:
-            self._lately.popleft()
+        self._forget(now)
         return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
 
     def _forget(self, now: datetime) -> None:
@@ -125,3 +124,5 @@ class Ledger:
             del self._live[order_id]
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
             del self._ended[next(iter(self._ended))]
+        while self._lately and now - self._lately[0].at > STATUS_LAG:
+            self._lately.popleft()

@@ -151,9 +151,6 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
 
 def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) -> Block:
     """Copy nodes out of the columns and change the touched ones, named by place in `rows`, in the copy."""
-    for _, laid in touched:
-        for pod in (*laid.assumed, *laid.awaited, *laid.nominated):
-            snapshot.columns.vector(pod.requests)  # now there is a layer for all that they ask for
     columns = snapshot.columns.pick(rows, max(len(laid.assumed) for _, laid in touched))
     slots = [snapshot.slots[row] for row in rows.tolist()]
     reserved = np.zeros((len(columns.resources), rows.size), np.int64)

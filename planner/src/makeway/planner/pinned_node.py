@@ -20,10 +20,12 @@ from makeway.core.policy import DaemonSets
 from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
 from makeway.planner.answer import Spared, SparedPod
 from makeway.planner.budgets import Key
+from makeway.planner.columns import Flags
 from makeway.planner.debits import debits
 from makeway.planner.layers import Requirements, layers_of
 from makeway.planner.overlay import Block, overlay
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET, MOST_PODS
@@ -41,8 +43,9 @@ class PinnedNode:
     * `occupants`: the pods on it by slot; `awaited`: those that live orders remove, which are in no slot.
     * `allowance`: how many pods each budget of the node's pods lets go; empty where budgets are soft.
     * `ending`: pods that are being deleted by others, and are not overdue.
-    * `may_go`: pods that every rule lets go, also if they are ending. `stay`: the others that are not
-      overdue, the least important first, each with what keeps it.
+    * `may_go`: pods that every rule lets go, and the guarantees of queues all of them together, also if
+      they are ending. `stay`: the others that are not overdue, the least important first, each with what
+      keeps it.
     * `overdue`: how many should have left; they neither make room nor may they go.
     """
 
@@ -145,6 +148,11 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
+    terms = terms_of(snapshot, question, laid.placed)
+    if terms.guards:
+        # Pods that are being deleted no longer count in their queues.
+        going = set(range(len(pods))) - terminating - stay.keys()
+        stay |= _guaranteed(terms, snapshot, question, block, going)
     return PinnedNode(
         snapshot=snapshot,
         question=question,
@@ -213,4 +221,18 @@ def _kept(
             verdict = Verdict(False, HARD_BUDGET, detail)
         if not verdict.removable:
             kept[slot] = SparedPod(pod, verdict)
+    return kept
+
+
+def _guaranteed(
+    terms: QueueTerms, snapshot: Snapshot, question: Question, block: Block, going: set[int]
+) -> dict[int, SparedPod]:
+    """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
+    pods = block.slots[int(block.nodes[0])]
+    mask: Flags = np.zeros((len(pods), 1), np.bool_)
+    mask[sorted(going)] = True
+    kept = {}
+    for slot in np.flatnonzero(terms.kept(block, mask)[:, 0]).tolist():
+        verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pods[slot], question))
+        kept[slot] = SparedPod(pods[slot], verdict)
     return kept

@@ -22,6 +22,7 @@ from makeway.planner.dependencies import MOST
 from makeway.planner.diagnosis import MARGIN, amount_of
 from makeway.planner.pinned_node import PinnedNode
 from makeway.planner.question import Question
+from makeway.planner.queue_terms import QUEUE_GUARANTEED
 from makeway.planner.shields import Source
 from makeway.planner.spared import HARD_BUDGET
 
@@ -137,6 +138,9 @@ def _refusal(
     ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
     shields, kept = node.snapshot.shields, _by_rule(node)
     depends_on = [] if shields.source is None else [shields.source]
+    queues = node.snapshot.queues.source
+    if QUEUE_GUARANTEED in kept and queues is not None:
+        depends_on.append(queues)
     if HARD_BUDGET in kept:
         depends_on += [
             ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0

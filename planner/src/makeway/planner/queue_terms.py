@@ -8,7 +8,8 @@ Two rules, as numbers over the columns:
 * `queue-guaranteed`: a queue that is not the preemptor's own or above it never falls below its guarantee,
   whatever is removed on a node together. Pods that would take it there are kept, the most important first.
 
-Pods that live orders remove count as gone. A plan where no queue is that near to a limit costs nothing more
+Pods that live orders remove count as gone, and so do those of orders that ended a moment ago, which the
+watch may not show. A plan where no queue is that near to a limit costs nothing more
 than finding that out, O(queues with a guarantee).
 """
 
@@ -192,7 +193,7 @@ def _guards(snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question)
     guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
     if not guaranteed:
         return
-    usage, _ = snapshot.queues.without(question.in_flight)
+    usage, _ = snapshot.queues.without(question.in_flight.keys() | question.leaving)
     columns = snapshot.columns
     fullest = {name: int(columns.requested[layer].max()) for name, layer in columns.resources.items()}
     for queue in guaranteed:
@@ -218,7 +219,7 @@ def guarantee_of(snapshot: Snapshot, pod: PodRecord, question: Question) -> str:
     own = book.queue_of(question.preemptor)
     if tree is None or own is None:
         return ""
-    usage, _ = book.without(question.in_flight)
+    usage, _ = book.without(question.in_flight.keys() | question.leaving)
     for queue in tree.line(number):
         if queue.number in own.line:
             break

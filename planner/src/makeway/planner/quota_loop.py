@@ -124,7 +124,7 @@ class QuotaLoop:
                 if self._settings.ready():
                     try:
                         await self._round(fence)
-                    except (BusError, Malformed) as error:
+                    except BusError as error:
                         _log.warning("quota_round_failed", error=str(error))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ROUND_SECONDS):
@@ -133,14 +133,21 @@ class QuotaLoop:
             self.control = None
 
     async def _round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
-        """Do what is due. Raises BusError or Malformed; what was not done is due again."""
+        """Do what is due. Raises BusError; what was not done is due again.
+
+        What cannot be read makes the queue wait that it is about, and no other.
+        """
         now = datetime.now(UTC)
         control = self._up_to_date(now)
         for path, order in list(control.awaited().items()):
             await self._look_for_outcome(control, path, order)
         tree = self._snapshot.queues.tree
         for path in control.due(tree, now):
-            await self._enforce(control, path, fence)
+            try:
+                await self._enforce(control, path, fence)
+            except Malformed as error:
+                _log.warning("quota_round_failed", error=f"{path}: {error}")
+                control.wait(path, now)
 
     def _up_to_date(self, now: datetime) -> QuotaControl:
         """Take over the configuration in force, and at first the orders that are live."""
@@ -161,7 +168,7 @@ class QuotaLoop:
         return control
 
     async def _look_for_outcome(self, control: QuotaControl, path: str, order: EvictionOrder) -> None:
-        found = await self._orders.outcome(order.order_id)
+        found = await self._outcome(order)
         now = datetime.now(UTC)
         if found is None and now < order.not_after + PAST_DEADLINE:
             return
@@ -235,7 +242,14 @@ class QuotaLoop:
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
-        return now < order.not_after + PAST_DEADLINE and await self._orders.outcome(order.order_id) is None
+        return now < order.not_after + PAST_DEADLINE and await self._outcome(order) is None
+
+    async def _outcome(self, order: EvictionOrder) -> Last[Outcome] | None:
+        """Give an order's outcome; one that cannot be read is none, and the order ends by its deadline."""
+        try:
+            return await self._orders.outcome(order.order_id)
+        except Malformed:
+            return None  # told of and put aside by those who follow the outcomes
 
     def _leaving(self, control: QuotaControl, now: datetime) -> set[str]:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}

@@ -75,19 +75,23 @@ class Planner:
         self._second_look = SecondLook()
         self._first_seen = FirstSeen()
 
-    async def handle(self, data: bytes) -> bytes:
-        """Answer one plan request. Never raises for what a request may contain."""
+    async def handle(self, data: bytes, sender: str = "") -> bytes:
+        """Answer one plan request. Never raises for what a request may contain.
+
+        `sender`: whoever has one clock, as far as that is known.
+        """
         await failpoint("planner.request-received")
         now = datetime.now(UTC)
         try:
             request = codec.decode_plan_request(data)
         except Malformed as error:
             return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
-        trouble = self._check(request, now)
+        trouble = self._check(request, sender, now)
         if trouble is not None:
             return trouble
-        # Only budgets look at them, and where orders come fast there are hundreds.
-        leaving = self._ledger.leaving(now) if len(self._snapshot.budgets) else frozenset[str]()
+        # Only budgets and queues look at them, and where orders come fast there are hundreds.
+        asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
+        leaving = self._ledger.leaving(now) if asked else frozenset[str]()
         try:
             question = question_of(request, {}, leaving)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
@@ -102,13 +106,13 @@ class Planner:
         await failpoint("planner.before-reply")
         return reply
 
-    def _check(self, request: PlanRequest, now: datetime) -> bytes | None:
+    def _check(self, request: PlanRequest, sender: str, now: datetime) -> bytes | None:
         """Give the reply to a request that cannot be planned here and now."""
         request_id = request.request_id
         if request.cluster_uid != self._facts.cluster_uid:
             message = f"this planner plans for cluster {self._facts.cluster_uid}, not {request.cluster_uid}"
             return self._decline("otherCluster", "OtherCluster", message, request_id)
-        waited = self._lateness.waited_seconds(request_id, now.timestamp())
+        waited = self._lateness.waited_seconds(sender, request_id, now.timestamp())
         if waited * 1000 > request.timeout_milliseconds:
             message = f"waited {waited * 1000:.0f} ms, the plugin waits {request.timeout_milliseconds} ms"
             return self._decline("tooLate", "TooLate", message, request_id)

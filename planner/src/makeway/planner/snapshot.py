@@ -134,10 +134,10 @@ class Snapshot:
         """Add a node or change what it can hold, its labels or its taints."""
         row = self._row(node.name)
         moved = self.topology.put(row, node.name, node.labels, node.taints)
+        self._count_too(node.allocatable)
         before = self.columns.allocatable[:, row].copy()
         self.columns.set_allocatable(row, node.allocatable)
-        after = self.columns.allocatable[:, row]
-        same = before.size == after.size and bool((before == after).all())
+        same = bool((before == self.columns.allocatable[:, row]).all())
         if self.present[row] and same and not moved:
             return
         if not self.present[row]:
@@ -238,6 +238,8 @@ class Snapshot:
     def adopt(self, tree: QueueTree | None, revision: str) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
         self.revision += 1
+        limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
+        self._count_too(sorted(limited))
         self.queues.adopt(tree, revision, self.pods.values())
 
     def put_namespace(self, namespace: Namespace) -> None:
@@ -251,6 +253,17 @@ class Snapshot:
         self.namespaces.pop(name, None)
 
     # -------------------------------------------------------------------------------- inner work
+
+    def _count_too(self, names: Iterable[str]) -> None:
+        """Count some resources from now on, also of the pods that are there. O(pods) where one is new."""
+        new = self.columns.offer(names)
+        if not new:
+            return
+        for row, pods in enumerate(self.slots):
+            for slot, pod in enumerate(pods):
+                if any(name in pod.requests for name in new):
+                    self.columns.recount(row, slot, pod.requests)
+                    self._touch(row)
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)

@@ -16,7 +16,7 @@ NO_DOMAIN = -1
 """Domain of a node that lacks the label, or is not known."""
 
 _REMEMBERED = 256
-"""How many selections of nodes are remembered."""
+"""How many labels' domains are remembered, and how many selections of nodes."""
 
 _WORN = 4
 """Domains are numbered anew once there have been so many times more than rows (nodes that came and went)."""
@@ -43,7 +43,7 @@ class Topology:
         self._stamp = 0
         self._changed: Ints = np.zeros(8, np.int64)
         self._values: dict[str, dict[str, int]] = {}
-        self._domains: dict[str, _Known] = {}
+        self._domains: OrderedDict[str, _Known] = OrderedDict()
         self._eligible: OrderedDict[object, _Known] = OrderedDict()
 
     def put(self, row: int, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
@@ -73,6 +73,9 @@ class Topology:
         if known is None or len(self._values[key]) > _WORN * rows:
             known = self._domains[key] = _Known(np.full(0, NO_DOMAIN, np.int64), -1)
             self._values[key] = {}
+            while len(self._domains) > _REMEMBERED:
+                del self._values[self._domains.popitem(last=False)[0]]
+        self._domains.move_to_end(key)
         values = self._values[key]
         for row in self._renew(known, rows, NO_DOMAIN):
             labels = self._labels[row]

@@ -44,6 +44,10 @@ class OtherClusterError(Exception):
     """The API server now speaks for another cluster: nothing this process remembers holds."""
 
 
+def _name_of(item: PodDisruptionBudget | PersistentVolumeClaim) -> tuple[str, str]:
+    return item.metadata.namespace, item.metadata.name
+
+
 class PodFeed:
     """Pods, by UID. A pod whose quantities cannot be read counts as it did before, or not at all."""
 
@@ -137,25 +141,27 @@ class BudgetFeed:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._uids: dict[tuple[str, str], str] = {}
+        self._seen: dict[tuple[str, str], tuple[str, str]] = {}  # UID and resourceVersion
 
     def put(self, item: PodDisruptionBudget) -> None:
-        """Compile the budget."""
-        budget = budget_of(item)
-        self._uids[budget.key] = item.metadata.uid
-        self._snapshot.put_budget(budget)
+        """Compile the budget. One that is listed again as it was tells nothing new of pods that left."""
+        key, seen = _name_of(item), (item.metadata.uid, item.metadata.resource_version)
+        if self._seen.get(key) == seen:
+            return
+        self._seen[key] = seen
+        self._snapshot.put_budget(budget_of(item))
 
     def drop(self, item: PodDisruptionBudget) -> None:
         """Forget the budget."""
-        key = (item.metadata.namespace, item.metadata.name)
-        if self._uids.get(key) == item.metadata.uid:
-            del self._uids[key]
+        key = _name_of(item)
+        if key in self._seen and self._seen[key][0] == item.metadata.uid:
+            del self._seen[key]
             self._snapshot.remove_budget(key)
 
     def retain(self, uids: set[str]) -> None:
         """Forget budgets that a complete list does not have."""
-        for key in [key for key, uid in self._uids.items() if uid not in uids]:
-            del self._uids[key]
+        for key in [key for key, (uid, _) in self._seen.items() if uid not in uids]:
+            del self._seen[key]
             self._snapshot.remove_budget(key)
 
 
@@ -189,7 +195,7 @@ class ClaimFeed:
 
     def put(self, item: PersistentVolumeClaim) -> None:
         """Keep the claim where it is for a single pod."""
-        key = (item.metadata.namespace, item.metadata.name)
+        key = _name_of(item)
         exclusive = "ReadWriteOncePod" in (item.spec.access_modes or ())
         if exclusive:
             self._uids[key] = item.metadata.uid
@@ -197,7 +203,7 @@ class ClaimFeed:
 
     def drop(self, item: PersistentVolumeClaim) -> None:
         """Forget the claim."""
-        self._forget((item.metadata.namespace, item.metadata.name), item.metadata.uid)
+        self._forget(_name_of(item), item.metadata.uid)
 
     def retain(self, uids: set[str]) -> None:
         """Forget claims that a complete list does not have."""

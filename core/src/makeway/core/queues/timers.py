@@ -71,12 +71,13 @@ class Timers:
     def fired(self, tree: QueueTree, now: datetime) -> list[str]:
         """Give the queues whose timers have fired, in the order in which to enforce them; they fire once.
 
-        Leaves come before their ancestors, since what a leaf gives helps those above it. O(timers).
+        Leaves come before their ancestors, since what a leaf gives helps those above it. Queues that the
+        tree no longer has are left out. O(timers).
         """
         due = [path for path, timer in self._timers.items() if timer.fires_at <= now]
         for path in due:
             del self._timers[path]
-        return paths_in_order([tree.at(path) for path in due])
+        return paths_in_order([queue for path in due if (queue := tree.find(path)) is not None])
 
     def next_at(self) -> datetime | None:
         """Give when the next timer fires."""

@@ -58,7 +58,13 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
         SELECTOR: int((present & ~matching).sum()),
         TAINT: int((present & matching & ~allowed).sum()),
     }
-    parts = View(snapshot, question, now).parts(np.flatnonzero(present & allowed))
+    chosen = np.flatnonzero(present & allowed)
+    layers = snapshot.columns.resources
+    unknown = sorted(name for name, amount in question.needs.items() if amount > 0 and name not in layers)
+    if unknown:  # no node offers it, so that there is no column either
+        excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
+        chosen = chosen[:0]
+    parts = View(snapshot, question, now).parts(chosen)
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []
