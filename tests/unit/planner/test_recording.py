@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Placement, PlanRequest, Profile
 from makeway.core.objects import Metadata, Namespace
-from makeway.core.policy import Policy, Protection
+from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan import plan
@@ -268,3 +268,12 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
             assert differences(record, replay.again(decided)) == []
             seen += 1
     assert seen > 0
+
+
+def test_a_policy_that_was_read_from_its_document_is_recorded() -> None:
+    document = "apiVersion: makeway.dev/v1\nkind: Policy\nprotection: {namespaces: [kube-system]}\n"
+    enforced = entries.Enforce(parse_policy(document, "policy.yaml"), "r", None)
+
+    _, read = entries.unpack(entries.pack(0, [entries.encode_entry(enforced)]))
+
+    assert read == [enforced]

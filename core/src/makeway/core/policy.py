@@ -141,4 +141,6 @@ def parse_policy(text: str, source: str) -> Policy:
     Raises:
         ConfigError: it is refused; every problem is in it, each with its remedy.
     """
-    return read(text, source, PolicyDocument).value
+    document = read(text, source, PolicyDocument).value
+    # Not the document itself: written down again, as recordings are, it would be no policy.
+    return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})

@@ -52,22 +52,17 @@ def set_mode(text: str, mode: Mode | None, namespace: str = "") -> str:
     """
     if mode is None and not namespace:
         raise ValueError("the cluster's mode cannot be taken away")
-    wanted = _plain(with_mode(parse_policy(text, "policy.yaml"), mode, namespace))
+    wanted = with_mode(parse_policy(text, "policy.yaml"), mode, namespace)
     if namespace:
         parse_policy(f'{NEW_POLICY}namespaceModes: {{"{namespace}": {mode or "off"}}}', "--namespace")
     changed = _edited(text, mode, namespace)
     try:
-        if _plain(parse_policy(changed, "policy.yaml")) == wanted:
+        if parse_policy(changed, "policy.yaml") == wanted:
             return changed
     except ConfigError:
         pass  # as good as another policy
     what = f"namespaceModes: {namespace}" if namespace else "mode"
     raise PolicyEditError(f"policy.yaml cannot be changed safely where it stands; edit {what} by hand")
-
-
-def _plain(policy: Policy) -> object:
-    """A policy to compare: without what kind of struct it was read into."""
-    return {name: getattr(policy, name) for name in Policy.__struct_fields__}
 
 
 def _edited(text: str, mode: Mode | None, namespace: str) -> str:
