@@ -10,7 +10,7 @@ import (
 // How the breaker behaves. Three time-outs of the default 100 ms are what a dead planner costs at most;
 // a probe every 30 s at the latest is what one that comes back waits at most. Beyond three time-outs,
 // failures cost the scheduling cycles at most one part in breakerShare of their time, however many
-// successes come between them.
+// successes come between them, as far as a probe every 30 s lets them.
 const (
 	breakerThreshold = 3
 	breakerFirstOpen = time.Second
@@ -40,7 +40,7 @@ type breaker struct {
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe may go
-	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since
+	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since; bounded for breakerLongest
 	lostAt   time.Time     // when that was
 }
 
@@ -79,7 +79,7 @@ func (b *breaker) failed(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
-	b.lost = max(b.lost-now.Sub(b.lostAt)/breakerShare, 0) + took
+	b.lost = min(max(b.lost-now.Sub(b.lostAt)/breakerShare, 0)+took, b.allowance+breakerLongest/breakerShare)
 	b.lostAt = now
 	wait := max(b.lost-b.allowance, 0) * breakerShare
 	b.failures++

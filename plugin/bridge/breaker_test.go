@@ -120,6 +120,25 @@ func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
 	}
 }
 
+func TestHoweverMuchFailuresHaveCostAProbeGoesAtTheLatestAfterTheLongestWait(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := newBreaker(clock, 100*time.Millisecond)
+	for range 10 {
+		if !b.allow() {
+			t.Fatalf("no probe after %s", breakerLongest)
+		}
+		b.failed(40 * time.Second)
+		clock.SetTime(clock.Now().Add(breakerLongest))
+	}
+	b.allow()
+	b.succeeded()
+	b.failed(time.Millisecond)
+
+	if _, until := b.current(); until.Sub(clock.Now()) > breakerLongest {
+		t.Errorf("not asked for %s", until.Sub(clock.Now()))
+	}
+}
+
 func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
 	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), 100*time.Millisecond)
 	for range 100 {

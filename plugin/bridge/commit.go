@@ -85,7 +85,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 			return
 		}
 		if _, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0); ok {
-			e.avoid.failed(order.pod.UID, order.chosen.node, false)
+			e.failed(refOf(order.pod), order.chosen.node, false)
 		}
 	})
 }

@@ -60,27 +60,25 @@ func (e *engine) trouble() string {
 
 // Answer answers every question on a subject until the context ends, with a message made for each.
 func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any) {
+	var subscribed *nats.Subscription
 	for ctx.Err() == nil {
-		c := b.conn.Load()
-		if c == nil {
-			sleep(ctx, natsReconnectWait)
-			continue
-		}
-		// The client subscribes again by itself when it reconnects.
-		_, err := c.nc.Subscribe(subject, func(question *nats.Msg) {
-			defer recovered(ctx, "status", nil)
-			data, err := wire.Encode(answer())
-			if err == nil {
-				err = question.Respond(data)
-			}
+		// The client subscribes again by itself when it reconnects, but not on a connection made in place of a closed one.
+		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {
+			var err error
+			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
+				defer recovered(ctx, "status", nil)
+				data, err := wire.Encode(answer())
+				if err == nil {
+					err = question.Respond(data)
+				}
+				if err != nil {
+					klog.FromContext(ctx).V(2).Info("status_not_answered", "reason", err.Error())
+				}
+			})
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("status_not_answered", "reason", err.Error())
+				klog.FromContext(ctx).Error(err, "status_not_served")
 			}
-		})
-		if err == nil {
-			return
 		}
-		klog.FromContext(ctx).Error(err, "status_not_served")
 		sleep(ctx, natsRetryDelay)
 	}
 }

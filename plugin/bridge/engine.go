@@ -156,6 +156,7 @@ func (e *engine) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
 			return
 		}
+		spawn(ctx, "commit", e.raiseEpoch)
 		spawn(ctx, "control", e.runControl)
 		spawn(ctx, "gate", e.runGate)
 		spawn(ctx, "waker", e.runWaker)
@@ -269,7 +270,7 @@ func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time)
 	defer recovered(ctx, "waker", nil)
 	pods, next := e.backlog.due(e.control.ordersInFlight() - int64(inFlight))
 	for _, ref := range pods {
-		e.activate(ctx, e.podOf(ref))
+		e.activate(ctx, e.pending(ref))
 	}
 	return next
 }
@@ -294,8 +295,11 @@ func (e *engine) wake(ctx context.Context, w wake) {
 	e.activate(ctx, pod)
 }
 
-// activate moves a pod to the active queue, past any back-off.
+// activate moves a pod, where there is one, to the active queue, past any back-off.
 func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
+	if pod == nil {
+		return
+	}
 	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
 
@@ -304,6 +308,24 @@ func (e *engine) current(ref wire.PodRef) *v1.Pod {
 	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
 		return pod
 	}
+	return nil
+}
+
+// pending is the pod as the informer has it, where it waits for a node. Where it is bound or gone it is nil, and what is
+// kept of the pod as a preemptor or in its queue's line is dropped: that may have been noted after the informer had told
+// of it. It must not be called under any lock.
+func (e *engine) pending(ref wire.PodRef) *v1.Pod {
+	uid := types.UID(ref.UID)
+	pod := e.current(ref)
+	switch {
+	case pod == nil:
+		e.gate.removed(uid)
+	case pod.Spec.NodeName != "":
+		e.gate.failed(uid)
+	default:
+		return pod
+	}
+	e.forget(uid)
 	return nil
 }
 

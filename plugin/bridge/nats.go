@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,8 @@ type record struct {
 // starts and schedules without one, and reconnects for ever. Requests, which scheduling cycles wait for, have a
 // connection of their own, on which nothing else comes: see attention.
 type natsBus struct {
-	conn      atomic.Pointer[connected]
-	requests  atomic.Pointer[nats.Conn]
+	conn      atomic.Pointer[connected] // nil while it does not stand
+	requests  atomic.Pointer[nats.Conn] // as above
 	attention attention
 }
 
@@ -88,22 +89,23 @@ const (
 func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsBus {
 	bus := &natsBus{attention: attention{dialer: net.Dialer{Timeout: natsConnectTimeout}}}
 	name := "makeway-scheduler " + identity
-	keepConnected(ctx, args, name, func(nc *nats.Conn) error {
-		js, err := jetstream.New(nc)
-		if err == nil {
-			bus.conn.Store(&connected{nc: nc, js: js})
+	keepConnected(ctx, args, name, func(nc *nats.Conn) {
+		if nc == nil {
+			bus.conn.Store(nil)
+			return
 		}
-		return err
+		js, _ := jetstream.New(nc) // only options can be wrong
+		bus.conn.Store(&connected{nc: nc, js: js})
 	})
-	keepConnected(ctx, args, name+" requests", func(nc *nats.Conn) error {
-		bus.requests.Store(nc)
-		return nil
-	}, nats.SetCustomDialer(&bus.attention))
+	keepConnected(ctx, args, name+" requests", bus.requests.Store, nats.SetCustomDialer(&bus.attention))
 	return bus
 }
 
-// keepConnected makes one connection in the background, and hands it over once; the client reconnects by itself.
-func keepConnected(ctx context.Context, args *MakeWayArgs, name string, take func(*nats.Conn) error, more ...nats.Option) {
+// keepConnected keeps one connection in the background, and tells of it whenever it stands, and nil when it does not any
+// more. The client reconnects by itself; where it closes the connection for good, for an error of the server that it does
+// not know, another one is made. stands must not wait: what the client itself knows of its state can be read only under a
+// lock that it keeps for seconds while it reconnects.
+func keepConnected(ctx context.Context, args *MakeWayArgs, name string, stands func(*nats.Conn), more ...nats.Option) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
 	options := append([]nats.Option{
 		nats.Name(name),
@@ -112,6 +114,11 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, take fun
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(natsReconnectWait),
+		// The dialer looks the host up itself, and tries all its addresses, within its time-out; the client's own look-up
+		// has none.
+		nats.SkipHostLookup(),
+		// Credentials that are refused twice may be renewed later.
+		nats.IgnoreAuthErrorAbort(),
 		// Without a buffer a publish fails at once while disconnected. With one it would be replayed
 		// late, after the plugin has given the order up.
 		nats.ReconnectBufSize(-1),
@@ -121,10 +128,17 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, take fun
 			logger.Error(err, "nats_error")
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			stands(nil)
 			logger.Info("nats_disconnected", "reason", errorText(err))
 		}),
-		nats.ConnectHandler(func(nc *nats.Conn) { logger.Info("nats_connected", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { logger.Info("nats_reconnected", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ConnectHandler(func(nc *nats.Conn) {
+			stands(nc)
+			logger.Info("nats_connected", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			stands(nc)
+			logger.Info("nats_reconnected", "server", nc.ConnectedUrlRedacted())
+		}),
 	}, more...)
 	if args.CredentialsFile != "" {
 		options = append(options, nats.UserCredentials(args.CredentialsFile))
@@ -132,31 +146,55 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, take fun
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
 	spawn(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {
-			nc, err := nats.Connect(args.NATSURL, options...)
-			if err != nil {
+			if err := connectOnce(ctx, args.NATSURL, stands, options); err != nil {
 				logger.Error(err, "nats_connect_failed")
-				sleep(ctx, natsRetryDelay)
-				continue
 			}
-			if err := take(nc); err != nil {
-				logger.Error(err, "nats_connect_failed")
-				nc.Close()
-				return
-			}
-			<-ctx.Done()
-			nc.Close()
+			sleep(ctx, natsRetryDelay)
 		}
 	})
 }
 
-// Request implements Bus.
+// connectOnce makes a connection, and returns when it is closed for good, or the context has ended.
+func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), options []nats.Option) error {
+	open, closed := context.WithCancel(ctx)
+	defer closed()
+	nc, err := nats.Connect(url, slices.Concat(options, []nats.Option{nats.ClosedHandler(func(*nats.Conn) {
+		stands(nil)
+		closed()
+	})})...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	<-open.Done()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
+}
+
+// Request implements Bus. The client may wait, whatever the context says: for its lock while it reconnects, or for a
+// full socket. So it is called in a goroutine, which may outlast the request. These are few: where the connection does not
+// stand none is started, and each one that outlasts its request is a failure, after a few of which the breaker keeps
+// further ones seconds apart.
 func (b *natsBus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	nc := b.requests.Load()
-	if nc == nil || !nc.IsConnected() {
+	if nc == nil {
 		return nil, fmt.Errorf("%w: not connected to NATS", errNotSent)
 	}
 	defer b.attention.pay(ctx)()
-	reply, err := nc.RequestWithContext(ctx, subject, data)
+	var reply *nats.Msg
+	var err error
+	answered := make(chan struct{}) // closed once these are set
+	spawn(ctx, "post_filter", func(ctx context.Context) {
+		reply, err = nc.RequestWithContext(ctx, subject, data)
+		close(answered)
+	})
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, errNoResponders
@@ -171,7 +209,7 @@ func (b *natsBus) Request(ctx context.Context, subject string, data []byte) ([]b
 // Publish implements Bus.
 func (b *natsBus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
 	c := b.conn.Load()
-	if c == nil || !c.nc.IsConnected() {
+	if c == nil {
 		return 0, fmt.Errorf("%w: not connected to NATS", errNotSent)
 	}
 	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},

@@ -155,8 +155,14 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		executed(operationOrder, errors.New(outcome.Result), w.waited)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	e.avoid.failed(types.UID(w.pod.UID), w.node, nodesFault(outcome))
+	e.failed(w.pod, w.node, nodesFault(outcome))
 	e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
+}
+
+// failed notes that an order of a pod came to nothing, unless that is bound or gone.
+func (e *engine) failed(pod wire.PodRef, node string, nodesFault bool) {
+	e.avoid.failed(types.UID(pod.UID), node, nodesFault)
+	e.pending(pod)
 }
 
 // nodesFault says whether an order came to nothing for something about its node or victims, so that the

@@ -15,6 +15,9 @@ import (
 // errBreakerOpen says that the planner is not asked for a while.
 var errBreakerOpen = errors.New("the planner has not answered lately and is not asked for a while")
 
+// errTooLarge says that the planner cannot be asked about a pod, which says nothing of the planner.
+var errTooLarge = errors.New("the pod, with the orders in flight, is too large to be asked about")
+
 // Labels of makeway_scheduler_plan_request_duration_seconds.
 const (
 	planAnswered     = "answered"
@@ -52,6 +55,9 @@ func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Pl
 	data, err := wire.Encode(request)
 	if err != nil {
 		return nil, err
+	}
+	if len(data) > wire.MaxBytes {
+		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", errTooLarge, len(data), wire.MaxBytes)
 	}
 	if !pl.engine.breaker.allow() {
 		return nil, errBreakerOpen

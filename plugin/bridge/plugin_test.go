@@ -13,6 +13,11 @@ import (
 
 func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.T) {
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")})
+	w.eventually("the world's own engine has started its goroutines", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		return len(w.bus.follows) == 3
+	})
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(w.ctx)
 	const nobodyListens = `"natsURL": "nats://127.0.0.1:1"`
@@ -44,8 +49,8 @@ func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.
 		defer engines.Unlock()
 		return engines.of[w.framework.SharedInformerFactory()] == nil
 	})
-	// The informers' listeners stay: they end with their factory.
-	w.eventually("its goroutines have ended", func() bool { return runtime.NumGoroutine() <= before+4 })
+	// The listeners of three informers stay, two goroutines each: they end with their factory.
+	w.eventually("its goroutines have ended", func() bool { return runtime.NumGoroutine() <= before+6 })
 }
 
 func TestAPanicInAnyEntryPointGivesItsDocumentedAnswer(t *testing.T) {

@@ -71,7 +71,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 	mode := pl.mode(pod)
 	if mode == wire.ModeEnforce && pl.ordersLimited() {
-		pl.engine.backlog.enter(pod)
+		pl.awaitOrders(pod)
 		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", pl.engine.control.ordersInFlight())}
 	}
 
@@ -89,8 +89,17 @@ func (pl *MakeWay) ordersLimited() bool {
 	return int64(pl.engine.inflight.count()) >= pl.engine.control.ordersInFlight()
 }
 
+// awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nobody else tells.
+func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
+	pl.engine.backlog.enter(pod)
+	if !pl.ordersLimited() {
+		pl.engine.inflight.notify()
+	}
+}
+
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
-// the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out.
+// the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out. What the
+// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that.
 func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
 	if !keptOut && kind != endNominated {
 		e.gate.failed(pod.UID)
@@ -98,6 +107,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
 	if kind != endLimited && e.backlog.leave(pod.UID) {
 		e.inflight.notify()
 	}
+	e.pending(refOf(pod))
 }
 
 // attempt is one pod's preemption in one cycle.
@@ -238,6 +248,10 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 // unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
 // tells when the planner is back.
 func (a *attempt) unreachable(err error) ending {
+	if errors.Is(err, errTooLarge) {
+		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		return ending{kind: endError, message: err.Error()}
+	}
 	_, probeAt := a.engine.breaker.current()
 	if errors.Is(err, errBreakerOpen) {
 		a.engine.retry.notAsked(refOf(a.pod), probeAt)

@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -546,4 +547,113 @@ func TestAPodWhoseOrdersCannotBeCommittedPauses(t *testing.T) {
 		_, status := w.cycle(p)
 		return strings.Contains(status.Message(), "came to nothing")
 	})
+}
+
+func TestAPodThatIsTooLargeToBeAskedAboutSaysNothingOfThePlanner(t *testing.T) {
+	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Annotation("large", strings.Repeat("x", wire.MaxBytes)) })
+
+	for range 2 * breakerThreshold {
+		result, status := w.cycle(p)
+		if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "too large to be asked about") {
+			t.Fatalf("result %+v, status %v", result, status)
+		}
+	}
+
+	if state, _ := w.plugin.engine.breaker.current(); state != breakerClosed || len(w.bus.requests) != 0 {
+		t.Errorf("the breaker is in state %d after %d requests", state, len(w.bus.requests))
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("it is not tried again")
+	}
+}
+
+func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T) {
+	inAnHour := wire.At(time.Now().Add(time.Hour))
+	for name, end := range map[string]func(*world, *v1.Pod) error{
+		"gone": func(w *world, p *v1.Pod) error {
+			return w.client.CoreV1().Pods(p.Namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{})
+		},
+		"bound": func(w *world, p *v1.Pod) error {
+			_, err := w.client.CoreV1().Pods(p.Namespace).Update(w.ctx, on(p, "n1"), metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		for when, early := range map[string]bool{"before the gate looks": true, "while the planner is asked": false} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				p := queuedPod("root.a", "p", "", high, "100")
+				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
+				engine := w.plugin.engine
+				ends := func() {
+					engine.avoid.failed(p.UID, "n1", false)
+					if err := end(w, p); err != nil {
+						t.Error(err)
+					}
+					w.eventually("the informer has told", func() bool { return !engine.avoid.concerns(p.UID) })
+				}
+				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+					if !early {
+						ends()
+					}
+					return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Because", RetryAt: &inAnHour}}, nil
+				}
+
+				if early {
+					ends()
+				}
+				w.cycle(p)
+
+				if waiting, _ := engine.gate.state(); waiting != 0 || engine.retry.count() != 0 {
+					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.retry.count())
+				}
+				if m := engine.gate.memberAt(p.UID); (m != nil) != (name == "bound") {
+					t.Errorf("it counts in its queue as %+v", m)
+				}
+			})
+		}
+	}
+}
+
+func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
+	w := queued(t)
+	engine := w.plugin.engine
+	left := func() int {
+		waiting, _ := engine.gate.state()
+		engine.backlog.mu.Lock()
+		defer engine.backlog.mu.Unlock()
+		return waiting + engine.retry.count() + len(engine.backlog.pods)
+	}
+	gone := []*v1.Pod{
+		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
+	}
+	engine.gate.look(gone[0], wire.ModeEnforce)
+	engine.retry.notAsked(refOf(gone[1]), time.Now())
+	engine.backlog.enter(gone[2])
+	if left() != 3 {
+		t.Fatalf("%d pods wait", left())
+	}
+
+	engine.inflight.notify()
+	if err := engine.gate.limit(treeOf(t, limit("root"), limit("root.a", "cpu", 500))); err != nil {
+		t.Fatal(err)
+	}
+
+	w.eventually("all are dropped", func() bool { return left() == 0 })
+	for _, p := range gone {
+		if w.activator.of(p.UID) != 0 {
+			t.Errorf("%s was activated", p.Name)
+		}
+	}
+}
+
+func TestAPodThatWaitsForOrdersToEndIsTriedAgainThoughTheLastHasEndedBefore(t *testing.T) {
+	orders := newInflight()
+	pl := &MakeWay{engine: &engine{backlog: newBacklog(clock.RealClock{}), control: &control{}, inflight: orders}}
+
+	pl.awaitOrders(pod("p", "", high, large).Obj())
+
+	select {
+	case <-orders.changed:
+	default:
+		t.Error("nobody is told that there is room")
+	}
 }

@@ -226,7 +226,9 @@ func (e *engine) openFor(ctx context.Context) {
 		gateWoken.Add(float64(len(refs)))
 		pods := make(map[string]*v1.Pod, len(refs))
 		for _, ref := range refs {
-			pods[ref.Namespace+"/"+ref.Name] = e.podOf(ref)
+			if pod := e.pending(ref); pod != nil {
+				pods[ref.Namespace+"/"+ref.Name] = pod
+			}
 		}
 		logger := klog.FromContext(ctx)
 		logger.V(2).Info("queue_gate_opened", "pods", len(refs), "waiting", waiting)

@@ -225,7 +225,7 @@ func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
-	g.waiting.leave(pod.UID) // what it was promised is what it counts for now
+	g.leaveLine(pod.UID) // it counts for what it asks now, which may be less than it was promised
 	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
@@ -265,10 +265,10 @@ func (g *queueGate) release(uid types.UID) {
 	g.settle(uid)
 }
 
-// failed notes that a pod's cycle came to nothing for another reason than the gate: others may have the
-// room that it was woken for.
+// failed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
+// have the room that it was woken for.
 func (g *queueGate) failed(uid types.UID) {
-	if g.tree.Load() == nil {
+	if g.none.Load() {
 		return
 	}
 	g.mu.Lock()
@@ -296,7 +296,7 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 	if g.knows != inForce {
 		w := newWaiter(pod, wanted, profileMode)
 		w.unlooked = true
-		g.waiting.enter(w)
+		g.enterLine(w)
 		return &rejection{reason: rejectedUnknown, message: "the limits of queues are not known: " + g.reason()}
 	}
 	wanted.place(g.usage.tree)
@@ -313,7 +313,7 @@ func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rej
 	}
 	w := newWaiter(pod, wanted, profileMode)
 	w.blocked = short[0].queue
-	g.waiting.enter(w)
+	g.enterLine(w)
 	rejected := &rejection{reason: rejectedFull, message: sentence(short), room: g.roomFor(wanted, own)}
 	if g.usage.victimsMayHelp(short, rankOf(pod)) {
 		rejected.reason = rejectedMayHelp
@@ -394,6 +394,12 @@ func (g *queueGate) drop(uid types.UID) {
 	if g.usage != nil {
 		g.relieve(g.usage.forget(uid))
 	}
+}
+
+// enterLine lets a pod wait, and others have what it was promised.
+func (g *queueGate) enterLine(w *waiter) {
+	g.leaveLine(types.UID(w.pod.UID))
+	g.waiting.enter(w)
 }
 
 // leaveLine lets a pod wait no longer, and others have what it was promised.

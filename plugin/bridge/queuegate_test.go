@@ -368,6 +368,81 @@ func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
 	}
 }
 
+func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
+	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
+		"it is kept out after all": func(w *gateWorld, p *v1.Pod) {
+			w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
+			w.rejected(p)
+		},
+		"it gets no place after all": func(w *gateWorld, p *v1.Pod) {
+			w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
+			if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+				w.t.Fatal("reserved beyond max")
+			}
+		},
+		"it asks for less by now": func(w *gateWorld, p *v1.Pod) {
+			if !w.enters(in("", p.Name, mid, 50).Obj()) {
+				w.t.Fatal("it does not fit")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := limited(t, limit("root", "cpu", 100))
+			victim := on(in("", "v", 0, 100).Obj(), "n1")
+			first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 50).Obj()
+			w.shows(victim, first, second)
+			w.rejected(first)
+			w.rejected(second)
+			w.deletes(victim)
+			if got := w.woken(); !slices.Equal(got, []string{"first"}) {
+				t.Fatalf("woken %v", got)
+			}
+
+			gives(w, first)
+
+			if got := w.woken(); !slices.Equal(got, []string{"second"}) {
+				t.Errorf("woken %v, want the second", got)
+			}
+		})
+	}
+}
+
+func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
+	for range 20 { // in whichever order the waiting pods are looked at
+		w := limited(t, limit("root", "cpu", 100))
+		victim := on(in("", "v", 0, 100).Obj(), "n1")
+		first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 100).Obj()
+		w.shows(victim, first, second)
+		w.rejected(first)
+		w.rejected(second)
+		w.deletes(victim)
+		if got := w.woken(); !slices.Equal(got, []string{"first"}) || w.gate.look(first, wire.ModeEnforce) != nil {
+			t.Fatalf("woken %v", got)
+		}
+
+		w.clock.Step(promiseLasts)
+
+		if got := w.woken(); !slices.Equal(got, []string{"second"}) {
+			t.Fatalf("woken %v, want the second", got)
+		}
+	}
+}
+
+func TestATrialEndsAsItBeganThoughTheQueuesChangeMeanwhile(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b"))
+	w.shows(on(in("root.a", "v", low, 80).Obj(), "n1"))
+	room := w.rejected(in("root.a", "p", high, 50).Obj()).room
+
+	room.remove("v")
+	w.limit(limit("root"), limit("root.b"), limit("root.a", "memory", 1, "cpu", 100))
+	fits := room.fits()
+	room.add("v")
+
+	if !fits || room.fits() {
+		t.Errorf("it fits without v: %t, with v: %t", fits, room.fits())
+	}
+}
+
 func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100), limit("root.a", "cpu", 10), limit("root.b"))
 	p := in("root.a", "p", 0, 50).Obj()

@@ -52,11 +52,8 @@ func newWaitingLine() *waitingLine {
 	return &waitingLine{pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}}
 }
 
-// enter lets a pod wait, and takes back what it was promised.
-func (l *waitingLine) enter(w *waiter) {
-	l.leave(types.UID(w.pod.UID))
-	l.pods[types.UID(w.pod.UID)] = w
-}
+// enter lets a pod wait that does not.
+func (l *waitingLine) enter(w *waiter) { l.pods[types.UID(w.pod.UID)] = w }
 
 // passes notes that a pod has passed the gate. Its promise lasts until its place is reserved.
 func (l *waitingLine) passes(uid types.UID) {
@@ -131,24 +128,26 @@ func (l *waitingLine) reenter(tree *queueTree) {
 // due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
 // O(waiting), and O(depth) for each pod at a queue that holds less than before.
 func (l *waitingLine) due(usage *queueUsage, knows knowledge, mode func(profileMode, namespace string) string, now time.Time) (pods []wire.PodRef, next time.Time) {
-	var look []*waiter
+	// All promises that are over end first: any pod may have that room.
 	for uid, w := range l.pods {
+		if !w.promised || now.Before(w.until) {
+			continue
+		}
+		l.promise(w, -1)
+		l.relieve(w.leaf)
+		w.promised, w.blocked = false, nil
+		if w.passed {
+			delete(l.pods, uid)
+		}
+	}
+	var look []*waiter
+	for _, w := range l.pods {
 		switch {
-		case w.promised && now.Before(w.until):
+		case w.promised:
 			if next.IsZero() || w.until.Before(next) {
 				next = w.until
 			}
-			continue
-		case w.promised:
-			l.promise(w, -1)
-			l.relieve(w.leaf)
-			w.promised, w.blocked = false, nil
-			if w.passed {
-				delete(l.pods, uid)
-				continue
-			}
-		}
-		if l.all || w.blocked == nil || l.relieved[w.blocked] {
+		case l.all || w.blocked == nil || l.relieved[w.blocked]:
 			look = append(look, w)
 		}
 	}

@@ -36,7 +36,8 @@ func (d *demand) like(other *demand) bool {
 	return d.priority == other.priority && d.asked == other.asked && d.namespace == other.namespace && slices.Equal(d.amounts, other.amounts)
 }
 
-// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order.
+// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order. Once it counts, its
+// demand never changes, so that a cycle may read that without the gate's lock.
 type member struct {
 	demand
 	bound  bool // the informer shows it on a node
@@ -52,7 +53,8 @@ type queueUsage struct {
 	members map[types.UID]*member
 }
 
-// newQueueUsage counts members, which are those of another tree, anew. O(pods × depth).
+// newQueueUsage counts members, which are those of another tree, anew. Those themselves stay as they are: a cycle may
+// have taken some out on trial. O(pods × depth).
 func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
 	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
 	for i := range tree.queues {
@@ -60,7 +62,8 @@ func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
 		u.byRank[i] = map[int32][]int64{}
 	}
 	for uid, m := range members {
-		u.count(uid, m)
+		own := *m
+		u.count(uid, &own)
 	}
 	return u
 }

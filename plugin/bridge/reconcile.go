@@ -108,13 +108,17 @@ func (e *engine) lookUp(ctx context.Context, order unanswered) error {
 
 // publishing notes the message of an order that is about to be published, to be published again where
 // the stream loses it. From then on it may be in the stream, whatever becomes of its pod. It returns
-// errPodGone where the order has been forgotten: it must not be published any more.
+// errPodGone where the order has been forgotten, and errDoomed where it has been given up: it must not be published
+// any more.
 func (f *inflight) publishing(orderID string, message []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(orderID)
 	if e == nil {
 		return errPodGone
+	}
+	if e.phase != planned {
+		return errDoomed
 	}
 	e.message = message
 	return nil

@@ -113,3 +113,14 @@ func TestUnansweredOrders(t *testing.T) {
 		t.Errorf("%v", ids)
 	}
 }
+
+func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
+	f := newInflight()
+	now := time.Now()
+	f.begin(&entry{orderID: "ord-1", preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, opensAt: now})
+	f.due(now)
+
+	if err := f.publishing("ord-1", []byte("order")); !errors.Is(err, errDoomed) {
+		t.Errorf("error %v, want that it is doomed", err)
+	}
+}

@@ -280,5 +280,5 @@ func (e *engine) runRetries(ctx context.Context) {
 // tryAgain activates one refused pod.
 func (e *engine) tryAgain(ctx context.Context, ref wire.PodRef) {
 	defer recovered(ctx, "retry", nil)
-	e.activate(ctx, e.podOf(ref))
+	e.activate(ctx, e.pending(ref))
 }

@@ -33,8 +33,8 @@ const (
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
 	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
-	// not read the cluster yet, an extender failed, or a panic was recovered. The nomination is kept; a
-	// DefaultPreemption listed after this plugin may act.
+	// not read the cluster yet, the question is too large for NATS, an extender failed, or a panic was
+	// recovered. The nomination is kept; a DefaultPreemption listed after this plugin may act.
 	endNever       outcomeKind = "never_preempts"
 	endPodGroup    outcomeKind = "pod_group"
 	endOff         outcomeKind = "off"

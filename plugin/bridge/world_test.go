@@ -281,6 +281,7 @@ type fakeBus struct {
 	ids      map[string]uint64
 	publish  func(attempt int) (store bool, err error)
 	attempts int
+	epochs   int // counted up
 	lastErr  error
 	follows  []*follower
 }
@@ -397,7 +398,12 @@ func (b *fakeBus) Follow(ctx context.Context, _, subjects string, _ time.Time, t
 	<-ctx.Done()
 }
 
-func (b *fakeBus) NextEpoch(context.Context, string, string) (int64, error) { return 7, nil }
+func (b *fakeBus) NextEpoch(context.Context, string, string) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.epochs++
+	return 7, nil
+}
 
 // order waits for the n-th order in the stream.
 func (w *world) order(n int) *wire.EvictionOrder {

@@ -170,4 +170,3 @@ class RollingBack:
             conditions_cleared=len(undone.conditions_cleared),
             refused=undone.refused,
         )
-

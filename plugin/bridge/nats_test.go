@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2/ktesting"
+)
+
+// standIn speaks as much of NATS as a client needs to connect and to be answered, and misbehaves as a test wants.
+type standIn struct {
+	listener net.Listener
+
+	mu       sync.Mutex
+	silent   bool // takes connections and says nothing
+	deaf     bool // reads nothing any more
+	refusals int  // of so many further connections
+	conns    []net.Conn
+	subjects map[string]int // subscribed to, so often
+}
+
+// newStandIn is a stand-in, and a bus that connects to it.
+func newStandIn(t *testing.T) (*standIn, *natsBus) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &standIn{listener: listener, subjects: map[string]int{}}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn)
+		}
+	}()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(func() {
+		cancel()
+		_ = listener.Close()
+		s.drop("")
+	})
+	args := defaultArgs()
+	args.NATSURL = "nats://" + listener.Addr().String()
+	return s, connectNATS(ctx, &args, "test")
+}
+
+func (s *standIn) serve(conn net.Conn) {
+	s.mu.Lock()
+	s.conns = append(s.conns, conn)
+	silent, refused := s.silent, s.refusals > 0
+	s.refusals--
+	s.mu.Unlock()
+	if silent {
+		return
+	}
+	_, _ = io.WriteString(conn, `INFO {"server_id":"s","version":"2.15.0","proto":1,"max_payload":1048576}`+"\r\n")
+	inbox := ""
+	for lines := bufio.NewReader(conn); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		switch words := strings.Fields(line); words[0] {
+		case "CONNECT":
+			if refused {
+				_, _ = io.WriteString(conn, "-ERR 'Authorization Violation'\r\n")
+				_ = conn.Close()
+				return
+			}
+		case "PING":
+			_, _ = io.WriteString(conn, "PONG\r\n")
+		case "SUB":
+			inbox = words[len(words)-1]
+			s.mu.Lock()
+			s.subjects[words[1]]++
+			s.mu.Unlock()
+		case "PUB":
+			var size int
+			_, _ = fmt.Sscan(words[3], &size)
+			if _, err := lines.Discard(size + 2); err != nil {
+				return
+			}
+			_, _ = fmt.Fprintf(conn, "MSG %s %s 6\r\nanswer\r\n", words[2], inbox)
+		}
+		for s.is(&s.deaf) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func (s *standIn) is(what *bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *what
+}
+
+func (s *standIn) now(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// drop ends all connections, after a last line where one is given: then it is the client who does.
+func (s *standIn) drop(last string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = false
+	for _, conn := range s.conns {
+		if last == "" {
+			_ = conn.Close()
+			continue
+		}
+		_, _ = io.WriteString(conn, last+"\r\n")
+	}
+	s.conns = nil
+}
+
+// asks sends one request, which must not take much longer than it may.
+func asks(t *testing.T, bus *natsBus, data []byte) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err := bus.Request(ctx, "plan", data)
+	if took := time.Since(begun); took > time.Second {
+		t.Fatalf("a request took %s", took)
+	}
+	return err
+}
+
+func answered(t *testing.T, bus *natsBus) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for asks(t, bus, []byte("question")) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("never answered")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestARequestDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
+	server, bus := newStandIn(t)
+	answered(t, bus)
+
+	server.now(func() { server.silent = true })
+	server.drop("")
+
+	for range 100 {
+		if asks(t, bus, []byte("question")) == nil {
+			t.Fatal("answered by nobody")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := asks(t, bus, []byte("question")); !errors.Is(err, errNotSent) {
+		t.Errorf("error %v, want that it is not sent", err)
+	}
+	server.now(func() { server.silent = false })
+	answered(t, bus)
+}
+
+func TestARequestDoesNotWaitForAFullSocket(t *testing.T) {
+	server, bus := newStandIn(t)
+	answered(t, bus)
+
+	server.now(func() { server.deaf = true })
+
+	for range 30 {
+		_ = asks(t, bus, make([]byte, 1<<20)) // the first ones find room
+	}
+}
+
+func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusals int
+		last     string
+	}{
+		"an error that the client does not know": {0, "-ERR 'Something New'"},
+		"credentials that are refused twice":     {4, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, bus := newStandIn(t)
+			go bus.Answer(t.Context(), "status", func() any { return nil })
+			subscribed := func() int {
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				return server.subjects["status"]
+			}
+			wait := func(times int) {
+				t.Helper()
+				for deadline := time.Now().Add(20 * time.Second); subscribed() < times; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("subscribed %d times, want %d", subscribed(), times)
+					}
+				}
+			}
+			answered(t, bus)
+			wait(1)
+
+			server.now(func() { server.refusals = test.refusals })
+			server.drop(test.last)
+
+			wait(2)
+			answered(t, bus)
+		})
+	}
+}
