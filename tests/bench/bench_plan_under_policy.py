@@ -21,6 +21,7 @@ from makeway.core.facts import PodFacts
 from makeway.core.importance import microseconds
 from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import Limits, Policy, Protection
+from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
@@ -42,6 +43,7 @@ POLICIES = {
         )
     ),
     "toleration": Policy(),
+    "guarantee": Policy(),
     "all, budgets hard": Policy(
         disruption_budgets="hard",
         protection=Protection(namespaces=NAMESPACES[:2], minimum_priority=900),
@@ -49,6 +51,14 @@ POLICIES = {
     ),
 }
 TOLERATING = {"toleration", "all, budgets hard"}
+RESERVED = "root.reserved"
+QUEUES = QueueTree.of(
+    QueueSpec(
+        name="root",
+        children=(QueueSpec(name="reserved", guaranteed={"cpu": 10**9}), QueueSpec(name="default")),
+    )
+)
+"""A queue that is below its guarantee, as most are: none of its pods may go for another's."""
 
 
 def priority_class(name: str, minimum: int | None, seconds: int) -> PriorityClass:
@@ -61,6 +71,8 @@ def cluster(name: str, minimum: int) -> Snapshot:
     chance = random.Random(1)
     snapshot = Snapshot()
     snapshot.enforce(POLICIES[name], "rev-1")
+    if name == "guarantee":
+        snapshot.adopt(QUEUES, "rev-1")
     for index, one in enumerate(CLASSES):
         asked = minimum if name in TOLERATING and one != "plain" else None
         snapshot.put_priority_class(priority_class(one, asked, (600, 1800, -1, 0)[index]))
@@ -71,16 +83,19 @@ def cluster(name: str, minimum: int) -> Snapshot:
         snapshot.put_node(make_node(node, PODS * 100))
         for slot in range(PODS):
             since = NOW - timedelta(minutes=chance.randrange(1, 120))
+            queue = RESERVED if slot % 10 == 0 else ""
             snapshot.put_pod(
                 make_pod(
                     f"{node}-{slot}",
                     node,
                     chance.choice((0, 100, 500)),
                     namespace=chance.choice(NAMESPACES),
-                    labels={"app": chance.choice(("web", "crunch", "mail"))},
+                    labels={"app": chance.choice(("web", "crunch", "mail")), "queue": queue},
                     start_micros=microseconds(since),
                     facts=PodFacts(
-                        priority_class=chance.choice(("", *CLASSES)), scheduled_micros=microseconds(since)
+                        priority_class=chance.choice(("", *CLASSES)),
+                        scheduled_micros=microseconds(since),
+                        queue=queue,
                     ),
                 )
             )

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from makeway.bus.messages import Placement
 from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.core.policy import Limits, Policy
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan, planning
 from makeway.planner.question import Question
@@ -24,6 +25,7 @@ from makeway.planner.ranking import top
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import evaluate
+from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_budget
 from unit.planner.manifests import HOST, ZONE, affinity, anti_affinity, node, pod, question, spread, term
 
@@ -53,14 +55,29 @@ def askers() -> list[Question]:
     ]
 
 
+QUEUES = [
+    None,
+    tree(
+        queue("a", guaranteed={"cpu": 4000}),
+        queue("b", queue("c", guaranteed={"cpu": 2000}), guaranteed={"cpu": 5000}, maximum={"cpu": 9000}),
+        queue("default", maximum={"cpu": 6000}),
+    ),
+]
+"""Preemptors that say nothing are in root.default."""
+
+
 class Cluster:
     """What there is, so that a snapshot can be made anew from it."""
 
-    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        queues: QueueTree | None = None,
+    ) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.budgets: dict[str, int] = {}
-        self.policy = policy
+        self.policy, self.queues = policy, queues
         self.warm = self._bare()
 
     def change(self, draw: random.Random) -> None:
@@ -98,7 +115,9 @@ class Cluster:
             on,
             priority=draw.choice([0, 1, 50, 200]),
             cpu=str(draw.randint(0, 3)),
-            labels=draw.choice([{}, WEB]),
+            labels=draw.choice(
+                [{}, WEB, *({"queue": path} for path in ("root.a", "root.b.c", "root.default"))]
+            ),
             terminating=draw.random() < 0.1,
             ports=draw.choice([[], [], PORT]),
             **draw.choice(kinds),
@@ -108,6 +127,7 @@ class Cluster:
     def _bare(self) -> Snapshot:
         snapshot = Snapshot()
         snapshot.enforce(self.policy, "1")
+        snapshot.adopt(self.queues, "1")
         snapshot.put_priority_class(_tolerant())
         return snapshot
 
@@ -159,7 +179,7 @@ def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int)
 
 def _ask_again_and_again(draw: random.Random) -> None:
     most = draw.choice([1, 2, 16])
-    cluster, now = Cluster(draw.choice(POLICIES)), NOW
+    cluster, now = Cluster(draw.choice(POLICIES), draw.choice(QUEUES)), NOW
     questions = [replace(one, max_candidates=most) for one in askers()]
     laid = questions
     for _ in range(40):
@@ -206,6 +226,32 @@ def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> Non
     plan(snapshot, asked, NOW)
 
     assert looked == [1 + asked.max_candidates + 1]  # and the best of the others, at one go
+
+
+def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(monkeypatch: Any) -> None:
+    looked: list[int] = []
+
+    def counting(block: Any, *args: Any, **more: Any) -> Any:
+        looked.append(int(block.nodes.size))
+        return evaluate(block, *args, **more)
+
+    monkeypatch.setattr("makeway.planner.plan.evaluate", counting)
+    snapshot = Snapshot()
+    snapshot.adopt(tree(queue("a", guaranteed={"cpu": 400_000}), queue("default")), "1")
+    for number in range(50):
+        snapshot.put_node(node_record(node(f"n{number}")))
+        path = "root.a" if number % 2 else "root.default"
+        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number}", cpu="4", labels={"queue": path})))
+    asked = question(pod("preemptor", priority=100, cpu="4"))
+    first = plan(snapshot, asked, NOW)
+    assert isinstance(first, Plan)
+    assert first.candidates_total == 25
+    looked.clear()
+
+    snapshot.remove_pod("p7")
+    plan(snapshot, asked, NOW)
+
+    assert looked == [1 + asked.max_candidates + 1]
 
 
 def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(monkeypatch: Any) -> None:

@@ -85,7 +85,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         return plan_pinned(snapshot, question, scope, now)
 
     view = View(snapshot, question, now)
-    looked = view.all(potential) if view.queues.matter else view.few(potential, at_most)
+    looked = view.few(potential, at_most)
     if looked is None:
         return None
     parts = looked.parts
@@ -115,10 +115,11 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was looked at in full, and how many other nodes are helped as well."""
+    """What was looked at in full, how many other nodes are helped as well, and what is kept of all."""
 
     parts: list[Part]
     beyond: int
+    standing: Standing
 
 
 class View:
@@ -135,7 +136,6 @@ class View:
         self._layers = layers_of(snapshot, question.constraints, placed)
         self.queues = terms_of(snapshot, question, placed)
         self._bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
-        self._standing: Standing | None = None
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
@@ -162,10 +162,6 @@ class View:
         """Look at some nodes as the request changes them."""
         return [self.part(block) for block in self._overlay.blocks(rows)]
 
-    def all(self, rows: Ints) -> Looked:
-        """Look at all nodes of some rows, where what queues allow changes with every pod of theirs."""
-        return Looked(self.parts(rows), 0)
-
     def few(self, rows: Ints, at_most: int) -> Looked | None:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
@@ -178,8 +174,9 @@ class View:
             tuple(sorted(self.question.needs.items())),
             self._layers.keys,
             self._bounds,
+            self.queues.key,
         )
-        standing = self._standing = snapshot.standings.of(key, snapshot.columns.nodes)
+        standing = snapshot.standings.of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
         circumstances = Circumstances(
             self._layers, self._overlay.laid, snapshot.budgets.allowed(self._debits), micros
@@ -198,7 +195,7 @@ class View:
         for part in parts:
             standing.put(snapshot, part.block, part.found, micros)
         beyond = int(standing.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
-        return Looked(parts, beyond)
+        return Looked(parts, beyond, standing)
 
     def grounds(self, looked: Looked, rows: Ints, at_most: int) -> Grounds | None:
         """Give the grounds for a refusal on some rows, none of which is helped.
@@ -206,9 +203,7 @@ class View:
         What is known from refusals of the class before is not looked at again, beyond what was just looked
         at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
         """
-        grounds = Grounds()
-        if self._standing is not None:
-            grounds = self._standing.grounds = self._standing.grounds or grounds
+        grounds = looked.standing.grounds = looked.standing.grounds or Grounds()
         for part in looked.parts:
             grounds.put(part)
         unknown = grounds.unknown(self._snapshot, rows)

@@ -9,13 +9,14 @@ Two rules, as numbers over the columns:
   whatever is removed on a node together. Pods that would take it there are kept, the most important first.
 
 Pods that live orders remove count as gone, and so do those of orders that ended a moment ago, which the
-watch may not show. A plan where no queue is that near to a limit costs nothing more
-than finding that out, O(queues with a guarantee).
+watch may not show. A plan where no queue is that near to a limit costs nothing more than finding that out,
+O(queues with a guarantee). Where one is, preemptors are of one class as long as they meet the same limits:
+of a queue that is below its guarantee, however far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,18 +64,24 @@ class Guard:
 class QueueTerms:
     """What is near enough to a limit to matter; most often nothing.
 
-    `numbers`: int64[kinds], the pods' queues plus 1; `size`: how many queues there are.
+    `revision`: of the queues. `numbers`: int64[kinds], the pods' queues plus 1; `size`: how many queues there
+    are.
     """
 
     limits: tuple[QueueLimit, ...] = ()
     guards: tuple[Guard, ...] = ()
+    revision: str = ""
     numbers: Ints | None = None
     size: int = 0
 
     @property
-    def matter(self) -> bool:
-        """Whether a plan differs from one without queues."""
-        return bool(self.limits or self.guards)
+    def key(self) -> Hashable:
+        """What a node's standing depends on here, besides its own pods: the same for plans of one class."""
+        return (
+            self.revision,
+            tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.limits),
+            tuple((one.queue.number, one.resource, one.spare) for one in self.guards),
+        )
 
     def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
         """Give int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
@@ -157,9 +164,8 @@ def terms_of(snapshot: Snapshot, question: Question, assumed: Iterable[Placed]) 
     def weigh(kind: Kind) -> int:
         return place(tree, asked_for(dict(kind.labels)), kind.namespace).queue.number + 1
 
-    return QueueTerms(
-        limits, guards, snapshot.tallies.get(snapshot, ("queue", book.revision), weigh).use, len(tree)
-    )
+    numbers = snapshot.tallies.get(snapshot, ("queue", book.revision), weigh).use
+    return QueueTerms(limits, guards, book.revision, numbers, len(tree))
 
 
 def _limits(
