@@ -248,14 +248,14 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 // unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
 // tells when the planner is back.
 func (a *attempt) unreachable(err error) ending {
-	if errors.Is(err, errTooLarge) {
+	_, probeAt := a.engine.breaker.current()
+	switch {
+	case errors.Is(err, errTooLarge):
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 		return ending{kind: endError, message: err.Error()}
-	}
-	_, probeAt := a.engine.breaker.current()
-	if errors.Is(err, errBreakerOpen) {
+	case errors.Is(err, errBreakerOpen):
 		a.engine.retry.notAsked(refOf(a.pod), probeAt)
-	} else {
+	default:
 		a.engine.retry.unreachable(refOf(a.pod), probeAt)
 	}
 	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}

@@ -335,23 +335,30 @@ func TestOnlyWhatFitsIsWokenByPriorityThenAge(t *testing.T) {
 	}
 }
 
+// wokenBefore is a full queue of which the one pod has gone, so that the first of two that waited has been woken, and not
+// the second, which asks for so much.
+func wokenBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
+	t.Helper()
+	w := limited(t, limit("root", "cpu", 100))
+	victim := on(in("", "v", 0, 100).Obj(), "n1")
+	first, next := in("", "first", mid, 100).Obj(), in("", "second", low, second).Obj()
+	w.shows(victim, first, next)
+	w.rejected(first)
+	w.rejected(next)
+	w.deletes(victim)
+	if got := w.woken(); !slices.Equal(got, []string{"first"}) {
+		t.Fatalf("woken %v", got)
+	}
+	return w, first
+}
+
 func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
 		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.failed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
 	} {
-		w := limited(t, limit("root", "cpu", 100))
-		victim := on(in("", "v", 0, 100).Obj(), "n1")
-		w.shows(victim)
-		first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 100).Obj()
-		w.shows(first, second)
-		w.rejected(first)
-		w.rejected(second)
-		w.deletes(victim)
-		if got := w.woken(); !slices.Equal(got, []string{"first"}) {
-			t.Fatalf("%s: woken %v", name, got)
-		}
+		w, first := wokenBefore(t, 100)
 
 		gives(w, first)
 
@@ -387,16 +394,7 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := limited(t, limit("root", "cpu", 100))
-			victim := on(in("", "v", 0, 100).Obj(), "n1")
-			first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 50).Obj()
-			w.shows(victim, first, second)
-			w.rejected(first)
-			w.rejected(second)
-			w.deletes(victim)
-			if got := w.woken(); !slices.Equal(got, []string{"first"}) {
-				t.Fatalf("woken %v", got)
-			}
+			w, first := wokenBefore(t, 50)
 
 			gives(w, first)
 
@@ -409,15 +407,9 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 
 func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
 	for range 20 { // in whichever order the waiting pods are looked at
-		w := limited(t, limit("root", "cpu", 100))
-		victim := on(in("", "v", 0, 100).Obj(), "n1")
-		first, second := in("", "first", mid, 100).Obj(), in("", "second", low, 100).Obj()
-		w.shows(victim, first, second)
-		w.rejected(first)
-		w.rejected(second)
-		w.deletes(victim)
-		if got := w.woken(); !slices.Equal(got, []string{"first"}) || w.gate.look(first, wire.ModeEnforce) != nil {
-			t.Fatalf("woken %v", got)
+		w, first := wokenBefore(t, 100)
+		if rejected := w.gate.look(first, wire.ModeEnforce); rejected != nil {
+			t.Fatalf("rejected: %s", rejected.message)
 		}
 
 		w.clock.Step(promiseLasts)

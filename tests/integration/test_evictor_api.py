@@ -25,7 +25,7 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, PodRef, Preemptor, Victim
 from makeway.bus.publishing import Published
-from makeway.core.event import event
+from makeway.core.event import Regarding, event
 from makeway.core.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.cluster import Cluster
@@ -244,7 +244,7 @@ class TestWhatTheEdgeReliesOn:
     async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: ApiCluster) -> None:
         [pod] = await space.create(waiting_pod("a"))
         body = event(
-            {"kind": "Pod", "namespace": space.namespace, "name": "a", "uid": pod.metadata.uid},
+            Regarding("v1", "Pod", space.namespace, "a", pod.metadata.uid),
             namespace=space.namespace,
             event_type="Normal",
             reason="Preempted",

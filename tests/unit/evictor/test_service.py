@@ -488,6 +488,23 @@ class TestActingOnWhatWasReadJustNow:
         assert world.cluster.deletes() == []
         assert not world.cluster.is_marked("a")
 
+    async def test_nobody_acts_on_anothers_look_before_it_is_answered(self) -> None:
+        world = World(*running("a", "b", "c"))
+
+        def stopped() -> None:
+            world.clock.time += timedelta(seconds=12)
+            world.cluster.remove("urgent")
+
+        world.cluster.before("mark", "a", stopped)
+        # The mark of b is answered while a is looked at again.
+        world.cluster.slow["mark", "b"] = 12
+        world.cluster.slow["get_node", NODE] = 40
+
+        outcome = await world.carry_out(make_order("a", "b", "c"))
+
+        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+        assert world.cluster.deletes() == []
+
     async def test_a_stop_that_changed_nothing_costs_another_look(self) -> None:
         world = World(*running("a"))
         world.cluster.before(

@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from makeway.core.event import EventType, Regarding
 from makeway.core.facts import PodFacts
 from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import Policy, Protection
@@ -14,7 +15,6 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.queue_warnings import AT_ONCE, QueueWarnings
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.runtime.events import EventType, Regarding
 from unit.core.queue_building import queue, tree
 from unit.planner.building import make_pod, make_snapshot
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -206,14 +207,20 @@ def test_the_top_places_are_those_that_sorting_puts_first(pairs: list[tuple[int,
     assert found == sorted(np.lexsort(tuple(reversed(keys)))[:most].tolist())
 
 
-def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> None:
-    looked: list[int] = []
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many nodes are looked at, each time."""
+    sizes: list[int] = []
 
     def counting(block: Any, *args: Any, **more: Any) -> Any:
-        looked.append(int(block.nodes.size))
+        sizes.append(int(block.nodes.size))
         return evaluate(block, *args, **more)
 
     monkeypatch.setattr("makeway.planner.plan.evaluate", counting)
+    return sizes
+
+
+def test_a_second_plan_looks_only_at_nodes_that_changed(looked: list[int]) -> None:
     snapshot = Snapshot()
     for number in range(50):
         snapshot.put_node(node_record(node(f"n{number}")))
@@ -228,14 +235,7 @@ def test_a_second_plan_looks_only_at_nodes_that_changed(monkeypatch: Any) -> Non
     assert looked == [1 + asked.max_candidates + 1]  # and the best of the others, at one go
 
 
-def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(monkeypatch: Any) -> None:
-    looked: list[int] = []
-
-    def counting(block: Any, *args: Any, **more: Any) -> Any:
-        looked.append(int(block.nodes.size))
-        return evaluate(block, *args, **more)
-
-    monkeypatch.setattr("makeway.planner.plan.evaluate", counting)
+def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[int]) -> None:
     snapshot = Snapshot()
     snapshot.adopt(tree(queue("a", guaranteed={"cpu": 400_000}), queue("default")), "1")
     for number in range(50):

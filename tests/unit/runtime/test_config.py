@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.core.config import ConfigError
-from makeway.core.event import NOTE_LIMIT, cut
+from makeway.core.event import NOTE_LIMIT, EventType, Regarding, cut
 from makeway.core.objects import ConfigMap, Metadata
 from makeway.core.policy import Policy, parse_policy
 from makeway.runtime.config import Config, Kind, Offer, revision_of
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import ConfigMapSource, FileSource
-from makeway.runtime.events import EventType, Regarding
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 OBSERVE = HEAD + "mode: observe\n"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,12 +18,24 @@ _NAME_LIMIT: Final = 200
 _INSTANCE_LIMIT: Final = 128
 _CUT: Final = " …"
 
+EventType = Literal["Normal", "Warning"]
+
+
+class Regarding(msgspec.Struct, frozen=True, rename="camel"):
+    """The object that an Event is about; without a namespace where it has none."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
 
 def event(
-    regarding: Mapping[str, str],
+    regarding: Regarding,
     *,
     namespace: str,
-    event_type: str,
+    event_type: EventType,
     reason: str,
     action: str,
     note: str,
@@ -35,15 +46,15 @@ def event(
 ) -> bytes:
     """Write an Event as JSON; a long `note` is cut.
 
-    `regarding`: an ObjectReference with at least a name. `namespace`: the Event's own. `reason`, `action`:
-    constants in CamelCase. `controller`: as makeway.dev/planner. `unique`: the end of the Event's name.
+    `namespace`: the Event's own. `reason`, `action`: constants in CamelCase. `controller`: as
+    makeway.dev/planner. `unique`: the end of the Event's name.
     """
     return msgspec.json.encode(
         {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{regarding['name'][:_NAME_LIMIT].rstrip('-.')}.{unique}",
+                "name": f"{regarding.name[:_NAME_LIMIT].rstrip('-.')}.{unique}",
                 "namespace": namespace,
             },
             "eventTime": api_time(now, "microseconds"),
@@ -51,7 +62,7 @@ def event(
             "reportingInstance": instance[:_INSTANCE_LIMIT],
             "action": action,
             "reason": reason,
-            "regarding": dict(regarding),
+            "regarding": regarding,
             "note": cut(note),
             "type": event_type,
         }

@@ -164,38 +164,40 @@ def judge(
     """
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
         return Spared("is-preemptor", "the order names its preemptor as a victim")
-    if pod is None:
-        return Gone("not-found")
-    if pod.metadata.uid != victim.uid:
-        return Gone("other-uid")
-    if pod.status.phase in ENDED_PHASES:
-        return Gone("ended")
-    bound_to = pod.spec.node_name or ""
+    if isinstance(there := _there(victim, pod), Gone):
+        return there
+    bound_to = there.spec.node_name or ""
     if victim.assumed and bound_to not in ("", order.node):
         return Gone("elsewhere")
-    if pod.metadata.deletion_timestamp is not None:
-        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
+    if there.metadata.deletion_timestamp is not None:
+        return Terminating(there.metadata.deletion_grace_period_seconds or 0)
     if not bound_to and not victim.assumed:
         return Spared("not-bound", "the pod is bound to no node")
     if bound_to not in ("", order.node):
         return Spared("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
-    allowed = ask(rules, Pair(preemptor, facts_of(pod), now))
+    allowed = ask(rules, Pair(preemptor, facts_of(there), now))
     if not allowed.removable:
         return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
-    return Delete(disruption_target(pod) is None, pod.metadata.resource_version)
+    return Delete(disruption_target(there) is None, there.metadata.resource_version)
 
 
-def leaving(victim: Victim, pod: Pod | None) -> Gone | Terminating | None:
-    """Whether a victim holds no room any more or will soon hold none; None where it stays."""
+def staying(victim: Victim, pod: Pod | None) -> Pod | Gone | Terminating:
+    """The victim's pod, where it stays; else why it holds no room any more or soon will not."""
+    there = _there(victim, pod)
+    if isinstance(there, Pod) and there.metadata.deletion_timestamp is not None:
+        return Terminating(there.metadata.deletion_grace_period_seconds or 0)
+    return there
+
+
+def _there(victim: Victim, pod: Pod | None) -> Pod | Gone:
+    """The victim's pod, where it is there and uses anything."""
     if pod is None:
         return Gone("not-found")
     if pod.metadata.uid != victim.uid:
         return Gone("other-uid")
     if pod.status.phase in ENDED_PHASES:
         return Gone("ended")
-    if pod.metadata.deletion_timestamp is not None:
-        return Terminating(pod.metadata.deletion_grace_period_seconds or 0)
-    return None
+    return pod
 
 
 def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
@@ -203,13 +205,13 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
 
     Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
     """
-    if (left := leaving(victim, pod)) is not None or pod is None:
-        return left or Gone("not-found")
-    if not pod.spec.node_name:
+    if isinstance(stays := staying(victim, pod), Gone | Terminating):
+        return stays
+    if not stays.spec.node_name:
         return Spared("not-bound", "the pod is bound to no node, and so not counted")
-    if (bar := bar_of(facts_of(pod), protection)) is not None:
+    if (bar := bar_of(facts_of(stays), protection)) is not None:
         return Spared(bar.rule, bar.detail)
-    return Delete(disruption_target(pod) is None, pod.metadata.resource_version)
+    return Delete(disruption_target(stays) is None, stays.metadata.resource_version)
 
 
 def first_spared(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:

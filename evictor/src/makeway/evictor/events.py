@@ -13,12 +13,11 @@ from typing import NoReturn
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Victim
-from makeway.core.event import event
+from makeway.core.event import EventType, Regarding, event
 from makeway.core.text import counted
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
-from makeway.runtime.events import EventType
 
 QUEUE_LIMIT = 1000
 """Events that may wait to be written; more are dropped and counted. 100 orders at once make a few hundred."""
@@ -87,15 +86,8 @@ class Events:
         self._put(ref, reason, "MakeWay", note, event_type)
 
     def _put(self, about: PodRef, reason: str, action: str, note: str, event_type: EventType) -> None:
-        regarding = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        }
         body = event(
-            regarding,
+            Regarding("v1", "Pod", about.namespace, about.name, about.uid),
             namespace=about.namespace,
             event_type=event_type,
             reason=reason,

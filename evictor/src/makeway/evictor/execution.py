@@ -173,9 +173,8 @@ class Execution:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
-            self._looked_at = self._clock.now()
             wanted, pods = await asyncio.gather(
-                self._still_wanted(),
+                self._look(),
                 asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
             )
             self._class_names = {name for pod in pods if pod and (name := pod.spec.priority_class_name)}
@@ -219,6 +218,13 @@ class Execution:
             rules=rules_for(self.preemptor, self.order.node, self._restraint.policy, self._classes),
             now=self._clock.now(),
         )
+
+    async def _look(self) -> Proceed | Stop:
+        """`_still_wanted`, which counts from when it was asked, once it is answered."""
+        asked_at = self._clock.now()
+        wanted = await self._still_wanted()
+        self._looked_at = asked_at
+        return wanted
 
     async def _still_wanted(self) -> Proceed | Stop:
         """The order against fence, preemptor and node as they are now."""
@@ -309,12 +315,11 @@ class Execution:
         and the answer is judged again. All that was asked is waited for, so that no mark is set after a
         rollback has looked for it.
         """
-        self._looked_at = self._clock.now()
         if judged is not None and judged.mark:
             reading = asyncio.ensure_future(self._mark(victim, judged))
         else:
             reading = asyncio.ensure_future(self._read(victim))
-        wanting = asyncio.ensure_future(self._still_wanted())
+        wanting = asyncio.ensure_future(self._look())
         classes = asyncio.ensure_future(self._read_classes())
         await asyncio.gather(wanting, reading, classes, return_exceptions=True)
         wanted, pod, _ = wanting.result(), reading.result(), classes.result()

@@ -125,10 +125,9 @@ class RollingBack:
 
     async def _unmark(self, victim: Victim) -> None:
         """Take the mark off a victim that stays, if it is this order's."""
-        pod = await self._cluster.get_pod(victim.namespace, victim.name)
-        leaving = decide.leaving(victim, pod)
-        if leaving is not None or pod is None:
-            self._undone.leaving[victim.uid] = leaving or Gone("not-found")
+        pod = decide.staying(victim, await self._cluster.get_pod(victim.namespace, victim.name))
+        if isinstance(pod, Gone | Terminating):
+            self._undone.leaving[victim.uid] = pod
             return
         if not decide.marked_by_scheduler(pod, patches.mark_message(self._order)):
             return

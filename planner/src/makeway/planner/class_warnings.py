@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from makeway.core.event import Regarding
 from makeway.core.objects import PriorityClass
 from makeway.core.toleration import Unreadable, toleration_of
 from makeway.runtime.config_events import Records
-from makeway.runtime.events import Regarding
 
 MOST_VALUES = 20
 """So many different values of one class are told; whoever writes more of them has been told."""

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import ControlState, QueueLimit
 from makeway.core import policy, queues
+from makeway.core.event import EventType
 from makeway.core.mode import Mode
 from makeway.core.policy import Policy, parse_policy
 from makeway.core.queues.parsing import Queues, parse_queues
@@ -17,7 +18,6 @@ from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_events import ConfigEvents, Records
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
-from makeway.runtime.events import EventType
 from makeway.runtime.listwatch import Reads
 from makeway.runtime.settings import ConfigSettings
 

@@ -84,7 +84,7 @@ def refusal(
         message += "; " + "; ".join(limit.reason for limit in queues.limits)
     if counts:
         end = grounds.first_end(rows)
-        message += f"; {spared.text(counts, '' if end is None else _clock(end))}"
+        message += f"; {spared.text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
     helps = grounds.first_help(rows)
@@ -159,7 +159,3 @@ def near_node(part: Part, place: int) -> tuple[NearNode, str]:
     lower = int(found.removable[:, place].sum())
     text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
     return NearNode(node, missing, part.spared(place)), text
-
-
-def _clock(micros: int) -> str:
-    return api_time(moment_of(micros))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NoReturn
 
+from makeway.core.event import Regarding
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.config_events import Records
-from makeway.runtime.events import Regarding
 
 ROUND_SECONDS: Final = 1.0
 """Between two looks."""

@@ -22,6 +22,7 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.event import EventType
 from makeway.core.mode import Mode
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
@@ -29,7 +30,6 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import PAST_DEADLINE, Ended, QuotaControl
 from makeway.planner.quota_plan import QuotaAnswer, answer
 from makeway.planner.snapshot import Snapshot
-from makeway.runtime.events import EventType
 from makeway.runtime.failpoints import failpoint
 
 ROUND_SECONDS: Final = 0.25

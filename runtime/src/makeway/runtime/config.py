@@ -21,8 +21,8 @@ from typing import Final, Generic, Literal, TypeVar
 import structlog
 
 from makeway.core.config import ConfigError, Problem, did_you_mean
+from makeway.core.event import Regarding
 from makeway.runtime.config_metrics import ConfigMetrics
-from makeway.runtime.events import Regarding
 
 _log = structlog.get_logger()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from makeway.core.event import EventType, Regarding
 from makeway.runtime.config import Config, Verdict
-from makeway.runtime.events import EventType, Regarding
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
     "accepted": ("Normal", "ConfigAccepted"),

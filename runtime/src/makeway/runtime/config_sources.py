@@ -8,9 +8,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import structlog
 
+from makeway.core.event import Regarding
 from makeway.core.objects import ConfigMap
 from makeway.runtime.config import Config, Offer
-from makeway.runtime.events import Regarding
 from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
 
 FILE_SECONDS: Final = 1.0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 from urllib.parse import quote
 
 import structlog
 
-from makeway.core.event import event
+from makeway.core.event import EventType, Regarding, event
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 QUEUE_LIMIT: Final = 100
@@ -24,19 +23,6 @@ CLUSTER_NAMESPACE: Final = "default"
 _TIMEOUT_SECONDS: Final = 5.0
 
 _log = structlog.get_logger()
-
-EventType = Literal["Normal", "Warning"]
-
-
-@dataclass(frozen=True)
-class Regarding:
-    """The object that an Event is about; without a namespace where it has none."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
 
 
 class Writes(Protocol):
@@ -66,15 +52,8 @@ class EventRecorder:
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
         """Queue an Event. `reason` and `action` are constants in CamelCase; a long `note` is cut."""
         namespace = about.namespace or CLUSTER_NAMESPACE
-        regarding = {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        }
         body = event(
-            regarding,
+            about,
             namespace=namespace,
             event_type=event_type,
             reason=reason,

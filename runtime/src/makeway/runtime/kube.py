@@ -53,7 +53,7 @@ class ApiError(Exception):
 
     `reason` is the Status object's, or the HTTP phrase where the body is plain text (API priority
     and fairness, proxies). `retry_after_seconds` is the server's wish, from the Retry-After header
-    or the Status object's details.
+    or the Status object's details, as far as it is heeded.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
-        self.retry_after_seconds = retry_after_seconds
+        wish = retry_after_seconds
+        self.retry_after_seconds = None if wish is None else min(wish, RETRY_AFTER_LIMIT_SECONDS)
 
 
 class ApiUnavailable(Exception):  # noqa: N818 - it names a state of the server
@@ -95,10 +96,8 @@ def _phrase(status: int) -> str:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds, as far as it is heeded; its date form is ignored, as no API server uses it."""
-    return (
-        min(float(header), RETRY_AFTER_LIMIT_SECONDS) if header is not None and header.isdecimal() else None
-    )
+    """Retry-After in seconds; its date form is not used by the API server and is ignored."""
+    return float(header) if header is not None and header.isdecimal() else None
 
 
 def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
@@ -110,7 +109,7 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
         text = body[:MESSAGE_LIMIT].decode(errors="replace").strip()
         return ApiError(status, _phrase(status), text, seconds)
     if seconds is None and answer.details is not None and answer.details.retry_after_seconds > 0:
-        seconds = min(float(answer.details.retry_after_seconds), RETRY_AFTER_LIMIT_SECONDS)
+        seconds = float(answer.details.retry_after_seconds)
     return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds)
 
 
