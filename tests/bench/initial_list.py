@@ -4,8 +4,9 @@
 
 The planner's own API connection, list-watches and snapshot run in this process; a local server streams real
 JSON from another, with `--tls` as an API server does. Given are wall time and CPU time from the first request
-until the snapshot is complete, and the peak of resident memory; then changed pods a second, all at once, from
-the first until the last of them is there; then the CPU time of each where they come one by one.
+until the snapshot is complete, and the peak of resident memory; then what a policy and a tree of queues take
+to be applied to all pods; then changed pods a second, all at once, from the first until the last of them is
+there; then the CPU time of each where they come one by one.
 """
 
 from __future__ import annotations
@@ -26,15 +27,23 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import KUBE_SYSTEM
+from makeway.core.policy import Policy, Protection
+from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
+from makeway.planner.backlog import PIECE
 from makeway.planner.metrics import Metrics
+from makeway.planner.settling import settle_for_ever
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import Watch
 from makeway.runtime import garbage
 from makeway.runtime.kube import Api
+
+_QUEUES = QueueTree.of(
+    QueueSpec(name="root", children=(QueueSpec(name="a", guaranteed={"cpu": 1000}), QueueSpec(name="b")))
+)
 
 _TRICKLE_SECONDS = 8.0
 """How long changes come one by one."""
@@ -65,13 +74,13 @@ def peak_mib() -> float:
 async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> None:
     """List, then watch, and print what it took."""
     warm_up()
-    snapshot = Snapshot()
+    snapshot = Snapshot(piece=PIECE)
     api = await Api.connect(kubeconfig=str(kubeconfig), user_agent="bench")
     watch = Watch(api, snapshot, Metrics(CollectorRegistry()), KUBE_SYSTEM)
     garbage.set_aside()
     print(f"before: {peak_mib():.0f} MiB resident")
     began = Cost.now()
-    running = asyncio.gather(*watch.runs())
+    running = asyncio.gather(*watch.runs(), settle_for_ever(snapshot.backlog))
     longest = await _until(lambda: watch.synced)
     took = Cost.now().since(began)
     print(
@@ -79,6 +88,9 @@ async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> No
         f"{took.cpu:.2f} s of CPU in {took.wall:.1f} s, {peak_mib():.0f} MiB at the peak, "
         f"the event loop held for {longest * 1000:.0f} ms at most"
     )
+    protected = Policy(protection=Protection(minimum_priority=-1))
+    await _apply(snapshot, "a policy", lambda: snapshot.enforce(protected, "1"))
+    await _apply(snapshot, "a tree of queues", lambda: snapshot.adopt(_QUEUES, "1"))
     if events:
         took, _ = await _change(watch, server, 1, events, 0)
         each = took.cpu / events * 1e6
@@ -94,6 +106,18 @@ async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> No
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await api.close()
+
+
+async def _apply(snapshot: Snapshot, what: str, change: Callable[[], None]) -> None:
+    """Print what it takes to apply a change to all pods."""
+    began = Cost.now()
+    change()
+    longest = max(Cost.now().since(began).wall, await _until(lambda: not snapshot.backlog.unsettled))
+    took = Cost.now().since(began)
+    print(
+        f"{what}: applied to all pods in {took.cpu:.1f} s of CPU, "
+        f"the event loop held for {longest * 1000:.0f} ms at most"
+    )
 
 
 async def _change(watch: Watch, server: str, version: int, count: int, rate: float) -> tuple[Cost, float]:

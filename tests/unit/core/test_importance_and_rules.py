@@ -13,13 +13,13 @@ from makeway.core.importance import NOT_STARTED, importance, microseconds, momen
 from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import Policy, Protection
 from makeway.core.rules import (
-    KUBERNETES_RULES,
     Pair,
     PreemptorFacts,
     Rule,
     Verdict,
     barrier_of,
     judge,
+    lower_priority,
     rules_in_force,
     victim_rules,
 )
@@ -55,7 +55,7 @@ def pair(preemptor: int, victim: int | PodFacts) -> Pair:
 
 @pytest.mark.parametrize(("victim", "removable"), [(9, True), (10, False), (11, False)])
 def test_only_a_pod_of_lower_priority_may_go(victim: int, removable: bool) -> None:
-    verdict = judge(KUBERNETES_RULES, pair(10, victim))
+    verdict = judge((lower_priority,), pair(10, victim))
 
     assert verdict.removable is removable
     assert verdict.rule == "lower-priority"
@@ -66,8 +66,8 @@ def test_the_first_rule_that_forbids_speaks_and_without_one_the_first_of_all() -
     def shield(pair: Pair) -> Verdict:
         return Verdict(pair.victim.priority < 5, "shield", "")
 
-    assert judge((*KUBERNETES_RULES, shield), pair(10, 9)).rule == "shield"
-    assert judge((*KUBERNETES_RULES, shield), pair(10, 4)).rule == "lower-priority"
+    assert judge((lower_priority, shield), pair(10, 9)).rule == "shield"
+    assert judge((lower_priority, shield), pair(10, 4)).rule == "lower-priority"
     assert not judge((), pair(10, 0)).removable
 
 

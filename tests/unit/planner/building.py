@@ -112,8 +112,9 @@ def make_snapshot(
     *,
     classes: Iterable[PriorityClass] = (),
     policy: Policy | None = None,
+    piece: int | None = None,
 ) -> Snapshot:
-    snapshot = Snapshot()
+    snapshot = Snapshot(piece=piece)
     snapshot.enforce(policy or Policy(), "rev-1" if policy else "")
     for priority_class in classes:
         snapshot.put_priority_class(priority_class)

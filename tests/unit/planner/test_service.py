@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,13 +25,14 @@ from makeway.bus.messages import (
     Profile,
     VictimOutcome,
 )
-from makeway.core.policy import DaemonSets, Policy
+from makeway.core.policy import DaemonSets, Policy, Protection
 from makeway.planner.answer import Plan
 from makeway.planner.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.service import Facts, Planner
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.standing import AT_ONCE
 from makeway.planner.warmup import warm_up
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot
@@ -66,7 +68,7 @@ class Bench:
         self,
         snapshot: Snapshot | None = None,
         *,
-        unsynced: str = "",
+        unsynced: Callable[[], str] = str,
         behind: bool = False,
         limit: int = 10,
     ) -> None:
@@ -81,7 +83,7 @@ class Bench:
             ledger=self.ledger,
             decisions=self.decisions,
             metrics=self.metrics,
-            unsynced=lambda: unsynced,
+            unsynced=unsynced,
             behind=lambda _: behind,
         )
 
@@ -212,13 +214,32 @@ async def test_bytes_that_are_no_request_are_answered_too() -> None:
 
 
 async def test_before_the_snapshot_is_complete_nothing_is_planned() -> None:
-    bench = Bench(unsynced="no list of pods yet")
+    bench = Bench(unsynced=lambda: "no list of pods yet")
 
     reply = await bench.ask()
 
     assert reply.status == "notSynced"
     assert reply.refusal is not None
     assert reply.refusal.message == "no list of pods yet"
+
+
+async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
+    pods = [make_pod(f"p{number}", "n1", LOW, 1) for number in range(5)]
+    snapshot = make_snapshot(["n1", *(f"m{number}" for number in range(AT_ONCE))], pods, piece=3)
+    bench = Bench(snapshot, unsynced=lambda: snapshot.backlog.unsettled)
+
+    asked = asyncio.create_task(bench.ask())
+    asyncio.get_running_loop().call_soon(
+        snapshot.enforce, Policy(protection=Protection(minimum_priority=LOW)), "rev-2"
+    )
+    reply = await asked
+
+    assert reply.status == "notSynced"
+    assert reply.refusal is not None
+    assert reply.refusal.message == "the policy is being applied to all pods"
+    while snapshot.backlog.unsettled:
+        snapshot.backlog.work()
+    assert (await bench.ask()).policy_revision == "rev-2"
 
 
 async def test_a_request_that_waited_past_its_time_out_is_not_planned() -> None:

@@ -30,6 +30,9 @@ TYPE_OUTCOME = "dev.makeway.outcome.v1"
 TYPE_DECISION = "dev.makeway.decision.v1"
 TYPE_CONTROL = "dev.makeway.control.v1"
 
+PAST_DEADLINE = timedelta(seconds=2)
+"""How long after its `not_after` an order without an outcome is still taken for a live one."""
+
 LONGEST_NOT_AFTER = timedelta(minutes=11)
 """How far ahead an order's `not_after` may lie when it is stored.
 

@@ -6,7 +6,7 @@ pod failure policies and people see what they know.
 
 from __future__ import annotations
 
-from makeway.core.objects import Pod
+from makeway.core.objects import ENDED_PHASES, Pod
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
@@ -14,8 +14,6 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 _MESSAGE = "preempting to accommodate a higher priority pod"
 QUOTA_MESSAGE = "makeway: preempting to bring the pod's queue down to its maximum"
 """The condition's message where there is no preemptor."""
-
-_ENDED = ("Succeeded", "Failed")
 
 
 def preemption_message(scheduler_name: str) -> str:
@@ -25,7 +23,7 @@ def preemption_message(scheduler_name: str) -> str:
 
 def lives_on_marked(pod: Pod) -> bool:
     """Say whether a pod carries preemption's mark and is not on its way out."""
-    if pod.metadata.deletion_timestamp is not None or pod.status.phase in _ENDED:
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED_PHASES:
         return False
     return any(
         condition.type == DISRUPTION_TARGET

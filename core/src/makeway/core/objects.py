@@ -8,7 +8,7 @@ here is ever encoded back: writes are patches of their own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -206,6 +206,10 @@ class ContainerStatus(View, frozen=True, gc=False):
     name: str = ""
     allocated_resources: dict[str, Quantity] | None = None
     resources: ResourceRequirements | None = None
+
+
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+"""In these a pod runs no more and takes no room."""
 
 
 class PodStatus(View, frozen=True, gc=False):

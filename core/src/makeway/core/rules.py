@@ -104,10 +104,6 @@ def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
     return rule
 
 
-KUBERNETES_RULES: tuple[Rule, ...] = (lower_priority,)
-"""kube-scheduler's own."""
-
-
 def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
     """Give the rules of ordinary preemption, in the order in which they are asked.
 

@@ -16,7 +16,7 @@ from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.pinned import pinned_node
 from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.facts import facts_of
-from makeway.core.objects import Node, Pod, PodCondition
+from makeway.core.objects import ENDED_PHASES, Node, Pod, PodCondition
 from makeway.core.policy import Protection
 from makeway.core.queues.eligible import bar_of
 from makeway.core.rules import Pair, PreemptorFacts, Rule
@@ -36,8 +36,6 @@ from makeway.evictor.verdicts import (
     Terminating,
     VictimVerdict,
 )
-
-ENDED_PHASES = ("Succeeded", "Failed")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""

@@ -9,15 +9,12 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
 from makeway.evictor import decide
 from makeway.evictor.retry import TemporaryError
 
 LOOK_BACK = timedelta(minutes=15)
 """No order lives longer: its `not_after` is ten minutes after it was made at the most."""
-
-PAST_DEADLINE = timedelta(seconds=2)
-"""How long after `not_after` an order without an outcome is still taken for live."""
 
 READ_SECONDS = 10.0
 """How long reading may take."""

@@ -151,11 +151,15 @@ class Columns:
         self.kind[slot, node] = kind
         self.set_barrier(node, slot, barrier)
 
-    def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> None:
-        """Put down anew what the pod in a slot requests."""
+    def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
+        """Put down anew what the pod in a slot requests; say whether that is new."""
         amounts = self.vector(requests)
-        self.requested[:, node] += amounts - self.requests[:, slot, node]
+        more = amounts - self.requests[:, slot, node]
+        if not more.any():
+            return False
+        self.requested[:, node] += more
         self.requests[:, slot, node] = amounts
+        return True
 
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""

@@ -21,9 +21,6 @@ from makeway.planner.columns import Ints
 _REMEMBERED = 16384
 """Kinds of pods that have nothing but labels, of which the value is shared."""
 
-NO_KIND = 0
-"""The number in an empty slot."""
-
 
 class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The side of a pod that others' constraints see.

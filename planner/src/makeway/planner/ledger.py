@@ -10,10 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from makeway.bus.messages import EvictionOrder, LiveOrder, Outcome
-
-PAST_DEADLINE = timedelta(seconds=2)
-"""How long after `not_after` an order without an outcome is still taken for live; writers wait as long."""
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome
 
 REMEMBERED = timedelta(minutes=10)
 """How long an ended order is remembered, so that a slow plugin's set does not bring it back to life."""

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
 from makeway.core.mode import Mode
+from makeway.planner.backlog import PIECE
 from makeway.planner.class_warnings import ClassWarnings
 from makeway.planner.configuration import Configuration
 from makeway.planner.control import Control
@@ -31,6 +32,7 @@ from makeway.planner.recording.journal import RecordedSnapshot
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
+from makeway.planner.settling import settle_for_ever
 from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
@@ -71,7 +73,7 @@ async def run(
         said, _ = await bus.control()
 
         warm_up()
-        metrics, snapshot, ledger = Metrics(REGISTRY), RecordedSnapshot(), Ledger()
+        metrics, snapshot, ledger = Metrics(REGISTRY), RecordedSnapshot(piece=PIECE), Ledger()
         decisions = Decisions(bus, metrics, journal=snapshot.journal)
         marks = Marks()
         events = EventRecorder(api, "makeway.dev/planner", identity)
@@ -95,7 +97,7 @@ async def run(
                 return f"the snapshot is not complete: {watch.unhealthy()}"
             if not in_flight.synced:
                 return "orders and outcomes have not been read yet"
-            return configuration.unsynced()
+            return configuration.unsynced() or snapshot.backlog.unsettled
 
         planner = Planner(
             Facts(cluster_uid, identity),
@@ -209,6 +211,7 @@ async def run(
         return await run_until_signalled(
             *watch.runs(),
             *configuration.runs(),
+            settle_for_ever(snapshot.backlog),
             events.write_for_ever(),
             in_flight.follow_orders(),
             in_flight.follow_outcomes(),

@@ -84,8 +84,8 @@ class QueueBook:
 
     # --------------------------------------------------------------------------------- changing
 
-    def adopt(self, tree: QueueTree | None, revision: str, pods: Iterable[PodRecord]) -> None:
-        """Put a tree in force and place all pods anew. O(queues + pods · depth)."""
+    def adopt(self, tree: QueueTree | None, revision: str) -> None:
+        """Put a tree in force, in which no pod is placed yet. O(queues)."""
         self.tree, self.revision = tree, revision
         self.held = self.staying = None
         if tree is not None:
@@ -94,8 +94,6 @@ class QueueBook:
         self._records.clear()
         self._members.clear()
         self.misplaced.clear()
-        for pod in pods:
-            self._place(pod)
 
     def add(self, pod: PodRecord) -> None:
         """Count a pod."""
@@ -103,9 +101,8 @@ class QueueBook:
             before = self._applications.originator(key)
             self._applications.add(key, pod.uid, pod.facts.created_micros)
             if self._applications.originator(key) != before:
-                self.renew((before,))
-        if self.tree is not None:
-            self._place(pod)
+                self.renew(before)
+        self.place(pod)
 
     def discard(self, pod: PodRecord) -> None:
         """Count a pod no longer."""
@@ -121,17 +118,17 @@ class QueueBook:
         key = _application(pod)
         if key is not None:
             self._applications.discard(key, pod.uid)
-            self.renew((self._applications.originator(key),))
+            self.renew(self._applications.originator(key))
 
-    def renew(self, uids: Iterable[str]) -> None:
-        """Look again at pods whose class, application or protection may be another. O(pods)."""
-        for uid in uids:
-            leaf = self._leaves.get(uid)
-            if leaf is not None and not self._records[uid].terminating:
-                self._members[leaf][uid] = self._member(self._records[uid])
+    def renew(self, uid: str) -> None:
+        """Look again at a pod whose class, application or protection may be another."""
+        leaf = self._leaves.get(uid)
+        if leaf is not None and not self._records[uid].terminating:
+            self._members[leaf][uid] = self._member(self._records[uid])
 
-    def _place(self, pod: PodRecord) -> None:
-        if self.tree is None or self.held is None or self.staying is None:
+    def place(self, pod: PodRecord) -> None:
+        """Count a pod in the queue where it belongs, if it is not counted yet."""
+        if self.tree is None or self.held is None or self.staying is None or pod.uid in self._leaves:
             return
         found = place(self.tree, pod.facts.queue, pod.namespace)
         if found.warning:

@@ -23,9 +23,6 @@ from makeway.core.queues.tree import Queue, QueueTree
 MOST_FRUITLESS: Final = 3
 """So many orders in a row that evict nobody end a process: evictors refuse, or there are none."""
 
-PAST_DEADLINE: Final = timedelta(seconds=2)
-"""An order without an outcome is over so long after its `not_after`."""
-
 RETRY: Final = timedelta(seconds=2)
 """Before a process plans again whose order did not do what it should; doubled with every further one."""
 

@@ -20,14 +20,14 @@ import structlog
 from makeway.bus.client import Last
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.messages import PAST_DEADLINE, DecisionRecord, EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.event import EventType
 from makeway.core.mode import Mode
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
-from makeway.planner.quota_control import PAST_DEADLINE, Ended, QuotaControl
+from makeway.planner.quota_control import Ended, QuotaControl
 from makeway.planner.quota_plan import QuotaAnswer, answer
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -208,6 +208,9 @@ class QuotaLoop:
         mode = self._settings.mode()
         if mode == "off":
             control.finish(path, Ended("notNeeded", now, f"{path}: the mode is off"), now)
+            return
+        if not self._settings.ready():
+            control.wait(path, now)
             return
         began = time.perf_counter()
         found = answer(

@@ -41,6 +41,10 @@ class Facts:
     identity: str
 
 
+class _Unsynced(Exception):  # noqa: N818 - it names a state
+    """The snapshot can no longer be planned on."""
+
+
 class Planner:
     """Answers one request at a time on the event loop, which alone changes the snapshot in between.
 
@@ -123,7 +127,10 @@ class Planner:
 
     async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()
-        result = await _with_pauses(planning(self._snapshot, question, now))
+        try:
+            result = await self._with_pauses(planning(self._snapshot, question, now))
+        except _Unsynced as missing:
+            return self._decline("notSynced", "NotSynced", str(missing), request.request_id)
         seconds = time.perf_counter() - began
         looked_at_again = False
         if isinstance(result, Refusal):
@@ -156,6 +163,22 @@ class Planner:
         self._count(result, seconds)
         self._log(decision, reply)
         return codec.encode(reply)
+
+    async def _with_pauses(self, steps: Generator[None, None, Plan | Refusal]) -> Plan | Refusal:
+        """Run a plan to its end; all else that is ready has its turn at each pause.
+
+        Raises:
+            _Unsynced: there was nothing to plan on any more after one of them.
+        """
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                result: Plan | Refusal = ended.value
+                return result
+            await asyncio.sleep(0)
+            if missing := self._unsynced():
+                raise _Unsynced(missing)
 
     def _count(self, result: Plan | Refusal, seconds: float) -> None:
         if isinstance(result, Refusal):
@@ -197,14 +220,3 @@ class Planner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
-
-
-async def _with_pauses(steps: Generator[None, None, Plan | Refusal]) -> Plan | Refusal:
-    """Run a plan to its end; all else that is ready has its turn at each pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: Plan | Refusal = ended.value
-            return result
-        await asyncio.sleep(0)

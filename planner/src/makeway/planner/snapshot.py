@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from makeway.core.importance import Importance
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.backlog import Backlog
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
-from makeway.planner.columns import Columns, Flags, Ints, extended
+from makeway.planner.columns import BASE_RESOURCES, Columns, Flags, Ints, extended
 from makeway.planner.kinds import KindTable
 from makeway.planner.kinship import Kinship
 from makeway.planner.queue_book import QueueBook
@@ -30,6 +31,7 @@ from makeway.planner.topology import Topology
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
 
+_ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
 _NOBODY: Mapping[str, str] = {}
 
 
@@ -52,11 +54,13 @@ class Snapshot:
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `tallies`, `standings`: what plans have worked out, kept for the next;
-    they change no answer.
+    they change no answer. `backlog`: what has still to be done, where it is done in pieces (`piece`); until
+    then nothing may be planned on the snapshot.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, piece: int | None = None) -> None:
         self.revision = 0
+        self.backlog = Backlog(piece)
         self.columns = Columns()
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
@@ -222,25 +226,27 @@ class Snapshot:
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
         self.revision += 1
-        self._raise_barriers(self.shields.put_class(priority_class))
+        name = priority_class.metadata.name
+        self._renew(f"PriorityClass {name}", self.shields.put_class(priority_class))
 
     def remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
-        self._raise_barriers(self.shields.remove_class(name))
+        self._renew(f"PriorityClass {name}", self.shields.remove_class(name))
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
         if self.shields.enforce(policy, revision, source):
-            self._raise_barriers(self.pods)
+            self._renew("the policy", self.pods)
 
     def adopt(self, tree: QueueTree | None, revision: str) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
         self.revision += 1
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
         self._count_too(sorted(limited))
-        self.queues.adopt(tree, revision, self.pods.values())
+        self.queues.adopt(tree, revision)
+        self.backlog.visit("the tree of queues", self.pods if tree is not None else (), self._place)
 
     def put_namespace(self, namespace: Namespace) -> None:
         """Add or change a namespace."""
@@ -255,15 +261,10 @@ class Snapshot:
     # -------------------------------------------------------------------------------- inner work
 
     def _count_too(self, names: Iterable[str]) -> None:
-        """Count some resources from now on, also of the pods that are there. O(pods) where one is new."""
-        new = self.columns.offer(names)
-        if not new:
-            return
-        for row, pods in enumerate(self.slots):
-            for slot, pod in enumerate(pods):
-                if any(name in pod.requests for name in new):
-                    self.columns.recount(row, slot, pod.requests)
-                    self._touch(row)
+        """Count some resources from now on, also of the pods that are there. O(pods) where any is new."""
+        if self.columns.offer(names):
+            self.revision += 1
+            self.backlog.visit("the count of a new resource", self.pods, self._recount)
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)
@@ -392,17 +393,34 @@ class Snapshot:
                 self.columns.budgets[slot, row] = changed
                 self.changed[row] = self.revision
 
-    def _raise_barriers(self, uids: Iterable[str]) -> None:
-        """Work out the barriers of some pods, and mark the nodes on which one differs."""
-        self.queues.renew(uids)
-        for uid in uids:
-            pod = self.pods[uid]
-            if not pod.node:
-                continue
-            row = self.rows[pod.node]
-            slot = self._slot(row, pod)
-            if self.columns.set_barrier(row, slot, self.shields.of(pod.facts)):
-                self.changed[row] = self.revision
+    def _renew(self, what: str, uids: Collection[str]) -> None:
+        """Work out anew what policy and classes say of some pods."""
+        self.backlog.visit(what, uids, self._raise_barrier)
+
+    def _raise_barrier(self, uid: str) -> None:
+        """Work out a pod's barrier, and mark its node where that differs."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node:
+            return
+        self.queues.renew(uid)
+        row = self.rows[pod.node]
+        if self.columns.set_barrier(row, self._slot(row, pod), self.shields.of(pod.facts)):
+            self.changed[row] = self.revision
+
+    def _place(self, uid: str) -> None:
+        """Count a pod in the queues in force."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self.queues.place(pod)
+
+    def _recount(self, uid: str) -> None:
+        """Count what a pod requests of resources that have a layer now, and mark its node."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node or pod.requests.keys() <= _ALWAYS_COUNTED:
+            return
+        row = self.rows[pod.node]
+        if self.columns.recount(row, self._slot(row, pod), pod.requests):
+            self.changed[row] = self.revision
 
     def _depart(self, pod: PodRecord) -> None:
         self._remember(pod, self.revision)

@@ -11,7 +11,6 @@ from makeway.core.rules import Pair, PreemptorFacts, Rule, Verdict, rules_in_for
 
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
-DAEMONSET_RULES: Final = (DAEMONSET_SINGLE, DAEMONSET_MULTIPLE)
 """The rules that victims of the simple preemptor are chosen by, each with its strategy's name."""
 
 DAEMONSET_POD: Final = "daemonset-pod"

@@ -79,10 +79,6 @@ class Timers:
             del self._timers[path]
         return paths_in_order([queue for path in due if (queue := tree.find(path)) is not None])
 
-    def next_at(self) -> datetime | None:
-        """Give when the next timer fires."""
-        return min((timer.fires_at for timer in self._timers.values()), default=None)
-
     def begin(self, path: str, *, resumed: bool = False) -> None:
         """A process begins for a queue; its timer, if it has one, stops.
 

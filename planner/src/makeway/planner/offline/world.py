@@ -10,6 +10,7 @@ import msgspec
 from makeway.bus.messages import Placement
 from makeway.core.budget import budget_of
 from makeway.core.objects import (
+    ENDED_PHASES,
     Namespace,
     Node,
     PersistentVolumeClaim,
@@ -26,7 +27,6 @@ from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
 
-ENDED = ("Succeeded", "Failed")
 """Phases in which a pod takes no room."""
 
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -81,7 +81,7 @@ class World:
 
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
-        if pod.status.phase in ENDED:
+        if pod.status.phase in ENDED_PHASES:
             return
         if not meta.uid:
             meta = msgspec.structs.replace(meta, uid=stand_in_uid(meta.namespace, meta.name))

@@ -96,8 +96,8 @@ class Journal:
 class RecordedSnapshot(Snapshot):
     """A snapshot whose journal notes every change of it, in the order in which they come."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, piece: int | None = None) -> None:
+        super().__init__(piece=piece)
         self.journal = Journal()
         self._nodes: dict[str, NodeRecord] = {}
 

@@ -1,0 +1,166 @@
+"""Changes that concern all pods, made in pieces, lead where they would lead at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.facts import PodFacts
+from makeway.core.policy import Policy, Protection
+from makeway.planner.backlog import Backlog
+from makeway.planner.settling import settle_for_ever
+from makeway.planner.snapshot import Snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod
+
+TREES = (
+    tree(queue("team", guaranteed={"cpu": S}), queue("default")),
+    tree(queue("team", queue("x"), queue("y")), queue("default", maximum={"y.io/net": 5})),
+    None,
+)
+POLICIES = (Policy(), Policy(protection=Protection(namespaces=("team",), minimum_priority=LOW)))
+
+CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
+    st.builds(
+        lambda pod: lambda s: s.put_pod(pod),
+        st.builds(
+            make_pod,
+            uid=st.sampled_from("abcdef"),
+            node=st.sampled_from(["", "n1", "n2"]),
+            priority=st.sampled_from([NEG, LOW]),
+            namespace=st.sampled_from(["team", "other"]),
+            requests=st.sampled_from([{"cpu": S}, {"cpu": S, "x.io/gpu": 1}, {"cpu": S, "y.io/net": 2}]),
+            terminating=st.booleans(),
+            facts=st.builds(
+                PodFacts,
+                priority_class=st.sampled_from(["", "batch"]),
+                application=st.sampled_from(["", "app"]),
+                created_micros=st.integers(0, 3),
+                queue=st.sampled_from(["", "root.team.x"]),
+            ),
+        ),
+    ),
+    st.builds(lambda uid: lambda s: s.remove_pod(uid), st.sampled_from("abcdef")),
+    st.builds(lambda gpus: lambda s: s.put_node(make_node("n1", **{"x.io/gpu": gpus})), st.integers(0, 2)),
+    st.builds(lambda policy: lambda s: s.enforce(policy, "r"), st.sampled_from(POLICIES)),
+    st.builds(lambda built: lambda s: s.adopt(built, "r"), st.sampled_from(TREES)),
+    st.builds(
+        lambda minimum: lambda s: s.put_priority_class(make_class("batch", minimum, 60)),
+        st.sampled_from([None, 5, 50]),
+    ),
+    st.just(lambda s: s.remove_priority_class("batch")),
+    st.just(lambda s: s.backlog.work()),
+)
+
+
+def settle(snapshot: Snapshot) -> None:
+    while snapshot.backlog.unsettled:
+        snapshot.backlog.work()
+
+
+def state(snapshot: Snapshot) -> dict[str, Any]:
+    """All that a plan may read of policy, classes, queues and resources."""
+    columns, book = snapshot.columns, snapshot.queues
+    resources = sorted(columns.resources)
+    layers = [columns.resources[name] for name in resources]
+    found: dict[str, Any] = {
+        "revision": snapshot.revision,
+        "resources": resources,
+        "misplaced": dict(book.misplaced),
+        "rows": {
+            name: (
+                [pod.uid for pod in snapshot.slots[row]],
+                columns.requested[layers, row].tolist(),
+                columns.requests[layers][:, :, row].tolist(),
+                columns.immune_below[:, row].tolist(),
+                columns.immune_until[:, row].tolist(),
+                int(columns.barred[row]),
+            )
+            for name, row in snapshot.rows.items()
+        },
+    }
+    if book.tree is not None and book.held is not None:
+        staying, members = book.without(())
+        found["queues"] = {
+            one.path: (
+                dict(book.held.of(one.number)),
+                dict(staying.of(one.number)),
+                sorted(members(one.number), key=lambda member: member.uid),
+            )
+            for one in book.tree
+        }
+    return found
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(CHANGES, max_size=40), st.integers(1, 3))
+def test_in_pieces_or_at_once_all_is_the_same_once_it_is_settled(
+    changes: list[Callable[[Snapshot], object]], piece: int
+) -> None:
+    at_once, in_pieces = Snapshot(), Snapshot(piece=piece)
+    for change in changes:
+        change(at_once)
+        change(in_pieces)
+        assert not at_once.backlog.unsettled
+
+    settle(in_pieces)
+
+    assert state(in_pieces) == state(at_once)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(CHANGES, max_size=20), st.sampled_from(POLICIES))
+def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
+    changes: list[Callable[[Snapshot], object]], policy: Policy
+) -> None:
+    snapshot = Snapshot(piece=1)
+    for change in changes:
+        change(snapshot)
+    settle(snapshot)
+    seen, before = snapshot.revision, state(snapshot)["rows"]
+
+    snapshot.enforce(policy, "next")
+    settle(snapshot)
+
+    after = state(snapshot)["rows"]
+    changed = {name for name, row in snapshot.rows.items() if snapshot.changed[row] > seen}
+    assert changed == {name for name in after if after[name] != before[name]}
+
+
+def test_what_is_still_being_applied_is_named() -> None:
+    snapshot = Snapshot(piece=2)
+    for uid in "abc":
+        snapshot.put_pod(make_pod(uid, "n1"))
+
+    snapshot.adopt(TREES[0], "r")
+
+    assert snapshot.backlog.unsettled == "the tree of queues is being applied to all pods"
+    settle(snapshot)
+    assert not snapshot.backlog.unsettled
+
+
+async def test_others_have_their_turn_after_every_piece() -> None:
+    backlog, visited, between = Backlog(2), list[str](), list[int]()
+
+    async def others() -> None:
+        while len(visited) < 6:
+            between.append(len(visited))
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(settle_for_ever(backlog))
+    await asyncio.sleep(0)
+    backlog.visit("this", "abcdef", visited.append)
+    assert not visited
+
+    await others()
+
+    assert visited == list("abcdef")
+    assert between == [0, 2, 4]
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
