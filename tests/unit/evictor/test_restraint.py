@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.bus.messages import ControlState, Limits
+from makeway.bus.messages import ControlState, Limits, PodRef
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
 from makeway.core.policy import Policy
 from makeway.evictor.restraint import Restraint
-from unit.evictor.building import make_order
+from unit.evictor.building import NODE, a_pod, make_order
 from unit.evictor.fakes import SERVER_ERROR
 from unit.evictor.test_service import World, running
 
@@ -86,3 +86,15 @@ async def test_a_namespace_that_only_observes_keeps_its_preemptors_from_evicting
 
     assert (outcome.result, outcome.reason) == ("refused", "mode-observe")
     assert "namespace default is observe" in outcome.message
+
+
+async def test_no_nomination_is_cleared_any_more_once_the_mode_is_off() -> None:
+    waiting = [a_pod(name).on(None).nominated(NODE).phase("Pending").build() for name in ("x", "y")]
+    world = World(*running("a"), *waiting)
+    world.cluster.before("get_pod", "x", lambda: world.restraint.take(told("off")))
+    refs = tuple(PodRef(namespace="default", name=name, uid=f"{name}-uid") for name in ("x", "y"))
+
+    outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
+
+    assert (outcome.result, outcome.nominations_cleared) == ("succeeded", ())
+    assert [world.cluster.pods[name].status.nominated_node_name for name in "xy"] == [NODE, NODE]

@@ -136,17 +136,20 @@ class Execution:
         unsubscribe = self._restraint.subscribe(self._reconsider)
         try:
             self._may_begin()
-            await self._wait_for_awaited()
-            pending = await self._judge_all()
-            async with asyncio.TaskGroup() as side_by_side:
-                for progress, judged in pending[:-1]:
-                    side_by_side.create_task(self._evict(progress, judged))
-            for progress, judged in pending[-1:]:
-                await self._evict(progress, judged, last=len(pending) > 1)
+            await self._carry_out()
         except Halt:
             pass
         finally:
             unsubscribe()
+
+    async def _carry_out(self) -> None:
+        await self._wait_for_awaited()
+        pending = await self._judge_all()
+        async with asyncio.TaskGroup() as side_by_side:
+            for progress, judged in pending[:-1]:
+                side_by_side.create_task(self._evict(progress, judged))
+        for progress, judged in pending[-1:]:
+            await self._evict(progress, judged, last=len(pending) > 1)
 
     # ------------------------------------------------------------------------- before the first delete
 

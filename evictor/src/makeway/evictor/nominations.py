@@ -16,6 +16,7 @@ from makeway.bus.messages import EvictionOrder, PodRef
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.runtime.failpoints import failpoint
 
@@ -26,7 +27,13 @@ _log = structlog.get_logger()
 
 
 async def clear_listed(
-    order: EvictionOrder, preemptor_priority: int, *, cluster: Cluster, clock: Clock, metrics: Metrics
+    order: EvictionOrder,
+    preemptor_priority: int,
+    *,
+    cluster: Cluster,
+    clock: Clock,
+    metrics: Metrics,
+    restraint: Restraint,
 ) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
     deadline = min(order.not_after, clock.now() + PATIENCE)
@@ -36,7 +43,7 @@ async def clear_listed(
             pod = await cluster.get_pod(ref.namespace, ref.name)
             if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
                 return False
-            if decide.expired(order, clock.now()) is not None:
+            if decide.expired(order, clock.now()) or restraint.against(order):
                 return False
             await failpoint("evictor.before-clear")
             await cluster.clear_nomination(pod)

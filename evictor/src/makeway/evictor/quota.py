@@ -17,7 +17,7 @@ from makeway.bus.messages import Victim
 from makeway.core.objects import Pod
 from makeway.core.rules import PreemptorFacts
 from makeway.evictor import decide
-from makeway.evictor.execution import Execution, Halt, Progress
+from makeway.evictor.execution import Execution, Progress
 from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
@@ -32,27 +32,23 @@ class QuotaExecution(Execution):
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
-        unsubscribe = self._restraint.subscribe(self._reconsider)
+        await super().run()
+        if self.stop is None:
+            self.stop = incomplete(list(self.progress.values()))
+
+    async def _carry_out(self) -> None:
         places = asyncio.Semaphore(AT_ONCE)
 
         async def evict(progress: Progress) -> None:
             async with places:
                 await self._evict(progress, None)
 
-        try:
-            self._may_begin()
-            wanted = await self._until_deadline(self._still_wanted)
-            if not isinstance(wanted, Proceed):
-                self._halt(wanted)
-            async with asyncio.TaskGroup() as side_by_side:
-                for progress in self.progress.values():
-                    side_by_side.create_task(evict(progress))
-        except Halt:
-            pass
-        finally:
-            unsubscribe()
-        if self.stop is None:
-            self.stop = incomplete(list(self.progress.values()))
+        wanted = await self._until_deadline(self._still_wanted)
+        if not isinstance(wanted, Proceed):
+            self._halt(wanted)
+        async with asyncio.TaskGroup() as side_by_side:
+            for progress in self.progress.values():
+                side_by_side.create_task(evict(progress))
 
     async def _still_wanted(self) -> Proceed | Stop:
         epoch = await self._epoch()

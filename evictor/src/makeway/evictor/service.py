@@ -211,6 +211,7 @@ class Evictor:
                 cluster=self._cluster,
                 clock=self._clock,
                 metrics=self._metrics,
+                restraint=self._restraint,
             )
         elif _leaves_traces(execution.stop):
             undone = await RollingBack(
