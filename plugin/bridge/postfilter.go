@@ -171,7 +171,11 @@ func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*w
 	switch {
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-		return ended(ending{kind: endNotSynced, message: "the planner has not read the cluster yet"})
+		message := "the planner does not say why"
+		if refusal := reply.Refusal; refusal != nil {
+			message = beginning(refusal.Message, longestMessage)
+		}
+		return ended(ending{kind: endNotSynced, message: "no plan: " + message})
 	case a.mode == wire.ModeObserve:
 		a.engine.retry.restrained(refOf(a.pod), a.asked)
 		return ended(ending{kind: endObserved, message: "mode observe"})

@@ -56,8 +56,11 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, errNotSent }, requests: 1, message: "not sent"},
 		"another version":    {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return &wire.PlanReply{RequestID: "other"}, nil }, requests: 1, message: "an answer to"},
 		"a planner not synced": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) {
+			return &wire.PlanReply{Status: wire.StatusNotSynced, Refusal: &wire.Refusal{Reason: "NotSynced", Message: "no list of pods yet"}}, nil
+		}, requests: 1, message: "no plan: no list of pods yet"},
+		"a planner that does not say why": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) {
 			return &wire.PlanReply{Status: wire.StatusNotSynced}, nil
-		}, requests: 1, message: "not read the cluster yet"},
+		}, requests: 1, message: "does not say why"},
 		"a panic": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { panic("oh") }, requests: 1, message: "a panic was recovered"},
 	} {
 		t.Run(name, func(t *testing.T) {
