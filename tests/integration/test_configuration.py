@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from integration.builders import make_node
+from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import (
     CONFIGMAP,
@@ -20,7 +20,7 @@ from integration.configuring import (
 )
 from integration.faults import Faults
 from integration.invariants import assert_invariants
-from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
+from integration.preempting import deletes_of, first_decision, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
@@ -28,6 +28,7 @@ from makeway.bus.messages import ControlState
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import Rule
 from makeway.dev.options import PLANNER
+from makeway.planner.backlog import PIECE
 from makeway.runtime.config import revision_of
 
 
@@ -212,6 +213,28 @@ async def until_considered(space: Space, uid: str) -> None:
         return bool(await space.bus.decisions(uid))
 
     await until("the planner was asked", considered)
+
+
+async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at_one_go(
+    configured: RunningCluster, fault_space: Space
+) -> None:
+    await fault_space.add_nodes(
+        make_node("n1").cpu("500m"), make_node("others").pods(PIECE + 20).taint("others", effect="NoExecute")
+    )
+    (low,) = await fault_space.run(sized("low", "low", 500).on("n1"))
+    others = [make_pod(f"other-{number}").on("others") for number in range(PIECE)]
+    await fault_space.create(*(pod.spec(tolerations=[{"operator": "Exists"}]) for pod in others))
+
+    async with policy(configured, protection={"namespaces": [fault_space.namespace]}):
+        (urgent,) = await fault_space.create(sized("urgent", "high", 500))
+        decision = await first_decision(fault_space, urgent)
+        assert decision.spared_by_rule == {"protected-namespace": 1}
+        await settle()
+        assert deletes_of(fault_space, "low") == []
+
+    await fault_space.until_gone("low", uid=low.metadata.uid, seconds=30)
+    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    await assert_invariants(fault_space, wait=False)
 
 
 async def test_an_order_with_more_victims_than_allowed_evicts_nobody(
