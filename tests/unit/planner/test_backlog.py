@@ -38,7 +38,7 @@ CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
             terminating=st.booleans(),
             facts=st.builds(
                 PodFacts,
-                priority_class=st.sampled_from(["", "batch"]),
+                priority_class=st.sampled_from(["", "batch", "batch"]),
                 application=st.sampled_from(["", "app"]),
                 created_micros=st.integers(0, 3),
                 queue=st.sampled_from(["", "root.team.x"]),
@@ -130,6 +130,19 @@ def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
     after = state(snapshot)["rows"]
     changed = {name for name, row in snapshot.rows.items() if snapshot.changed[row] > seen}
     assert changed == {name for name in after if after[name] != before[name]}
+
+
+def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
+    snapshot = Snapshot(piece=1)
+    for uid in "ab":
+        snapshot.put_pod(make_pod(uid, "n1", facts=PodFacts(priority_class="batch")))
+    snapshot.put_priority_class(make_class("batch", 50, 60))
+
+    snapshot.put_priority_class(make_class("batch", 50, 60))
+
+    settle(snapshot)
+    row = snapshot.rows["n1"]
+    assert snapshot.columns.immune_below[:2, row].tolist() == [50, 50]
 
 
 def test_what_is_still_being_applied_is_named() -> None:

@@ -35,7 +35,9 @@ class Backlog:
         self._told = told
 
     def visit(self, what: str, uids: Collection[str], visit: Visit) -> None:
-        """Visit these pods. If they, or others, are still being visited for the same, that ends."""
+        """Visit these pods, if there are any; a visit for the same that is not over ends."""
+        if not uids:
+            return
         self._left.pop(what, None)
         if self._piece is None or len(uids) <= self._piece:
             for uid in uids:
