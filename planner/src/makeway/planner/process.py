@@ -185,7 +185,7 @@ async def run(
         async def lead() -> None:
             services = [
                 await bus.serve_plan(planner.handle),
-                await bus.serve_queues(QueueDesk(identity, snapshot.queues, quotas).handle),
+                await bus.serve_queues(QueueDesk(identity, snapshot, quotas).handle),
             ]
             metrics.leading.set(1)
             status.leading = True

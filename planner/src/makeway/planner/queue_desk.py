@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 import structlog
 
 from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.core.queues.parsing import Queues
-from makeway.planner.queue_book import QueueBook
 from makeway.planner.queue_report import report_of
 from makeway.planner.quota_control import QuotaControl
 from makeway.planner.quota_loop import QuotaLoop
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.config import Config
+
+_PATIENCE_SECONDS: Final = 3.0
+"""How long an answer waits for queues that are just being filled; whoever asks waits for five."""
+
+_LOOK_SECONDS: Final = 0.05
 
 _log = structlog.get_logger()
 _decode = msgspec.json.Decoder(QueueQuery).decode
@@ -34,7 +41,6 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
             "queues_in_force",
             revision=config.revision,
             queues=len(found.tree) if found is not None else 0,
-            misplaced=len(snapshot.queues.misplaced),
         )
 
     config.subscribe(adopt)
@@ -43,9 +49,9 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
 class QueueDesk:
     """Answers `makeway queues`."""
 
-    def __init__(self, identity: str, book: QueueBook, quotas: QuotaLoop) -> None:
+    def __init__(self, identity: str, snapshot: Snapshot, quotas: QuotaLoop) -> None:
         self._identity = identity
-        self._book = book
+        self._snapshot = snapshot
         self._quotas = quotas
 
     async def handle(self, data: bytes) -> bytes:
@@ -54,9 +60,13 @@ class QueueDesk:
             query = _decode(data)
         except msgspec.DecodeError:
             query = QueueQuery()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while self._snapshot.backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells
+                    await asyncio.sleep(_LOOK_SECONDS)
         return msgspec.json.encode(self._report(query.queue))
 
     def _report(self, queue: str) -> QueueReport:
         now = datetime.now(UTC)
         control = self._quotas.control or QuotaControl()
-        return report_of(self._book, control, queue=queue, planner=self._identity, now=now)
+        return report_of(self._snapshot.queues, control, queue=queue, planner=self._identity, now=now)

@@ -1,0 +1,32 @@
+"""What the planner answers to questions about queues."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from makeway.bus.queue_report import QueueReport
+from makeway.planner.queue_desk import QueueDesk
+from makeway.planner.snapshot import Snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import S, make_pod
+
+
+async def test_usage_is_told_once_every_pod_is_counted() -> None:
+    snapshot = Snapshot(piece=1)
+    for uid in "ab":
+        snapshot.put_pod(make_pod(uid, "n1", namespace="team", requests={"cpu": S}))
+    snapshot.adopt(tree(queue("team")), "r")
+    quotas: Any = SimpleNamespace(control=None)
+
+    answering = asyncio.create_task(QueueDesk("planner-1", snapshot, quotas).handle(b"{}"))
+    await asyncio.sleep(0.1)
+    assert not answering.done()
+    while snapshot.backlog.unsettled:
+        snapshot.backlog.work()
+
+    report = msgspec.json.decode(await answering, type=QueueReport)
+    assert {one.path: one.pods for one in report.queues}["root.team"] == 2
