@@ -86,6 +86,21 @@ def test_a_complete_list_forgets_what_it_does_not_have() -> None:
     assert set(snapshot.pods) == {"b"}
 
 
+def test_many_pods_that_a_complete_list_does_not_have_are_forgotten_in_pieces() -> None:
+    snapshot = Snapshot(piece=2)
+    feed = PodFeed(snapshot, metrics())
+    for name in "abcde":
+        feed.put(pod(name))
+
+    feed.retain({"a", "b", "d"})
+    assert snapshot.backlog.unsettled
+    feed.put(pod("f"))
+    while snapshot.backlog.unsettled:
+        snapshot.backlog.work()
+
+    assert set(snapshot.pods) == set("abdf")
+
+
 def test_the_late_delete_of_a_recreated_pod_does_not_touch_its_successor() -> None:
     snapshot = Snapshot()
     feed = PodFeed(snapshot, metrics())

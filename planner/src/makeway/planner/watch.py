@@ -75,11 +75,7 @@ class PodFeed:
 
     def retain(self, uids: set[str]) -> None:
         """Forget pods that a complete list does not have."""
-        pods = self._snapshot.pods
-        if pods.keys() <= uids:
-            return  # as a rule; the difference of two large sets holds the event loop for 30 ms
-        for uid in pods.keys() - uids:
-            self._snapshot.remove_pod(uid)
+        self._snapshot.retain_pods(uids)
 
 
 class Together(Generic[T]):
