@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Generic, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
-import nats.errors
 import structlog
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from makeway.bus import codec, metrics, quarantine, streams
 from makeway.bus.comparison import Comparison
@@ -28,9 +26,8 @@ from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import Parked
 from makeway.bus.repairs import Repairs
+from makeway.bus.service import Service, serve
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox
-
-_MAX_WAITING_REQUESTS: Final = 256
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 """Given a request, and who asks: what the reply subjects of one connection have in common."""
@@ -49,21 +46,6 @@ class Last(Generic[_M]):
     message: _M
     sequence: int
     time: datetime
-
-
-class PlanService:
-    """A subscription to plan requests; `unsubscribe` lets another planner answer."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    async def unsubscribe(self) -> None:
-        """Answer no more. Requests that are waiting here are left to their time-outs."""
-        try:
-            await self._subscription.unsubscribe()
-        except (nats.errors.Error, OSError) as error:
-            # Without a connection the server has no subscription to take back.
-            _log.debug("unsubscribe_failed", error=str(error))
 
 
 class Bus:
@@ -145,7 +127,7 @@ class Bus:
 
     # ------------------------------------------------------------------------------------ plans
 
-    async def serve_plan(self, handler: PlanHandler) -> PlanService:
+    async def serve_plan(self, handler: PlanHandler) -> Service:
         """Answer every plan request with `handler`, one at a time.
 
         The leader alone does, so nothing is shared out: a leader that hangs would keep its share, for as long
@@ -161,32 +143,17 @@ class Bus:
             lambda message: handler(message.data, message.reply.rpartition(".")[0]),
         )
 
-    async def serve_queues(self, handler: QueueHandler) -> PlanService:
+    async def serve_queues(self, handler: QueueHandler) -> Service:
         """Answer questions about queues; as `serve_plan`."""
         return await self._serve(
             self.subjects.queues, "queue_request_failed", lambda message: handler(message.data)
         )
 
-    async def _serve(
-        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]
-    ) -> PlanService:
-        async def answer(message: Msg) -> None:
-            try:
-                reply = await handler(message)
-                await self.connection.client.publish(message.reply, reply)
-            except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
-                metrics.HANDLER_ERRORS.inc()
-                _log.error(failed, error=str(error), exc_info=error)
-
-        with translated("subscribe to requests"):
-            subscription = await self.connection.client.subscribe(
-                subject,
-                cb=answer,
-                pending_msgs_limit=_MAX_WAITING_REQUESTS,
-            )
+    async def _serve(self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]) -> Service:
+        service = await serve(self.connection, subject, handler, failed=failed)
         # Without a round trip the next line of the caller may come before the server knows.
         await self.connection.round_trip()
-        return PlanService(subscription)
+        return service
 
     async def request_plan(self, request: bytes, timeout_seconds: float) -> bytes:
         """Ask the planner, as the plugin does.

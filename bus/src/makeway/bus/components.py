@@ -8,38 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
-import nats.errors
-import structlog
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from makeway.bus import codec, metrics
 from makeway.bus.component_status import ComponentStatus, decode_component_status
 from makeway.bus.connection import Connection
 from makeway.bus.errors import Malformed
 from makeway.bus.jetstream import translated
+from makeway.bus.service import Service, serve
 from makeway.bus.subjects import Subjects
-
-_MAX_WAITING: Final = 256
-
-_log = structlog.get_logger()
-
-
-class StatusService:
-    """A subscription to the question."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    async def unsubscribe(self) -> None:
-        """Answer no more."""
-        try:
-            await self._subscription.unsubscribe()
-        except (nats.errors.Error, OSError) as error:
-            # Without a connection the server has no subscription to take back.
-            _log.debug("unsubscribe_failed", error=str(error))
 
 
 class Components:
@@ -49,25 +27,17 @@ class Components:
         self._connection = connection
         self._subject = subjects.status
 
-    async def answer(self, status: Callable[[], ComponentStatus]) -> StatusService:
+    async def answer(self, status: Callable[[], ComponentStatus]) -> Service:
         """Answer for this component, until it ends.
 
         Raises:
             BusUnavailable: not connected.
         """
 
-        async def tell(message: Msg) -> None:
-            try:
-                await self._connection.client.publish(message.reply, codec.encode(status()))
-            except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
-                metrics.HANDLER_ERRORS.inc()
-                _log.error("status_request_failed", error=str(error), exc_info=error)
+        async def tell(_: Msg) -> bytes:
+            return codec.encode(status())
 
-        with translated("subscribe to questions about the status"):
-            subscription = await self._connection.client.subscribe(
-                self._subject, cb=tell, pending_msgs_limit=_MAX_WAITING
-            )
-        return StatusService(subscription)
+        return await serve(self._connection, self._subject, tell, failed="status_request_failed")
 
     async def ask(self, seconds: float) -> list[ComponentStatus]:
         """Ask all and give what answers come within so long, by component and identity.

@@ -9,36 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import nats.errors
-import structlog
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
-from makeway.bus import codec, metrics
+from makeway.bus import codec
 from makeway.bus.connection import Connection
 from makeway.bus.jetstream import translated
 from makeway.bus.messages import RepairProposal
+from makeway.bus.service import Service, serve
 from makeway.bus.subjects import Subjects
 
 EVICTOR_QUEUE: Final = "evictor"
-_MAX_WAITING: Final = 256
-
-_log = structlog.get_logger()
-
-
-class RepairService:
-    """A subscription to proposals."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-
-    async def unsubscribe(self) -> None:
-        """Take no more."""
-        try:
-            await self._subscription.unsubscribe()
-        except (nats.errors.Error, OSError) as error:
-            # Without a connection the server has no subscription to take back.
-            _log.debug("unsubscribe_failed", error=str(error))
 
 
 class Repairs:
@@ -57,7 +37,7 @@ class Repairs:
         with translated("propose a repair"):
             await self._connection.client.publish(self._subject, codec.encode(proposal))
 
-    async def serve(self, handler: Callable[[bytes], Awaitable[None]]) -> RepairService:
+    async def serve(self, handler: Callable[[bytes], Awaitable[None]]) -> Service:
         """Hand proposals to `handler`, one at a time, shared with the other evictors.
 
         Raises:
@@ -65,14 +45,6 @@ class Repairs:
         """
 
         async def take(message: Msg) -> None:
-            try:
-                await handler(message.data)
-            except Exception as error:  # noqa: BLE001 - the top of a proposal: one must not end the service
-                metrics.HANDLER_ERRORS.inc()
-                _log.error("repair_failed", error=str(error), exc_info=error)
+            await handler(message.data)
 
-        with translated("subscribe to proposed repairs"):
-            subscription = await self._connection.client.subscribe(
-                self._subject, queue=EVICTOR_QUEUE, cb=take, pending_msgs_limit=_MAX_WAITING
-            )
-        return RepairService(subscription)
+        return await serve(self._connection, self._subject, take, failed="repair_failed", queue=EVICTOR_QUEUE)

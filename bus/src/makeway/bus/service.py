@@ -1,0 +1,67 @@
+"""A subscription whose messages go to a handler, one at a time, whatever becomes of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import nats.errors
+import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from makeway.bus import metrics
+from makeway.bus.connection import Connection
+from makeway.bus.jetstream import translated
+
+_MAX_WAITING: Final = 256
+
+_log = structlog.get_logger()
+
+
+class Service:
+    """One that is served until `unsubscribe`."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    async def unsubscribe(self) -> None:
+        """Take no more. What is waiting here is left; whoever asked waits until its time-out."""
+        try:
+            await self._subscription.unsubscribe()
+        except (nats.errors.Error, OSError) as error:
+            # Without a connection the server has no subscription to take back.
+            _log.debug("unsubscribe_failed", error=str(error))
+
+
+async def serve(
+    connection: Connection,
+    subject: str,
+    handler: Callable[[Msg], Awaitable[bytes | None]],
+    *,
+    failed: str,
+    queue: str = "",
+) -> Service:
+    """Hand what comes on a subject to `handler`, and publish what it gives as the answer.
+
+    An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
+    the next is handled. `queue`: of those that share the messages.
+
+    Raises:
+        BusUnavailable: not connected.
+    """
+
+    async def handle(message: Msg) -> None:
+        try:
+            answer = await handler(message)
+            if answer is not None:
+                await connection.client.publish(message.reply, answer)
+        except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
+            metrics.HANDLER_ERRORS.inc()
+            _log.error(failed, error=str(error), exc_info=error)
+
+    with translated(f"subscribe to {subject}"):
+        subscription = await connection.client.subscribe(
+            subject, queue=queue, cb=handle, pending_msgs_limit=_MAX_WAITING
+        )
+    return Service(subscription)
