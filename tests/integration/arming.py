@@ -11,6 +11,8 @@ from pathlib import Path
 
 from integration.cluster import RunningCluster
 from integration.waiting import NotYet, until
+from makeway.bus.client import Bus
+from makeway.dev.options import PLANNER
 from makeway.runtime.failpoints import FIRED
 
 KILL, STOP, HOLD = "kill", "stop", "hold"
@@ -21,7 +23,29 @@ FROZEN_SECONDS = 3.0
 REACHED_SECONDS = 60.0
 """Within this time somebody reaches an armed point. A planner started again repairs nothing for 15 s."""
 
+LED_SECONDS = 40.0
+"""Within this time of a crash exactly one planner leads: a Lease lasts for fifteen."""
+
 Act = Callable[[], Awaitable[object]]
+
+
+async def until_one_leads(cluster: RunningCluster) -> None:
+    """Wait until all planners say that exactly one of them leads."""
+    bus = await Bus.connect(
+        cluster.info.nats_url, name="tests/leading", prefix=cluster.owned.options.subject_prefix
+    )
+
+    async def one() -> bool:
+        planners = [found for found in await bus.components.ask(0.5) if found.component == "planner"]
+        leaders = [found.identity for found in planners if found.leading]
+        if len(planners) != len(cluster.replicas(PLANNER)) or len(leaders) != 1:
+            raise NotYet(f"{len(planners)} planners, {leaders} lead")
+        return True
+
+    try:
+        await until("one planner leads", one, seconds=LED_SECONDS)
+    finally:
+        await bus.close()
 
 
 class Failpoints:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 
-from integration.arming import HOLD, KILL, STOP, Act, Crashes, Failpoints
+from integration.arming import HOLD, KILL, STOP, Act, Crashes, Failpoints, until_one_leads
 from integration.cluster import RunningCluster
 from integration.crashing import (
     CLEARING,
@@ -76,6 +76,7 @@ async def replicas(replicated_cluster: RunningCluster) -> AsyncIterator[RunningC
 async def healed(cluster: RunningCluster) -> None:
     Failpoints(cluster).disarm()
     await cluster.heal()
+    await until_one_leads(cluster)
 
 
 async def side_by_side(acts: Iterable[Coroutine[Any, Any, T]], at_once: int = AT_ONCE) -> list[T]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints
+from integration.arming import HOLD, KILL, STOP, Crashes, Failpoints, until_one_leads
 from integration.builders import make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, put, put_queues
@@ -146,6 +146,7 @@ async def test_another_planner_goes_on(replicated_cluster: RunningCluster, point
                 await lower(replicated_cluster, space)
 
             await assert_one_stays(replicated_cluster, space)
+            await until_one_leads(replicated_cluster)
         finally:
             await put_queues(replicated_cluster, NO_LIMITS)
         await assert_invariants(space, wait=False)

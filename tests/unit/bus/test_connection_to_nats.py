@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+import nats.errors
 import pytest
+from nats.aio.msg import Msg
 
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
@@ -47,6 +49,32 @@ async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_se
 
     with pytest.raises(BusUnavailable, match=r"(?i)authorization violation"):
         await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=1))
+
+
+async def never(_: Msg) -> None:
+    """Answer nothing."""
+
+
+async def test_a_request_whose_answer_has_just_come_can_be_cancelled_still(bus: Bus) -> None:
+    """As Python 3.11's asyncio.wait_for cannot: the task would go on."""
+    client = bus.connection.client
+    await client.subscribe("slow", cb=never)
+    asking = asyncio.create_task(client.request("slow", timeout=5))
+    await asyncio.sleep(0.2)
+    (waiting,) = client._resp_map.values()
+
+    waiting.set_result(Msg(client))
+    asking.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_a_request_that_nobody_answers_in_time_says_so(bus: Bus) -> None:
+    await bus.connection.client.subscribe("slow", cb=never)
+
+    with pytest.raises(nats.errors.TimeoutError):
+        await bus.connection.client.request("slow", timeout=0.1)
 
 
 async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> None:

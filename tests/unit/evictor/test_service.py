@@ -505,6 +505,23 @@ class TestActingOnWhatWasReadJustNow:
         assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
         assert world.cluster.deletes() == []
 
+    async def test_a_look_that_says_no_stops_everybody_at_once(self) -> None:
+        world = World(*running("a", "b", "c"))
+
+        def stopped() -> None:
+            world.clock.time += timedelta(seconds=12)
+            world.cluster.remove("urgent")
+            # What is left of the second look at a, whose answer no longer matters.
+            world.cluster.slow["get_pod", "a"] = 60
+
+        world.cluster.before("mark", "a", stopped)
+        world.cluster.slow["mark", "b"] = 12
+
+        outcome = await world.carry_out(make_order("a", "b", "c"))
+
+        assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+        assert world.cluster.deletes() == []
+
     async def test_a_stop_that_changed_nothing_costs_another_look(self) -> None:
         world = World(*running("a"))
         world.cluster.before(

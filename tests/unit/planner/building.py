@@ -127,6 +127,12 @@ def make_snapshot(
     return snapshot
 
 
+def settle(snapshot: Snapshot) -> None:
+    """Do what a snapshot that is kept in pieces has left to do."""
+    while snapshot.backlog.unsettled:
+        snapshot.backlog.work()
+
+
 def ask(
     preemptor: PodRecord,
     *,

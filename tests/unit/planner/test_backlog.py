@@ -16,7 +16,7 @@ from makeway.planner.backlog import Backlog
 from makeway.planner.settling import settle_for_ever
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod
+from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, settle
 
 TREES = (
     tree(queue("team", guaranteed={"cpu": S}), queue("default")),
@@ -56,11 +56,6 @@ CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
     st.just(lambda s: s.remove_priority_class("batch")),
     st.just(lambda s: s.backlog.work()),
 )
-
-
-def settle(snapshot: Snapshot) -> None:
-    while snapshot.backlog.unsettled:
-        snapshot.backlog.work()
 
 
 def state(snapshot: Snapshot) -> dict[str, Any]:
@@ -152,7 +147,7 @@ def test_what_is_still_being_applied_is_named() -> None:
 
     snapshot.adopt(TREES[0], "r")
 
-    assert snapshot.backlog.unsettled == "the tree of queues is being applied to all pods"
+    assert snapshot.backlog.unsettled == "the queues are being filled"
     settle(snapshot)
     assert not snapshot.backlog.unsettled
 

@@ -16,7 +16,7 @@ from makeway.planner.queue_warnings import AT_ONCE, QueueWarnings
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import make_pod, make_snapshot
+from unit.planner.building import make_pod, make_snapshot, settle
 
 FLAT = tree(queue("a"), queue("b"))
 DEEP = tree(queue("a", queue("x"), queue("y")), queue("team", namespaces=("team",)))
@@ -160,6 +160,23 @@ def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_anothe
     snapshot.adopt(tree(queue("lost", namespaces=("team",))), "rev-2")
     warnings.tell()
     assert "may not use root.lost" in recorded.notes[-1][1]
+
+
+def test_nothing_is_told_while_queues_are_being_filled() -> None:
+    snapshot, recorded = Snapshot(piece=1), Recorded()
+    for uid in "ab":
+        snapshot.put_pod(pod_in("root.lost", uid))
+    warnings = QueueWarnings(snapshot, recorded)
+    snapshot.adopt(FLAT, "rev")
+    settle(snapshot)
+    warnings.tell()
+
+    snapshot.adopt(FLAT, "rev-2")
+    warnings.tell()
+    settle(snapshot)
+    warnings.tell()
+
+    assert [uid for uid, _ in recorded.notes] == ["a", "b"]
 
 
 def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:

@@ -12,7 +12,7 @@ from makeway.bus.queue_report import QueueReport
 from makeway.planner.queue_desk import QueueDesk
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import S, make_pod
+from unit.planner.building import S, make_pod, settle
 
 
 async def test_usage_is_told_once_every_pod_is_counted() -> None:
@@ -25,8 +25,7 @@ async def test_usage_is_told_once_every_pod_is_counted() -> None:
     answering = asyncio.create_task(QueueDesk("planner-1", snapshot, quotas).handle(b"{}"))
     await asyncio.sleep(0.1)
     assert not answering.done()
-    while snapshot.backlog.unsettled:
-        snapshot.backlog.work()
+    settle(snapshot)
 
     report = msgspec.json.decode(await answering, type=QueueReport)
     assert {one.path: one.pods for one in report.queues}["root.team"] == 2

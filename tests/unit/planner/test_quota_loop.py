@@ -71,11 +71,20 @@ def lowered() -> Snapshot:
     return snapshot
 
 
-async def led(bus: FakeBus, ledger: Ledger, path: str) -> list[str]:
-    """Lead until there is an order for a queue, and give the queues that there are orders for by then."""
+async def led(bus: FakeBus, ledger: Ledger, path: str, *ready: bool) -> list[str]:
+    """Lead until there is an order for a queue, and give the queues that there are orders for by then.
+
+    `ready`: what is answered first to the questions whether there is something to plan on; then True.
+    """
+    answers = iter(ready)
     metrics = Metrics(CollectorRegistry())
     loop = QuotaLoop(
-        QuotaSettings(cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=lambda: True),
+        QuotaSettings(
+            cluster_uid="cluster",
+            identity="planner",
+            mode=lambda: "enforce",
+            ready=lambda: next(answers, True),
+        ),
         snapshot=lowered(),
         ledger=ledger,
         orders=bus,
@@ -123,6 +132,11 @@ def order(path: str, not_after: datetime) -> EvictionOrder:
 
 async def test_a_last_order_that_cannot_be_read_makes_its_own_queue_wait_and_no_other() -> None:
     assert await led(FakeBus(last="root.a"), Ledger(), "root.b") == ["root.b"]
+
+
+async def test_no_quota_is_planned_for_on_pods_that_are_just_being_counted_anew() -> None:
+    # Asked before each of two rounds, of which the first starts the timers; then for each queue.
+    assert await led(FakeBus(), Ledger(), "root.b", True, True, False) == ["root.b"]
 
 
 async def test_an_outcome_that_cannot_be_read_is_none_and_other_queues_go_on() -> None:

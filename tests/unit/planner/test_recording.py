@@ -27,7 +27,7 @@ from makeway.planner.recording.journal import RecordedSnapshot
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.recording.replaying import Replay, differences
 from makeway.planner.replies import Decision, record_of
-from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod
+from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
 from unit.planner.offline_building import pod
 
 TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))
@@ -81,6 +81,7 @@ def pods(draw: Any) -> Step:
         draw(st.integers(0, 3)),
         1000 * draw(st.integers(1, 2)),
         labels=draw(st.sampled_from([{}, WEB])),
+        requests=draw(st.sampled_from([None, None, {"cpu": 1000, "x.io/gpu": 1}])),
         terminating=draw(st.booleans()),
         name=draw(st.sampled_from([uid, "same"])),
     )
@@ -97,6 +98,9 @@ def changes(draw: Any) -> Step:
         st.sampled_from(
             [
                 lambda s: s.put_node(make_node(name, 2000 + 1000 * allowed)),
+                lambda s: s.put_node(make_node(name, 3000, **{"x.io/gpu": allowed})),
+                lambda s: s.retain_pods(set("abcd")),
+                lambda s: s.backlog.work(),
                 lambda s: s.remove_node(name),
                 lambda s: s.remove_pod(name),
                 lambda s: s.remove_pod("abc"[allowed]),
@@ -136,9 +140,11 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(history=histories(), begun=st.integers(0, 20))
-def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun: int) -> None:
-    snapshot = RecordedSnapshot()
+@given(history=histories(), begun=st.integers(0, 20), piece=st.sampled_from([None, 1, 2]))
+def test_every_decision_of_a_recording_comes_out_again(
+    history: list[Any], begun: int, piece: int | None
+) -> None:
+    snapshot = RecordedSnapshot(piece=piece)
     written: list[bytes] = []
     recorded: dict[str, DecisionRecord] = {}
     for number, step in enumerate(history):
@@ -150,6 +156,7 @@ def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun
         if callable(step):
             step(snapshot)
         else:
+            settle(snapshot)
             record = decide(snapshot, number, *step)
             if record.recording:
                 recorded[record.decision_id] = record
@@ -162,6 +169,26 @@ def test_every_decision_of_a_recording_comes_out_again(history: list[Any], begun
             again = replay.again(decided)
             assert differences(recorded.pop(decided.decision_id), again) == []
     assert not recorded
+
+
+def test_a_resource_that_was_known_before_the_recording_makes_no_difference() -> None:
+    snapshot = RecordedSnapshot()
+    snapshot.put_pod(make_pod("a", "n1", requests={"cpu": 1000, "x.io/gpu": 1}))
+    snapshot.put_node(make_node("n1", 3000, **{"x.io/gpu": 1}))
+    snapshot.put_node(make_node("n1", 3000))
+    contents = snapshot.contents("c", "p", NOW)
+    first = next(contents)
+    snapshot.journal.begin("rec-1")
+    written = [entries.encode_entry(one) for one in (first, *contents)]
+    snapshot.put_node(make_node("n1", 3000, **{"x.io/gpu": 1}))
+    snapshot.adopt(QueueTree.of(QueueSpec(name="root", guaranteed={"x.io/gpu": 1})), "queues")
+    record = decide(snapshot, 0, request("asks", 4, 3), {})
+    written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
+
+    replay = Replay()
+    (decided,) = replay.read(entries.pack(0, written))
+
+    assert differences(record, replay.again(decided)) == []
 
 
 def test_pods_that_stay_nominated_and_in_flight_are_written_once() -> None:

@@ -31,11 +31,12 @@ from makeway.planner.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.service import Facts, Planner
+from makeway.planner.settling import settle_for_ever
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.standing import AT_ONCE
 from makeway.planner.warmup import warm_up
 from unit.core.queue_building import queue, tree
-from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot
+from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot, settle
 
 POD: dict[str, Any] = {
     "metadata": {"namespace": "shop", "name": "urgent", "uid": "P", "managedFields": []},
@@ -236,10 +237,22 @@ async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
 
     assert reply.status == "notSynced"
     assert reply.refusal is not None
-    assert reply.refusal.message == "the policy is being applied to all pods"
-    while snapshot.backlog.unsettled:
-        snapshot.backlog.work()
+    assert reply.refusal.message == "the policy is being applied"
+    settle(snapshot)
     assert (await bench.ask()).policy_revision == "rev-2"
+
+
+async def test_a_request_waits_for_a_policy_that_is_just_being_applied() -> None:
+    pods = [make_pod(f"p{number}", "n1", LOW, L) for number in range(5)]
+    snapshot = make_snapshot(["n1"], pods, piece=1)
+    bench = Bench(snapshot, unsynced=lambda: snapshot.backlog.unsettled)
+    snapshot.enforce(Policy(protection=Protection(minimum_priority=LOW)), "rev-2")
+
+    settling = asyncio.create_task(settle_for_ever(snapshot.backlog))
+    reply = await bench.ask()
+    settling.cancel()
+
+    assert (reply.status, reply.policy_revision) == ("refused", "rev-2")
 
 
 async def test_a_request_that_waited_past_its_time_out_is_not_planned() -> None:

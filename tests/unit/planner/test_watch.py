@@ -33,6 +33,7 @@ from makeway.planner.watch import (
     PriorityClassFeed,
     Watch,
 )
+from unit.planner.building import settle
 
 T = TypeVar("T")
 
@@ -95,8 +96,7 @@ def test_many_pods_that_a_complete_list_does_not_have_are_forgotten_in_pieces() 
     feed.retain({"a", "b", "d"})
     assert snapshot.backlog.unsettled
     feed.put(pod("f"))
-    while snapshot.backlog.unsettled:
-        snapshot.backlog.work()
+    settle(snapshot)
 
     assert set(snapshot.pods) == set("abdf")
 

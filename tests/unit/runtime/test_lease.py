@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -221,6 +222,26 @@ async def test_work_that_crashes_ends_the_leadership_and_gives_the_lease_back() 
         await task
 
     assert leases.holder == ""
+
+
+@in_virtual_time
+async def test_work_that_goes_on_though_it_was_cancelled_ends_the_process() -> None:
+    leases, going_on = FakeLeases(), asyncio.Event()
+
+    async def deaf() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await going_on.wait()
+                return
+
+    task = asyncio.create_task(Leadership(leases, SETTINGS, "a").run(deaf))
+    await asyncio.sleep(5)
+    assert leases.stored is not None
+    leases.stored["spec"]["holderIdentity"] = "thief"
+
+    with pytest.raises(RuntimeError, match="does not end"):
+        await task
+    going_on.set()
 
 
 @in_virtual_time

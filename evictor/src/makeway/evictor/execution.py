@@ -223,10 +223,13 @@ class Execution:
         )
 
     async def _look(self) -> Proceed | Stop:
-        """`_still_wanted`, which counts from when it was asked, once it is answered."""
+        """`_still_wanted`: a no stops everything at once, a yes counts from when it was asked."""
         asked_at = self._clock.now()
         wanted = await self._still_wanted()
-        self._looked_at = asked_at
+        if isinstance(wanted, Proceed):
+            self._looked_at = max(self._looked_at, asked_at)
+        else:
+            self._stop(wanted)
         return wanted
 
     async def _still_wanted(self) -> Proceed | Stop:

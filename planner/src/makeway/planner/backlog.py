@@ -27,23 +27,26 @@ class Backlog:
 
     @property
     def unsettled(self) -> str:
-        """What is still being applied, for people; empty where nothing is."""
-        return next((f"{what} is being applied to all pods" for what in self._left), "")
+        """What is still being done, for people; empty where nothing is."""
+        return next(iter(self._left), "")
 
     def subscribe(self, told: Callable[[], None]) -> None:
         """Have a function called whenever something is left to `work`."""
         self._told = told
 
     def visit(self, what: str, uids: Collection[str], visit: Visit) -> None:
-        """Visit these pods, if there are any; a visit for the same that is not over ends."""
+        """Visit these pods, if there are any; a visit for the same that is not over ends.
+
+        `what`: a sentence for people.
+        """
         if not uids:
             return
         self._left.pop(what, None)
         if self._piece is None or len(uids) <= self._piece:
-            for uid in uids:
+            for uid in [*uids]:
                 visit(uid)
         else:
-            self._left[what] = iter(list(uids)), visit
+            self._left[what] = iter([*uids]), visit
             self._told()
 
     def work(self) -> None:

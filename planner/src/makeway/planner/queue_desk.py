@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,10 +17,8 @@ from makeway.planner.quota_loop import QuotaLoop
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.config import Config
 
-_PATIENCE_SECONDS: Final = 3.0
-"""How long an answer waits for queues that are just being filled; whoever asks waits for five."""
-
 _LOOK_SECONDS: Final = 0.05
+"""Between two looks whether queues are filled that are just being filled."""
 
 _log = structlog.get_logger()
 _decode = msgspec.json.Decoder(QueueQuery).decode
@@ -60,10 +57,8 @@ class QueueDesk:
             query = _decode(data)
         except msgspec.DecodeError:
             query = QueueQuery()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while self._snapshot.backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells
-                    await asyncio.sleep(_LOOK_SECONDS)
+        while self._snapshot.backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells
+            await asyncio.sleep(_LOOK_SECONDS)
         return msgspec.json.encode(self._report(query.queue))
 
     def _report(self, queue: str) -> QueueReport:

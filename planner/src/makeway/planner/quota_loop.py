@@ -77,7 +77,7 @@ class Tells(Protocol):
 class QuotaSettings:
     """What does not change while the process lives. `mode()`: the cluster's at this moment.
 
-    `ready()`: whether pods, orders, outcomes and configuration have been read.
+    `ready()`: whether pods, orders, outcomes and configuration have been read, and applied.
     """
 
     cluster_uid: str

@@ -90,7 +90,7 @@ class Planner:
             request = codec.decode_plan_request(data)
         except Malformed as error:
             return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
-        trouble = self._check(request, sender, now)
+        trouble = await self._check(request, sender, now)
         if trouble is not None:
             return trouble
         # Only budgets and queues look at them, and where orders come fast there are hundreds.
@@ -110,20 +110,29 @@ class Planner:
         await failpoint("planner.before-reply")
         return reply
 
-    def _check(self, request: PlanRequest, sender: str, now: datetime) -> bytes | None:
+    async def _check(self, request: PlanRequest, sender: str, now: datetime) -> bytes | None:
         """Give the reply to a request that cannot be planned here and now."""
         request_id = request.request_id
         if request.cluster_uid != self._facts.cluster_uid:
             message = f"this planner plans for cluster {self._facts.cluster_uid}, not {request.cluster_uid}"
             return self._decline("otherCluster", "OtherCluster", message, request_id)
-        waited = self._lateness.waited_seconds(sender, request_id, now.timestamp())
-        if waited * 1000 > request.timeout_milliseconds:
-            message = f"waited {waited * 1000:.0f} ms, the plugin waits {request.timeout_milliseconds} ms"
+        left = request.timeout_milliseconds / 1000 - self._lateness.waited_seconds(
+            sender, request_id, now.timestamp()
+        )
+        if left < 0:
+            message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
             return self._decline("tooLate", "TooLate", message, request_id)
+        await self._until_settled(left / 2)
         missing = self._unsynced()
         if missing:
             return self._decline("notSynced", "NotSynced", missing, request_id)
         return None
+
+    async def _until_settled(self, seconds: float) -> None:
+        """Wait, at most so long, for what is just being applied to all pods: a thousand take some 10 ms."""
+        ends = time.monotonic() + seconds
+        while self._snapshot.backlog.unsettled and time.monotonic() < ends:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
 
     async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()

@@ -1,6 +1,7 @@
 """The cluster as the watch last saw it, kept in columns.
 
-Only the watch changes it, on the event loop; a plan reads it between two events and never changes it.
+Only the watch, the configuration and what these leave to do later change it, on the event loop; a plan
+reads it in between and never changes it.
 """
 
 from __future__ import annotations
@@ -138,16 +139,18 @@ class Snapshot:
         """Add a node or change what it can hold, its labels or its taints."""
         row = self._row(node.name)
         moved = self.topology.put(row, node.name, node.labels, node.taints)
-        self._count_too(node.allocatable)
+        new = self.columns.offer(node.allocatable)
         before = self.columns.allocatable[:, row].copy()
         self.columns.set_allocatable(row, node.allocatable)
         same = bool((before == self.columns.allocatable[:, row]).all())
-        if self.present[row] and same and not moved:
+        if self.present[row] and same and not moved and not new:
             return
         if not self.present[row]:
             self.present[row] = True
             self._node_names = None
         self._touch(row)
+        if new:
+            self._count_too()
 
     def remove_node(self, name: str) -> None:
         """Forget a node; the pods bound to it stay until they go themselves."""
@@ -196,14 +199,16 @@ class Snapshot:
         self._forget_name(pod)
 
     def retain_pods(self, uids: Set[str]) -> None:
-        """Forget every pod but these. O(pods), and less where nothing is to be forgotten."""
+        """Forget every pod but these. O(pods)."""
+        if self.pods.keys() <= uids:
+            return
+        listed_without = dict(self.pods)
 
         def compare(uid: str) -> None:
-            if uid not in uids:
+            if uid not in uids and self.pods.get(uid) is listed_without[uid]:
                 self.remove_pod(uid)
 
-        if not self.pods.keys() <= uids:
-            self.backlog.visit("the list of pods", [*self.pods], compare)
+        self.backlog.visit("a new list of pods is being compared", listed_without, compare)
 
     def put_budget(self, budget: Budget) -> None:
         """Add a budget or change it; its namespace's pods are matched anew if it covers others now."""
@@ -237,26 +242,27 @@ class Snapshot:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
         self.revision += 1
         name = priority_class.metadata.name
-        self._renew(f"PriorityClass {name}", self.shields.put_class(priority_class))
+        self._renew(f"PriorityClass {name} is being applied", self.shields.put_class(priority_class))
 
     def remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
-        self._renew(f"PriorityClass {name}", self.shields.remove_class(name))
+        self._renew(f"PriorityClass {name} is being applied", self.shields.remove_class(name))
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
         if self.shields.enforce(policy, revision, source):
-            self._renew("the policy", self.pods)
+            self._renew("the policy is being applied", self.pods)
 
     def adopt(self, tree: QueueTree | None, revision: str) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
         self.revision += 1
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
-        self._count_too(sorted(limited))
+        if self.columns.offer(sorted(limited)):
+            self._count_too()
         self.queues.adopt(tree, revision)
-        self.backlog.visit("the tree of queues", self.pods if tree is not None else (), self._place)
+        self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
 
     def put_namespace(self, namespace: Namespace) -> None:
         """Add or change a namespace."""
@@ -270,11 +276,12 @@ class Snapshot:
 
     # -------------------------------------------------------------------------------- inner work
 
-    def _count_too(self, names: Iterable[str]) -> None:
-        """Count some resources from now on, also of the pods that are there. O(pods) where any is new."""
-        if self.columns.offer(names):
-            self.revision += 1
-            self.backlog.visit("the count of a new resource", self.pods, self._recount)
+    def _count_too(self) -> None:
+        """Count what pods request of resources that have a layer now. O(pods).
+
+        No revision of its own: a replay may meet as new what was known long before its recording.
+        """
+        self.backlog.visit("a new resource is being counted", self.pods, self._recount)
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)

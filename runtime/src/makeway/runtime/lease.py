@@ -24,6 +24,9 @@ import structlog
 from makeway.core.times import api_time
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
+END_SECONDS = 5.0
+"""How long work that is cancelled may take to end. What goes on for longer only ends with its process."""
+
 _log = structlog.get_logger()
 
 
@@ -100,6 +103,7 @@ class Leadership:
         """Work while leading, wait while not, for ever. The work is cancelled when the lease is lost.
 
         Work that ends while leading ends this too: with its own error, or RuntimeError where it returned.
+        So does work that goes on though it was cancelled.
         """
         while True:
             if await self._try():
@@ -125,7 +129,9 @@ class Leadership:
             self.leading = False
             task.cancel()
             # What the work raised has been raised above, or it was cancelled.
-            await asyncio.wait({task})
+            _, going_on = await asyncio.wait({task}, timeout=END_SECONDS)
+            if going_on:
+                raise RuntimeError("the leader's work does not end though it was cancelled; end the process")
             await self._release()
 
     def _still_held(self) -> bool:

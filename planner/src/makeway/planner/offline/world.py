@@ -27,8 +27,6 @@ from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
 
-"""Phases in which a pod takes no room."""
-
 CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that a cordoned node gets from its controller, and that a dump may lack."""
 
