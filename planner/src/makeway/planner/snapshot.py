@@ -202,13 +202,13 @@ class Snapshot:
         """Forget every pod but these. O(pods)."""
         if self.pods.keys() <= uids:
             return
-        listed_without = dict(self.pods)
+        before = dict(self.pods)
 
         def compare(uid: str) -> None:
-            if uid not in uids and self.pods.get(uid) is listed_without[uid]:
+            if uid not in uids and self.pods.get(uid) is before[uid]:
                 self.remove_pod(uid)
 
-        self.backlog.visit("a new list of pods is being compared", listed_without, compare)
+        self.backlog.visit("a new list of pods is being compared", before, compare)
 
     def put_budget(self, budget: Budget) -> None:
         """Add a budget or change it; its namespace's pods are matched anew if it covers others now."""
