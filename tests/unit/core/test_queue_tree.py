@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name, text_of
-from makeway.core.queues.applications import Applications
 from makeway.core.queues.placement import asked_for, place
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
@@ -150,22 +149,3 @@ def test_a_copy_of_the_usage_changes_alone() -> None:
 
     assert not usage.of(1)
     assert copy.of(0) == {"memory": 5}
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=40))
-def test_the_originator_is_always_the_first_created_of_the_pods_that_are_there(
-    steps: list[tuple[int, int, bool]],
-) -> None:
-    applications, key = Applications(), ("ns", "app")
-    there: dict[str, int] = {}
-    for number, created, leaves in steps:
-        uid = f"uid-{number}"
-        if leaves:
-            applications.discard(key, uid)
-            there.pop(uid, None)
-        elif uid not in there:
-            applications.add(key, uid, created)
-            there[uid] = created
-        first = min(there, key=lambda one: (there[one], one), default="")
-        assert applications.originator(key) == first
-        assert applications.pods(key) == there.keys()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from makeway.core.facts import PodFacts
 from makeway.planner.first_seen import FirstSeen
 from makeway.planner.kinship import Kinship
@@ -36,6 +39,28 @@ def test_the_oldest_pod_that_is_left_leads_its_application() -> None:
     assert [kinship.leads(pod) for pod in (first, second)] == [True, False]
     kinship.discard(first)
     assert kinship.leads(second)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=40))
+def test_the_originator_is_always_the_first_created_of_the_pods_that_are_there(
+    steps: list[tuple[int, int, bool]],
+) -> None:
+    kinship = Kinship()
+    there: dict[str, PodRecord] = {}
+
+    def first() -> str:
+        return min(there, key=lambda uid: (there[uid].facts.created_micros, uid), default="")
+
+    for number, created, leaves in steps:
+        uid, before = f"uid-{number}", first()
+        if leaves and uid in there:
+            heir = kinship.discard(there.pop(uid))
+            assert heir == (first() if uid == before else "")
+        elif not leaves and uid not in there:
+            there[uid] = of_application(uid, created)
+            displaced = kinship.add(there[uid])
+            assert displaced == (before if uid == first() else "")
+        assert [uid for uid, pod in there.items() if kinship.originates(pod)] == [first()][: len(there)]
 
 
 def test_an_application_of_that_name_in_another_namespace_is_another() -> None:

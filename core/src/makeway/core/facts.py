@@ -14,6 +14,7 @@ import msgspec
 
 from makeway.core.importance import NOT_STARTED, microseconds
 from makeway.core.objects import Metadata, Pod
+from makeway.core.queues.placement import asked_for
 
 NOT_SCHEDULED = NOT_STARTED
 """`scheduled_micros` of a pod whose condition PodScheduled is not True."""
@@ -29,7 +30,6 @@ ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
 
 _NOTHING: Mapping[str, str] = {}
 _APPLICATION = ("yunikorn.apache.org/app-id", "applicationId")
-_QUEUE = ("yunikorn.apache.org/queue", "queue")
 _READ = frozenset({MIRROR, NEVER_EVICT, ALLOW_PREEMPTION, *_APPLICATION})
 
 
@@ -77,7 +77,7 @@ def facts_of(pod: Pod) -> PodFacts:
         never_evict=annotations.get(NEVER_EVICT) == "true",
         opted_out=labels.get(ALLOW_PREEMPTION) == "false" or annotations.get(ALLOW_PREEMPTION) == "false",
         application=sys.intern(_first(_APPLICATION, labels) or _first(_APPLICATION, annotations)),
-        queue=sys.intern(_first(_QUEUE, labels)),
+        queue=sys.intern(asked_for(labels)),
         owners=tuple([sys.intern(owner.uid) for owner in owners]),
     )
 

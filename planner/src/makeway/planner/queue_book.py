@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from makeway.core.facts import opts_out
-from makeway.core.queues.applications import Applications, Key
 from makeway.core.queues.eligible import bar_of
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members
+from makeway.planner.kinship import Kinship
 from makeway.planner.records import PodRecord
 from makeway.planner.shields import Shields
 
@@ -22,7 +22,7 @@ NOWHERE = -1
 
 
 class QueueBook:
-    """Bound pods by queue. Without a `tree` nothing is kept but the applications.
+    """Bound pods by queue. Without a `tree` nothing is kept.
 
     `revision`: of what the tree was read from. `held`: what bound pods hold, by queue; `staying`: the same
     without those that are being deleted. `misplaced`: why a pod is not in the queue that it names, by UID,
@@ -30,7 +30,7 @@ class QueueBook:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, shields: Shields) -> None:
+    def __init__(self, shields: Shields, kinship: Kinship) -> None:
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
@@ -38,7 +38,7 @@ class QueueBook:
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
         self._shields = shields
-        self._applications = Applications()
+        self._kinship = kinship
         self._leaves: dict[str, int] = {}
         self._records: dict[str, PodRecord] = {}
         self._members: dict[int, dict[str, Member]] = {}
@@ -95,15 +95,6 @@ class QueueBook:
         self._members.clear()
         self.misplaced.clear()
 
-    def add(self, pod: PodRecord) -> None:
-        """Count a pod."""
-        if (key := _application(pod)) is not None:
-            before = self._applications.originator(key)
-            self._applications.add(key, pod.uid, pod.facts.created_micros)
-            if self._applications.originator(key) != before:
-                self.renew(before)
-        self.place(pod)
-
     def discard(self, pod: PodRecord) -> None:
         """Count a pod no longer."""
         if self.misplaced:
@@ -115,10 +106,6 @@ class QueueBook:
             if not pod.terminating:
                 self.staying.take(leaf, pod.requests)
                 del self._members[leaf][pod.uid]
-        key = _application(pod)
-        if key is not None:
-            self._applications.discard(key, pod.uid)
-            self.renew(self._applications.originator(key))
 
     def renew(self, uid: str) -> None:
         """Look again at a pod whose class, application or protection may be another."""
@@ -145,19 +132,14 @@ class QueueBook:
 
     def _member(self, pod: PodRecord) -> Member:
         facts, shields = pod.facts, self._shields
-        key = _application(pod)
         priority_class = shields.classes.get(facts.priority_class)
         bar = bar_of(facts, shields.policy.protection)
         return Member(
             uid=pod.uid,
             requests=pod.requests,
             priority=facts.priority,
-            originator=key is not None and self._applications.originator(key) == pod.uid,
+            originator=self._kinship.originates(pod),
             opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
             created_micros=facts.created_micros,
             barred="" if bar is None else bar.rule,
         )
-
-
-def _application(pod: PodRecord) -> Key | None:
-    return (pod.namespace, pod.facts.application) if pod.facts.application else None

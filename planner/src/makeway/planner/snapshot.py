@@ -72,8 +72,8 @@ class Snapshot:
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
         self.shields = Shields()
-        self.queues = QueueBook(self.shields)
         self.kinship = Kinship()
+        self.queues = QueueBook(self.shields, self.kinship)
         self.namespaces: dict[str, Namespace] = {}
         self.kinds = KindTable()
         self.topology = Topology()
@@ -376,8 +376,9 @@ class Snapshot:
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
         self.shields.add(pod)
-        self.queues.add(pod)
-        self.kinship.add(pod)
+        displaced = self.kinship.add(pod)
+        self.queues.place(pod)
+        self.queues.renew(displaced)
         return kind, budgets
 
     def _count_out(self, pod: PodRecord) -> None:
@@ -385,7 +386,7 @@ class Snapshot:
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)
-        self.kinship.discard(pod)
+        self.queues.renew(self.kinship.discard(pod))
 
     def _slot(self, row: int, pod: PodRecord) -> int:
         return bisect_left(self.order[row], pod.importance)
