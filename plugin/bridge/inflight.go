@@ -23,7 +23,7 @@ const (
 	// preemptor is let go: its kubelet may be dead.
 	leavingSlack = 60 * time.Second
 	// settle is how long after the pod informer's delete event a victim counts as gone from the
-	// scheduler's cache, where the queueing hint did not say so exactly (see gate.go).
+	// scheduler's cache, where the queueing hint did not say so exactly (see victimLeft).
 	settle = 20 * time.Millisecond
 	// releasedMemory is how long a released preemptor's victims are remembered, so that a cycle that
 	// still sees one of them is recognised as having come too early.
