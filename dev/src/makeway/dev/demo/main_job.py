@@ -138,9 +138,14 @@ async def refuse(stage: Stage) -> None:
         and {v.uid for v in first_order.victims} == {pod.uid for pod in ledger},
     )
     narrator.claim("the nomination was rolled back", reverted is not None)
+    # The pod that replaces crunch's victim may want ledger's place by now, and fail like the first order.
+    marked = timeline.first(lambda p: p.app == "ledger" and p.disruption_target)
+    unmarked = marked and timeline.first(
+        lambda p: p.uid == marked.uid and not p.disruption_target, after=marked.at
+    )
     narrator.claim(
-        "ledger runs on, and is not marked as a disruption target",
-        len(ledger) == 1 and ledger[0].running and not ledger[0].disruption_target,
+        "ledger runs on, and its mark as a disruption target was taken off",
+        len(ledger) == 1 and ledger[0].running and unmarked is not None,
     )
     narrator.claim(
         "fraud-check was placed by another order",
