@@ -282,13 +282,10 @@ def played(
 ) -> tuple[Plan | Refusal, int]:
     """Plan with pauses, and have something happen at each; give the answer and how many there were."""
     steps, pauses = planning(snapshot, asked, NOW), 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value, pauses
+    while (found := next(steps)) is None:
         pauses += 1
         between()
+    return found, pauses
 
 
 @settings(max_examples=40, deadline=None)

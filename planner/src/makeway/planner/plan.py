@@ -5,7 +5,7 @@ Pure: no await, logger, clock or client. The same input gives the same answer, t
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -40,17 +40,11 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
     few milliseconds for 5,000 nodes; the next O(nodes), and O(slots) for each node that changed. Nothing is
     sorted but the candidates.
     """
-    steps = planning(snapshot, question, now)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: Plan | Refusal = ended.value
-            return result
+    return next(found for found in planning(snapshot, question, now) if found is not None)
 
 
-def planning(snapshot: Snapshot, question: Question, now: datetime) -> Generator[None, None, Plan | Refusal]:
-    """Plan as `plan` does, and pause after every AT_ONCE nodes that have to be looked at.
+def planning(snapshot: Snapshot, question: Question, now: datetime) -> Iterator[Plan | Refusal | None]:
+    """Plan as `plan` does, and pause with None after every AT_ONCE nodes that have to be looked at.
 
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
     snapshot may change there; what was looked at before and has changed is looked at again, so that all that
@@ -58,12 +52,12 @@ def planning(snapshot: Snapshot, question: Question, now: datetime) -> Generator
     """
     for _ in range(2 * snapshot.columns.nodes // AT_ONCE):
         found = _decide(snapshot, question, now, AT_ONCE)
+        yield found
         if found is not None:
-            return found
-        yield
+            return
     found = _decide(snapshot, question, now, snapshot.columns.nodes)
     assert found is not None  # noqa: S101 - all nodes were looked at
-    return found
+    yield found
 
 
 def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int) -> Plan | Refusal | None:

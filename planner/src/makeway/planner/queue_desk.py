@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
-from typing import Final
 
 import msgspec
 import structlog
@@ -14,11 +12,9 @@ from makeway.core.queues.parsing import Queues
 from makeway.planner.queue_report import report_of
 from makeway.planner.quota_control import QuotaControl
 from makeway.planner.quota_loop import QuotaLoop
+from makeway.planner.settling import until_settled
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.config import Config
-
-_LOOK_SECONDS: Final = 0.05
-"""Between two looks whether queues are filled that are just being filled."""
 
 _log = structlog.get_logger()
 _decode = msgspec.json.Decoder(QueueQuery).decode
@@ -57,8 +53,7 @@ class QueueDesk:
             query = _decode(data)
         except msgspec.DecodeError:
             query = QueueQuery()
-        while self._snapshot.backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells
-            await asyncio.sleep(_LOOK_SECONDS)
+        await until_settled(self._snapshot.backlog)
         return msgspec.json.encode(self._report(query.queue))
 
     def _report(self, queue: str) -> QueueReport:

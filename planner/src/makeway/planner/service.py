@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -27,6 +28,7 @@ from makeway.planner.plan import planning
 from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.second_look import SecondLook
+from makeway.planner.settling import until_settled
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -122,17 +124,14 @@ class Planner:
         if left < 0:
             message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
             return self._decline("tooLate", "TooLate", message, request_id)
-        await self._until_settled(left / 2)
+        if self._snapshot.backlog.unsettled:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left / 2):
+                    await until_settled(self._snapshot.backlog)
         missing = self._unsynced()
         if missing:
             return self._decline("notSynced", "NotSynced", missing, request_id)
         return None
-
-    async def _until_settled(self, seconds: float) -> None:
-        """Wait, at most so long, for what is just being applied to all pods: a thousand take some 10 ms."""
-        ends = time.monotonic() + seconds
-        while self._snapshot.backlog.unsettled and time.monotonic() < ends:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
 
     async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()
@@ -173,21 +172,17 @@ class Planner:
         self._log(decision, reply)
         return codec.encode(reply)
 
-    async def _with_pauses(self, steps: Generator[None, None, Plan | Refusal]) -> Plan | Refusal:
+    async def _with_pauses(self, steps: Iterator[Plan | Refusal | None]) -> Plan | Refusal:
         """Run a plan to its end; all else that is ready has its turn at each pause.
 
         Raises:
             _Unsynced: there was nothing to plan on any more after one of them.
         """
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                result: Plan | Refusal = ended.value
-                return result
+        while (found := next(steps)) is None:
             await asyncio.sleep(0)
             if missing := self._unsynced():
                 raise _Unsynced(missing)
+        return found
 
     def _count(self, result: Plan | Refusal, seconds: float) -> None:
         if isinstance(result, Refusal):

@@ -1,11 +1,14 @@
-"""The task that works off a backlog, with a turn for everything else after each piece."""
+"""Working off a backlog, with a turn for everything else after each piece, and waiting until that is done."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from makeway.planner.backlog import Backlog
+
+_LOOK_SECONDS: Final = 0.005
+"""Between two looks whether all is done; a piece takes 2 to 10 ms."""
 
 
 async def settle_for_ever(backlog: Backlog) -> NoReturn:
@@ -18,3 +21,9 @@ async def settle_for_ever(backlog: Backlog) -> NoReturn:
             backlog.work()
             await asyncio.sleep(0)
         await asked.wait()
+
+
+async def until_settled(backlog: Backlog) -> None:
+    """Wait until nothing is left. Whoever cannot wait for long says so: it takes up to two seconds."""
+    while backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells when its answer changes
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 
@@ -242,18 +242,20 @@ class Snapshot:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
         self.revision += 1
         name = priority_class.metadata.name
-        self._renew(f"PriorityClass {name} is being applied", self.shields.put_class(priority_class))
+        uids = self.shields.put_class(priority_class)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
 
     def remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
-        self._renew(f"PriorityClass {name} is being applied", self.shields.remove_class(name))
+        uids = self.shields.remove_class(name)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
         if self.shields.enforce(policy, revision, source):
-            self._renew("the policy is being applied", self.pods)
+            self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
 
     def adopt(self, tree: QueueTree | None, revision: str) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
@@ -410,10 +412,6 @@ class Snapshot:
                 slot = self._slot(row, pod)
                 self.columns.budgets[slot, row] = changed
                 self.changed[row] = self.revision
-
-    def _renew(self, what: str, uids: Collection[str]) -> None:
-        """Work out anew what policy and classes say of some pods."""
-        self.backlog.visit(what, uids, self._raise_barrier)
 
     def _raise_barrier(self, uid: str) -> None:
         """Work out a pod's barrier, and mark its node where that differs."""
