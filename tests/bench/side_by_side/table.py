@@ -130,7 +130,7 @@ def table(workload: str, measured: Sequence[Measured]) -> str:
     lines = [
         f"### {workload}",
         "",
-        f"{counted(len(rounds[MAKEWAY]), 'round')} of each, alternating, {machine()}. {_finished(rounds)}",
+        f"{_counted(rounds)}, {machine()}. {_finished(rounds)}",
         "",
         f"| | {DEFAULT} | {MAKEWAY} | ratio (least to greatest) |",
         "|---|---:|---:|---:|",
@@ -166,6 +166,14 @@ def put(document: Path, workload: str, section: str) -> None:
     else:
         text = text.rstrip("\n") + "\n\n" + block
     document.write_text(text)
+
+
+def _counted(rounds: dict[str, list[Measured]]) -> str:
+    counts = {variant: len(measured) for variant, measured in rounds.items() if measured}
+    if len(counts) == 1:
+        ((variant, count),) = counts.items()
+        return f"{counted(count, 'round')} of {variant}"
+    return f"{counted(max(counts.values()), 'round')} of each, alternating"
 
 
 def _finished(rounds: dict[str, list[Measured]]) -> str:

@@ -104,7 +104,7 @@ def changes(draw: Any) -> Step:
                 lambda s: s.remove_node(name),
                 lambda s: s.remove_pod(name),
                 lambda s: s.remove_pod("abc"[allowed]),
-                lambda s: s.put_budget(make_budget("web", {"app": "web"}, allowed)),
+                lambda s: s.put_budget(make_budget("web", {"app": "web"}, allowed, "abc"[:allowed])),
                 lambda s: s.remove_budget(("default", "web")),
                 lambda s: s.put_claim(("default", "x"), exclusive=bool(allowed)),
                 lambda s: s.put_priority_class(make_class("low", 5, allowed)),

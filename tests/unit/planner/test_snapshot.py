@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from makeway.planner.columns import BASE_RESOURCES, VACANT
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot, settle
 
 NODES = ("a", "b", "c")
 PODS = tuple(f"p{index}" for index in range(8))
@@ -31,9 +31,14 @@ events = st.lists(
         ),
         st.tuples(st.just("remove_pod"), st.sampled_from(PODS)),
         st.tuples(
-            st.just("put_budget"), st.sampled_from(["u", "v"]), st.sampled_from(MATCHES), st.integers(0, 2)
+            st.just("put_budget"),
+            st.sampled_from(["u", "v"]),
+            st.sampled_from(MATCHES),
+            st.integers(0, 2),
+            st.sets(st.sampled_from(PODS[:3]), max_size=2),
         ),
         st.tuples(st.just("remove_budget"), st.sampled_from(["u", "v"])),
+        st.tuples(st.just("work"), st.none()),
     ),
     max_size=60,
 )
@@ -58,9 +63,11 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
         snapshot.remove_pod(key)
         left["pods"].pop(key, None)
     elif kind == "put_budget":
-        budget = make_budget(key, rest[0], rest[1])
+        budget = make_budget(key, *rest)
         snapshot.put_budget(budget)
         left["budgets"][key] = budget
+    elif kind == "work":
+        snapshot.backlog.work()
     else:
         snapshot.remove_budget(("default", key))
         left["budgets"].pop(key, None)
@@ -94,6 +101,7 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
                         if columns.requests[at, slot, row]
                     },
                     snapshot.budgets.members(int(columns.budgets[slot, row])),
+                    bool(snapshot.budgets.exhausted(columns.budgets[slot, row], {})),
                     int(columns.kind[slot, row]) == snapshot.kind(pod.uid),
                     (int(columns.immune_below[slot, row]), int(columns.immune_until[slot, row])),
                 )
@@ -105,19 +113,56 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
-@given(events)
+@settings(max_examples=500, deadline=None)
+@given(events, st.sampled_from([None, 1, 2]))
 def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
-    sequence: list[tuple[Any, ...]],
+    sequence: list[tuple[Any, ...]], piece: int | None
 ) -> None:
-    snapshot = Snapshot()
+    snapshot = Snapshot(piece=piece)
     left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
     for event in sequence:
         apply(snapshot, event, left)
+    settle(snapshot)
 
     fresh = make_snapshot(left["nodes"].values(), left["pods"].values(), left["budgets"].values())
 
     assert seen(snapshot) == seen(fresh)
+
+
+def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:
+    snapshot = Snapshot(piece=1)
+    for name in ("p1", "p2", "p3"):
+        snapshot.put_pod(make_pod(name, "a", labels={"app": "x"}))
+    snapshot.put_budget(make_budget("u", {"app": "x"}, 0))
+    settle(snapshot)
+
+    snapshot.remove_budget(("default", "u"))
+    snapshot.put_budget(make_budget("u", {"app": "x"}, 1))
+    snapshot.remove_budget(("default", "u"))
+    snapshot.put_budget(make_budget("u", {"app": "x"}, 2))
+    assert snapshot.backlog.unsettled
+    settle(snapshot)
+
+    sets = snapshot.columns.budgets[:3, snapshot.rows["a"]]
+    assert [snapshot.budgets.members(int(held)) for held in sets] == [(("default", "u"),)] * 3
+    assert not snapshot.budgets.exhausted(sets, {}).any()
+
+
+def test_a_pod_that_the_api_server_counts_as_disrupted_is_looked_at_alone() -> None:
+    snapshot = Snapshot(piece=1)
+    for name in ("p1", "p2", "p3"):
+        snapshot.put_pod(make_pod(name, "a", labels={"app": "x"}))
+    snapshot.put_budget(make_budget("u", {"app": "x"}, 1))
+    settle(snapshot)
+
+    snapshot.put_budget(make_budget("u", {"app": "x"}, 0, ["p2", "elsewhere"]))
+
+    assert not snapshot.backlog.unsettled
+    assert [snapshot.budgets.members(snapshot.budget_set(uid)) for uid in ("p1", "p2", "p3")] == [
+        (("default", "u"),),
+        (),
+        (("default", "u"),),
+    ]
 
 
 def test_an_unchanged_pod_does_not_move_the_revision() -> None:

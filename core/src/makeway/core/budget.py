@@ -43,10 +43,6 @@ class Budget:
             and self.selector.matches(labels)
         )
 
-    def same_coverage(self, other: Budget) -> bool:
-        """Say whether both cover the same pods, whatever they allow."""
-        return self.selector == other.selector and self.disrupted == other.disrupted
-
 
 def budget_of(pdb: PodDisruptionBudget) -> Budget:
     """Compile a PodDisruptionBudget. Never raises: an invalid selector matches nothing."""

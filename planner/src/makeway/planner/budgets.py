@@ -26,7 +26,7 @@ class BudgetTable:
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
-        self._free_numbers: list[int] = []
+        self._free_numbers: set[int] = set()
         self._sets: dict[tuple[int, ...], int] = {}
         self._members: list[tuple[int, ...]] = [()]
         self._holders: list[int] = [0]
@@ -52,21 +52,22 @@ class BudgetTable:
         if number is not None:
             self._budgets[number] = budget
             return
-        if self._free_numbers:
-            number = self._free_numbers.pop()
-            self._budgets[number] = budget
-        else:
+        number = self._free_number()
+        if number is None:
             number = len(self._budgets)
             self._budgets.append(budget)
+        else:
+            self._free_numbers.remove(number)
+            self._budgets[number] = budget
         self._numbers[budget.key] = number
         self._by_namespace.setdefault(budget.namespace, set()).add(number)
 
     def discard(self, key: Key) -> None:
-        """Forget a budget. No pod may hold a set with it any more."""
+        """Forget a budget. Sets may have it until each has been exchanged for one `without_discarded`."""
         number = self._numbers.pop(key)
         self._budgets[number] = None
         self._by_namespace[key[0]].discard(number)
-        self._free_numbers.append(number)
+        self._free_numbers.add(number)
 
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         """Give the numbers of the budgets that cover a pod, ascending. O(budgets of its namespace)."""
@@ -90,7 +91,16 @@ class BudgetTable:
 
     def exchange(self, held: int, number: int) -> int:
         """Put a budget into a held set, or take it out; give the set that is held in its place."""
-        changed = self.acquire(tuple(sorted({number}.symmetric_difference(self._members[held]))))
+        return self._exchange(held, tuple(sorted({number}.symmetric_difference(self._members[held]))))
+
+    def without_discarded(self, held: int) -> int:
+        """Take out of a held set what was discarded; give the set that is held in its place."""
+        members = self._members[held]
+        left = tuple(number for number in members if number not in self._free_numbers)
+        return held if left == members else self._exchange(held, left)
+
+    def _exchange(self, held: int, members: tuple[int, ...]) -> int:
+        changed = self.acquire(members)
         self.release(held)
         return changed
 
@@ -158,6 +168,13 @@ class BudgetTable:
         allowed = self.allowed(debits)
         spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
         return np.asarray(np.array(spent, np.bool_)[sets])
+
+    def _free_number(self) -> int | None:
+        """Give a number that no set has any more. O(sets)."""
+        free = self._free_numbers
+        if not free:
+            return None
+        return min(free.difference(*self._members), default=None)
 
     def _keys(self, numbers: tuple[int, ...]) -> tuple[Key, ...]:
         budgets = (self._budgets[number] for number in numbers)

@@ -5,7 +5,7 @@ Owned by the snapshot. Pure state; a pod event costs O(depth of the tree).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from makeway.core.facts import opts_out
 from makeway.core.queues.eligible import bar_of
@@ -84,16 +84,24 @@ class QueueBook:
 
     # --------------------------------------------------------------------------------- changing
 
-    def adopt(self, tree: QueueTree | None, revision: str) -> None:
-        """Put a tree in force, in which no pod is placed yet. O(queues)."""
+    def adopt(self, tree: QueueTree | None, revision: str) -> tuple[Collection[str], Callable[[str], None]]:
+        """Put a tree in force, in which no pod is placed yet. O(queues).
+
+        Gives the pods of the tree before, and what frees the memory of one of them: of all at once it
+        takes long.
+        """
+        leaves, members = self._leaves, self._members
         self.tree, self.revision = tree, revision
         self.held = self.staying = None
         if tree is not None:
             self.held, self.staying = Usage(tree), Usage(tree)
-        self._leaves.clear()
-        self._records.clear()
-        self._members.clear()
+        self._leaves, self._records, self._members = {}, {}, {}
         self.misplaced.clear()
+
+        def free(uid: str) -> None:
+            members.get(leaves[uid], {}).pop(uid, None)
+
+        return leaves.keys(), free
 
     def discard(self, pod: PodRecord) -> None:
         """Count a pod no longer."""

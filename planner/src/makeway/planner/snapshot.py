@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Set
+from functools import partial
 
 import numpy as np
 
@@ -205,28 +206,38 @@ class Snapshot:
         before = dict(self.pods)
 
         def compare(uid: str) -> None:
-            if uid not in uids and self.pods.get(uid) is before[uid]:
+            if self.pods.get(uid) is before.pop(uid) and uid not in uids:
                 self.remove_pod(uid)
 
         self.backlog.visit("a new list of pods is being compared", before, compare)
 
     def put_budget(self, budget: Budget) -> None:
-        """Add a budget or change it; its namespace's pods are matched anew if it covers others now."""
+        """Add a budget or change it; pods that it may cover now, or no longer, are matched anew.
+
+        O(pods of its namespace) where its selector is new, O(pods) that the API server has begun or ended to
+        count as disrupted otherwise.
+        """
         before = self.budgets.get(budget.key)
         self.revision += 1
         self._budget_revisions[budget.key] = self.revision
         self.budgets.put(budget)
-        if before is None or not before.same_coverage(budget):
-            self._match(budget.key, budget)
+        named = self._uids.get(budget.namespace, _NOBODY)
+        if before is None or before.selector != budget.selector:
+            what = f"PodDisruptionBudget {budget.namespace}/{budget.name} is being applied"
+            self.backlog.visit(what, named.values(), partial(self._match, budget.key))
+        else:
+            for name in before.disrupted ^ budget.disrupted:
+                self._match(budget.key, named.get(name, ""))
 
     def remove_budget(self, key: Key) -> None:
-        """Forget a budget."""
+        """Forget a budget. O(pods of its namespace)."""
         if self.budgets.get(key) is None:
             return
         self.revision += 1
         del self._budget_revisions[key]
-        self._match(key, None)
         self.budgets.discard(key)
+        what = f"PodDisruptionBudget {key[0]}/{key[1]} is being taken out"
+        self.backlog.visit(what, self._uids.get(key[0], _NOBODY).values(), self._unmatch)
 
     def put_claim(self, key: Key, *, exclusive: bool) -> None:
         """Add or change a PersistentVolumeClaim; `exclusive`: only one pod may use it (ReadWriteOncePod)."""
@@ -263,7 +274,7 @@ class Snapshot:
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
         if self.columns.offer(sorted(limited)):
             self._count_too()
-        self.queues.adopt(tree, revision)
+        self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
         self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
 
     def put_namespace(self, namespace: Namespace) -> None:
@@ -393,25 +404,31 @@ class Snapshot:
     def _slot(self, row: int, pod: PodRecord) -> int:
         return bisect_left(self.order[row], pod.importance)
 
-    def _match(self, key: Key, budget: Budget | None) -> None:
-        """Enter the pods that a budget covers now, and take out those it no longer covers."""
-        number = self.budgets.number(key)
-        for uid in self._uids.get(key[0], {}).values():
-            pod = self.pods[uid]
-            held = self._budget_sets.get(uid, NO_BUDGETS)
-            covers = budget is not None and budget.covers(pod.namespace, pod.name, pod.labels)
-            if covers == self.budgets.holds(held, number):
-                continue
-            changed = self.budgets.exchange(held, number)
-            if changed == NO_BUDGETS:
-                del self._budget_sets[uid]
-            else:
-                self._budget_sets[uid] = changed
-            if pod.node:
-                row = self.rows[pod.node]
-                slot = self._slot(row, pod)
-                self.columns.budgets[slot, row] = changed
-                self.changed[row] = self.revision
+    def _match(self, key: Key, uid: str) -> None:
+        """Enter a pod under a budget that covers it now, or take it out."""
+        pod, budget = self.pods.get(uid), self.budgets.get(key)
+        if pod is None or budget is None:
+            return
+        held, number = self.budget_set(uid), self.budgets.number(key)
+        if budget.covers(pod.namespace, pod.name, pod.labels) != self.budgets.holds(held, number):
+            self._hold(pod, self.budgets.exchange(held, number))
+
+    def _unmatch(self, uid: str) -> None:
+        """Take a pod out of the budgets that there are no more."""
+        pod, held = self.pods.get(uid), self.budget_set(uid)
+        if pod is not None and (left := self.budgets.without_discarded(held)) != held:
+            self._hold(pod, left)
+
+    def _hold(self, pod: PodRecord, budgets: int) -> None:
+        """Put down which set of budgets covers a pod now."""
+        if budgets == NO_BUDGETS:
+            del self._budget_sets[pod.uid]
+        else:
+            self._budget_sets[pod.uid] = budgets
+        if pod.node:
+            row = self.rows[pod.node]
+            self.columns.budgets[self._slot(row, pod), row] = budgets
+            self.changed[row] = self.revision
 
     def _raise_barrier(self, uid: str) -> None:
         """Work out a pod's barrier, and mark its node where that differs."""
