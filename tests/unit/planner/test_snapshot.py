@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -225,3 +226,25 @@ def test_the_snapshot_grows_past_its_first_size() -> None:
 
     assert snapshot.node_count == 40
     assert int(snapshot.columns.count[snapshot.rows["n7"]]) == 40
+
+
+def test_resources_that_come_one_by_one_are_all_counted_and_few_of_them_move_what_is_there() -> None:
+    names = [f"x.io/{number}" for number in range(9)]
+    snapshot = make_snapshot(["a"])
+    for slot in range(3):
+        requests = {name: slot + number for number, name in enumerate(names)}
+        snapshot.put_pod(make_pod(f"p{slot}", "a", requests=requests))
+    columns, row, moved = snapshot.columns, snapshot.rows["a"], 0
+    for number in range(len(names)):
+        before = columns.priority
+        snapshot.put_node(make_node("a", **dict.fromkeys(names[: number + 1], 100)))
+        moved += not np.shares_memory(before, columns.priority)
+
+    snapshot.remove_pod("p0")
+
+    layers = [columns.resources[name] for name in names]
+    assert columns.requests[layers][:, :2, row].T.tolist() == [
+        [slot + number for number in range(len(names))] for slot in (1, 2)
+    ]
+    assert columns.requested[layers, row].tolist() == [3 + 2 * number for number in range(len(names))]
+    assert moved == 1

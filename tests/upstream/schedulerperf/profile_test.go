@@ -9,38 +9,42 @@ import (
 
 // What the driver tells by the environment, where it wants a profile.
 var (
-	profileFile = os.Getenv("MAKEWAY_BENCH_PROFILE")
-	profilePods = os.Getenv("MAKEWAY_BENCH_PROFILE_PODS") // how many are measured
+	profileFile  = os.Getenv("MAKEWAY_BENCH_PROFILE")
+	profileAfter = os.Getenv("MAKEWAY_BENCH_PROFILE_AFTER") // so many pods only fill the nodes
+	profilePods  = os.Getenv("MAKEWAY_BENCH_PROFILE_PODS")  // so many are measured
 )
 
-// profile is taken of the CPU from the first preemptor's creation until the measured pods are bound: what comes
-// before fills the nodes, and what comes after reads metrics.
+// profile is taken of the CPU from the first pod's creation that does not only fill the nodes until the measured
+// pods are bound: what comes after reads metrics.
 type profile struct {
-	pods int
-	file *os.File // while it is taken
+	after, pods int
+	created     int
+	file        *os.File // while it is taken
+	begun       float64
 }
 
 func newProfile() *profile {
-	pods, err := strconv.Atoi(profilePods)
-	if err != nil {
+	after, err := strconv.Atoi(profileAfter)
+	pods, other := strconv.Atoi(profilePods)
+	if err != nil || other != nil {
 		return &profile{}
 	}
-	return &profile{pods: pods}
+	return &profile{after: after, pods: pods}
 }
 
-// follow begins or ends it, as pods are created and bound.
-func (p *profile) follow(preemptors tally, namespaces map[string]*tally) {
-	switch {
-	case p.pods == 0 || preemptors.Created == 0:
-	case p.file == nil:
+// createdOne begins it when the time has come; `of` has the pod counted.
+func (p *profile) createdOne(of *tally) {
+	p.created++
+	if p.pods > 0 && p.file == nil && p.created > p.after {
+		p.begun = of.First
 		p.begin()
-	default:
-		for _, of := range namespaces {
-			if of.Bound >= p.pods && of.Last >= preemptors.First {
-				p.end()
-				return
-			}
-		}
+	}
+}
+
+// boundOne ends it when the last of a namespace's pods is bound, if they are those that are measured.
+func (p *profile) boundOne(of *tally) {
+	if p.file != nil && of.Bound >= p.pods && of.First >= p.begun {
+		p.end()
 	}
 }
 

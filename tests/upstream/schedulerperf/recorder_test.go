@@ -115,13 +115,13 @@ func (r *recorder) follow(handle fwk.Handle) error {
 	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if pod, ok := object.(*v1.Pod); ok {
-				r.tell(pod, (*tally).created)
+				r.tell(pod, (*tally).created, r.profile.createdOne)
 			}
 		},
 		UpdateFunc: func(before, object any) {
 			old, ok := before.(*v1.Pod)
 			if pod, isPod := object.(*v1.Pod); ok && isPod && old.Spec.NodeName == "" && pod.Spec.NodeName != "" {
-				r.tell(pod, (*tally).bound)
+				r.tell(pod, (*tally).bound, r.profile.boundOne)
 			}
 		},
 		DeleteFunc: r.deleted,
@@ -129,8 +129,9 @@ func (r *recorder) follow(handle fwk.Handle) error {
 	return err
 }
 
-// tell has a pod counted. Everybody shares one informer, which shows a pod before it is bound.
-func (r *recorder) tell(pod *v1.Pod, what func(*tally)) {
+// tell has a pod counted, and then the profile told of it. Everybody shares one informer, which shows a pod
+// before it is bound.
+func (r *recorder) tell(pod *v1.Pod, what, then func(*tally)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.measured.Namespaces[pod.Namespace]
@@ -142,7 +143,7 @@ func (r *recorder) tell(pod *v1.Pod, what func(*tally)) {
 	if corev1helpers.PodPriority(pod) >= preemptorPriority && pod.Labels[blocker] == "" {
 		what(&r.measured.Preemptors)
 	}
-	r.profile.follow(r.measured.Preemptors, r.measured.Namespaces)
+	then(of)
 }
 
 // blocker labels pods of a preemptor's priority that only take room.

@@ -38,6 +38,10 @@ such arrays comes in pages of 2 MiB, which the kernel clears: what is in use sho
 _SLOTS_AT_ONCE = 8
 """Slots by which those shown become more: with 8,192 nodes 5 MiB that the kernel clears, some 5 ms."""
 
+_LAYERS_AHEAD = 6
+"""Layers for which the array of pods is made beyond those in use: a resource more is no copy of the whole,
+which holds the event loop for 15 to 70 ms with 150,000 pods. Each takes 8 bytes a slot."""
+
 _RESOURCES = 6
 """The first layer of the array of pods that is a resource's."""
 
@@ -79,7 +83,7 @@ class Columns:
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
         self._pods: Ints = np.zeros((0, 0, 0), np.int64)
-        self._shown = 0
+        self._shown = self._layers = 0
         self._grow(layers, slots, nodes)
         self.barred: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
@@ -130,7 +134,8 @@ class Columns:
         if used == self._shown:
             self._grow_slots()
         if slot < used:
-            self._pods[slot + 1 : used + 1, :, node] = self._pods[slot:used, :, node]
+            layers = self._layers
+            self._pods[slot + 1 : used + 1, :layers, node] = self._pods[slot:used, :layers, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
@@ -168,7 +173,8 @@ class Columns:
         if self.immune_below[slot, node] != NOBODY:
             self.barred[node] -= 1
         if slot < last:
-            self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
+            layers = self._layers
+            self._pods[slot:last, :layers, node] = self._pods[slot + 1 : last + 1, :layers, node]
         self._empty(last, node)
         self.count[node] = last
 
@@ -185,7 +191,7 @@ class Columns:
         return taken
 
     def _empty(self, slots: int | Ints, nodes: int | Ints) -> None:
-        self._pods[slots, :, nodes] = 0
+        self._pods[slots, : self._layers, nodes] = 0
         for layer, vacant in _VACANCY.items():
             self._pods[slots, layer, nodes] = vacant
 
@@ -210,8 +216,8 @@ class Columns:
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
         copy.barred = self.barred[nodes]
-        copy._pods = self._pods[:used, :, nodes]
-        copy._shown = used
+        copy._pods = self._pods[:used, : self._layers, nodes]
+        copy._shown, copy._layers = used, self._layers
         copy._name_layers()
         return copy
 
@@ -248,17 +254,19 @@ class Columns:
 
     def _grow(self, resources: int, slots: int, nodes: int) -> None:
         """Make room. The array has more slots than are shown: what is never touched costs no memory."""
-        before, shown = self._pods, self._shown
-        layers = _RESOURCES + resources
-        rows = before.shape[0]
+        before, shown, used = self._pods, self._shown, self._layers
+        rows, layers, width = before.shape
+        self._layers = _RESOURCES + resources
         if slots > rows:
             rows = max(slots, 2 * rows, _SLOTS_AHEAD)
-        if rows > before.shape[0] or layers > before.shape[1] or nodes > before.shape[2]:
+        if self._layers > layers:
+            layers = self._layers + _LAYERS_AHEAD
+        if (rows, layers, nodes) != before.shape:
             self._pods = np.zeros((rows, layers, nodes), np.int64)
-            self._pods[:shown, : before.shape[1], : before.shape[2]] = before[:shown]
+            self._pods[:shown, :used, :width] = before[:shown, :used]
         for layer, vacant in _VACANCY.items():
             self._pods[shown:slots, layer] = vacant
-            self._pods[:slots, layer, before.shape[2] :] = vacant
+            self._pods[:slots, layer, width:] = vacant
         self._shown = slots
         self._name_layers()
 
@@ -267,7 +275,7 @@ class Columns:
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
-        self.requests = pods[_RESOURCES:]
+        self.requests = pods[_RESOURCES : self._layers]
 
 
 def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:
