@@ -130,12 +130,14 @@ def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
     assert seen(snapshot) == seen(fresh)
 
 
+def covered(allowed: int) -> Snapshot:
+    """Three pods on a node, under one budget."""
+    pods = [make_pod(name, "a", labels={"app": "x"}) for name in ("p1", "p2", "p3")]
+    return make_snapshot([], pods, [make_budget("u", {"app": "x"}, allowed)], piece=1)
+
+
 def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:
-    snapshot = Snapshot(piece=1)
-    for name in ("p1", "p2", "p3"):
-        snapshot.put_pod(make_pod(name, "a", labels={"app": "x"}))
-    snapshot.put_budget(make_budget("u", {"app": "x"}, 0))
-    settle(snapshot)
+    snapshot = covered(0)
 
     snapshot.remove_budget(("default", "u"))
     snapshot.put_budget(make_budget("u", {"app": "x"}, 1))
@@ -150,11 +152,7 @@ def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_
 
 
 def test_a_pod_that_the_api_server_counts_as_disrupted_is_looked_at_alone() -> None:
-    snapshot = Snapshot(piece=1)
-    for name in ("p1", "p2", "p3"):
-        snapshot.put_pod(make_pod(name, "a", labels={"app": "x"}))
-    snapshot.put_budget(make_budget("u", {"app": "x"}, 1))
-    settle(snapshot)
+    snapshot = covered(1)
 
     snapshot.put_budget(make_budget("u", {"app": "x"}, 0, ["p2", "elsewhere"]))
 

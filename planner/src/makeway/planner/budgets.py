@@ -26,7 +26,7 @@ class BudgetTable:
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
-        self._free_numbers: set[int] = set()
+        self._discarded: set[int] = set()
         self._sets: dict[tuple[int, ...], int] = {}
         self._members: list[tuple[int, ...]] = [()]
         self._holders: list[int] = [0]
@@ -49,25 +49,17 @@ class BudgetTable:
     def put(self, budget: Budget) -> None:
         """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
         number = self._numbers.get(budget.key)
-        if number is not None:
-            self._budgets[number] = budget
-            return
-        number = self._free_number()
         if number is None:
-            number = len(self._budgets)
-            self._budgets.append(budget)
-        else:
-            self._free_numbers.remove(number)
-            self._budgets[number] = budget
-        self._numbers[budget.key] = number
-        self._by_namespace.setdefault(budget.namespace, set()).add(number)
+            number = self._numbers[budget.key] = self._take_number()
+            self._by_namespace.setdefault(budget.namespace, set()).add(number)
+        self._budgets[number] = budget
 
     def discard(self, key: Key) -> None:
         """Forget a budget. Sets may have it until each has been exchanged for one `without_discarded`."""
         number = self._numbers.pop(key)
         self._budgets[number] = None
         self._by_namespace[key[0]].discard(number)
-        self._free_numbers.add(number)
+        self._discarded.add(number)
 
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         """Give the numbers of the budgets that cover a pod, ascending. O(budgets of its namespace)."""
@@ -96,7 +88,7 @@ class BudgetTable:
     def without_discarded(self, held: int) -> int:
         """Take out of a held set what was discarded; give the set that is held in its place."""
         members = self._members[held]
-        left = tuple(number for number in members if number not in self._free_numbers)
+        left = tuple(number for number in members if number not in self._discarded)
         return held if left == members else self._exchange(held, left)
 
     def _exchange(self, held: int, members: tuple[int, ...]) -> int:
@@ -169,12 +161,15 @@ class BudgetTable:
         spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
         return np.asarray(np.array(spent, np.bool_)[sets])
 
-    def _free_number(self) -> int | None:
-        """Give a number that no set has any more. O(sets)."""
-        free = self._free_numbers
+    def _take_number(self) -> int:
+        """Give a number that no set has: a discarded one if there is one, else the next. O(sets)."""
+        free = self._discarded and self._discarded.difference(*self._members)
         if not free:
-            return None
-        return min(free.difference(*self._members), default=None)
+            self._budgets.append(None)
+            return len(self._budgets) - 1
+        number = min(free)
+        self._discarded.remove(number)
+        return number
 
     def _keys(self, numbers: tuple[int, ...]) -> tuple[Key, ...]:
         budgets = (self._budgets[number] for number in numbers)

@@ -82,8 +82,9 @@ class Columns:
         layers = len(self.resources)
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
-        self._pods: Ints = np.zeros((0, 0, 0), np.int64)
-        self._shown = self._layers = 0
+        self._room: Ints = np.zeros((0, 0, 0), np.int64)
+        self._pods = self._room  # without the layers that are not in use
+        self._shown = 0
         self._grow(layers, slots, nodes)
         self.barred: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
@@ -134,8 +135,7 @@ class Columns:
         if used == self._shown:
             self._grow_slots()
         if slot < used:
-            layers = self._layers
-            self._pods[slot + 1 : used + 1, :layers, node] = self._pods[slot:used, :layers, node]
+            self._pods[slot + 1 : used + 1, :, node] = self._pods[slot:used, :, node]
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
@@ -173,8 +173,7 @@ class Columns:
         if self.immune_below[slot, node] != NOBODY:
             self.barred[node] -= 1
         if slot < last:
-            layers = self._layers
-            self._pods[slot:last, :layers, node] = self._pods[slot + 1 : last + 1, :layers, node]
+            self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
         self._empty(last, node)
         self.count[node] = last
 
@@ -191,7 +190,7 @@ class Columns:
         return taken
 
     def _empty(self, slots: int | Ints, nodes: int | Ints) -> None:
-        self._pods[slots, : self._layers, nodes] = 0
+        self._pods[slots, :, nodes] = 0
         for layer, vacant in _VACANCY.items():
             self._pods[slots, layer, nodes] = vacant
 
@@ -216,8 +215,8 @@ class Columns:
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
         copy.barred = self.barred[nodes]
-        copy._pods = self._pods[:used, : self._layers, nodes]
-        copy._shown, copy._layers = used, self._layers
+        copy._pods = copy._room = self._pods[:used, :, nodes]
+        copy._shown = used
         copy._name_layers()
         return copy
 
@@ -253,17 +252,18 @@ class Columns:
         self._grow(len(self.resources), self.slots + _SLOTS_AT_ONCE, self.nodes)
 
     def _grow(self, resources: int, slots: int, nodes: int) -> None:
-        """Make room. The array has more slots than are shown: what is never touched costs no memory."""
-        before, shown, used = self._pods, self._shown, self._layers
-        rows, layers, width = before.shape
-        self._layers = _RESOURCES + resources
+        """Make room. It has more slots than are shown: what is never touched costs no memory."""
+        before, shown = self._pods, self._shown
+        rows, layers, width = self._room.shape
+        used = _RESOURCES + resources
         if slots > rows:
             rows = max(slots, 2 * rows, _SLOTS_AHEAD)
-        if self._layers > layers:
-            layers = self._layers + _LAYERS_AHEAD
-        if (rows, layers, nodes) != before.shape:
-            self._pods = np.zeros((rows, layers, nodes), np.int64)
-            self._pods[:shown, :used, :width] = before[:shown, :used]
+        if used > layers:
+            layers = used + _LAYERS_AHEAD
+        if (rows, layers, nodes) != self._room.shape:
+            self._room = np.zeros((rows, layers, nodes), np.int64)
+            self._room[:shown, : before.shape[1], :width] = before[:shown]
+        self._pods = self._room[:, :used]
         for layer, vacant in _VACANCY.items():
             self._pods[shown:slots, layer] = vacant
             self._pods[:slots, layer, width:] = vacant
@@ -275,7 +275,7 @@ class Columns:
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
-        self.requests = pods[_RESOURCES : self._layers]
+        self.requests = pods[_RESOURCES:]
 
 
 def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:
