@@ -138,7 +138,14 @@ type PlanRequest struct {
 	Seen map[string]int64 `json:"seen,omitempty"`
 	// Ahead: asked while the filters still run; if the pod fits, nothing comes of the answer.
 	Ahead bool `json:"ahead,omitempty"`
+	// RefusedVictims are UIDs of pods whose deletion the API server lately refused for good for this preemptor.
+	RefusedVictims []string `json:"refusedVictims,omitempty" check:"<=64"`
+	// IgnoreColumns: every node of Nodes with a removable pod comes back as unmodelled.
+	IgnoreColumns bool `json:"ignoreColumns,omitempty"`
 }
+
+// MostRefusedVictims is how many RefusedVictims a request may have; a longer one is refused.
+const MostRefusedVictims = 64
 
 // Removable is a pod that policy allows to be removed; Victim where the plan needs it gone.
 type Removable struct {
@@ -170,6 +177,8 @@ type PlanReply struct {
 	Unmodelled       []Candidate `json:"unmodelled,omitempty"`
 	UnmodelledTotal  int         `json:"unmodelledTotal,omitempty"`
 	Refusal          *Refusal    `json:"refusal,omitempty"`
+	// Sample is one of the nodes that the columns rule out, with all that may be removed there.
+	Sample *Candidate `json:"sample,omitempty"`
 }
 
 // Fence says who may write orders: Epoch must not be below what the named object holds now.

@@ -15,7 +15,8 @@ import (
 // number, a second value of a key merged into the first. What this side takes the Python side takes too,
 // so the shape of a message is looked at before it is read. A field's rules are in its tags: without
 // omitempty it is required, and a text must not be empty; check is "token", an id that can stand in a
-// subject, "count", a number that is not negative, or the values that a text may have.
+// subject, "count", a number that is not negative, "<=" and a number, the elements a list may have, or the
+// values that a text may have.
 
 var (
 	timeType = reflect.TypeFor[Time]()
@@ -189,7 +190,14 @@ func (s *shape) entries(t reflect.Type, check string) string {
 }
 
 func (s *shape) elements(t reflect.Type, check string) string {
+	most, bounded := strings.CutPrefix(check, "<=")
+	if bounded {
+		check = ""
+	}
 	for i := 0; s.more('[', ']'); i++ {
+		if bounded && strconv.Itoa(i) == most {
+			return ": more than " + most + " elements"
+		}
 		if problem := s.value(t, check); problem != "" {
 			return "[" + strconv.Itoa(i) + "]" + problem
 		}

@@ -59,6 +59,9 @@ Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """How many of something, or how much; never negative."""
 
+MOST_REFUSED_VICTIMS = 64
+"""How many pods a plan request may name in `refused_victims`."""
+
 OrderKind = Literal["pod", "quota"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
 QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
@@ -185,6 +188,9 @@ class PlanRequest(Message, frozen=True):
     planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
     resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
     filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
+    `refused_victims`: UIDs of pods whose deletion the API server lately refused for good for this
+    preemptor; they are not removable in this plan. `ignore_columns`: judge no node by its columns; every
+    node of `nodes` with a removable pod comes back as `unmodelled`.
     """
 
     api_version: Text
@@ -201,6 +207,8 @@ class PlanRequest(Message, frozen=True):
     live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = {}
     ahead: bool = False
+    refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
+    ignore_columns: bool = False
 
 
 class RepairProposal(Message, frozen=True):
@@ -246,7 +254,9 @@ class PlanReply(Message, frozen=True):
 
     `candidates` come best first, at most `max_candidates`. `unmodelled` are nodes on which the
     modelled constraints need no victim, so that something only the scheduler's filters know stands
-    in the way; `unmodelled_total` counts them before the list was cut.
+    in the way; `unmodelled_total` counts them before the list was cut. `sample`, with some refusals: one
+    of the nodes that the columns rule out, another one with each request, with all that may be removed
+    there, so that the scheduler's own filters can be asked whether the refusal is right.
     """
 
     api_version: Text
@@ -260,6 +270,7 @@ class PlanReply(Message, frozen=True):
     unmodelled: tuple[Candidate, ...] = ()
     unmodelled_total: Int64 = 0
     refusal: Refusal | None = None
+    sample: Candidate | None = None
 
 
 # ------------------------------------------------------------------------------- stream messages

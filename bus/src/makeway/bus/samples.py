@@ -18,6 +18,7 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
 from makeway.bus.messages import (
     API_VERSION,
+    MOST_REFUSED_VICTIMS,
     Awaited,
     Candidate,
     ControlState,
@@ -142,6 +143,8 @@ _REQUEST_FULL: Final = msgspec.structs.replace(
     ),
     seen={"nodes": 40_961, "pods": 41_003},
     ahead=True,
+    refused_victims=(_OTHER, _BATCH_A),
+    ignore_columns=True,
 )
 _REPLY_CANDIDATES: Final = PlanReply(
     api_version=API_VERSION,
@@ -446,6 +449,7 @@ MESSAGES: Final[Mapping[str, Message]] = {
         snapshot_revision=17,
         decision_id=_DECISION,
         refusal=_REFUSAL,
+        sample=Candidate(node="node-4", removable=(Removable(uid=_BATCH_A, rule="lower-priority"),)),
     ),
     "order.minimal": _ORDER_MINIMAL,
     "order.full": _ORDER_FULL,
@@ -499,6 +503,9 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     "plan-request.invalid.no-version": _REQUEST_BYTES.replace(b'"apiVersion"', b'"apiVersions"'),
     "plan-request.invalid.no-pod": _REQUEST_BYTES.replace(b'"pod":', b'"pods":'),
     "plan-request.invalid.number-for-text": _REQUEST_BYTES.replace(f'"{_REQUEST}"'.encode(), b"7"),
+    "plan-request.invalid.too-many-refused-victims": _REQUEST_BYTES.replace(
+        b'"refusedVictims":[', b'"refusedVictims":[' + b'"x",' * (MOST_REFUSED_VICTIMS - 1)
+    ),
     "plan-request.unknown-version.v2": _REQUEST_BYTES.replace(b"makeway.dev/v1", b"makeway.dev/v2"),
     "plan-request.too-deep.pod": _REQUEST_BYTES.replace(bytes(_POD), _TOO_DEEP),
     "plan-reply.unknown-version.v2": b'{"apiVersion":"makeway.dev/v2","answer":42}',
