@@ -23,6 +23,12 @@ const (
 	ModeEnforce = "enforce"
 )
 
+// What a scheduler does where it gets no plan.
+const (
+	WhenUnplannedFallback = "fallback"
+	WhenUnplannedHold     = "hold"
+)
+
 // Statuses of a plan reply.
 const (
 	StatusCandidates = "candidates"
@@ -256,16 +262,29 @@ type Limits struct {
 }
 
 // QueueLimit is a queue of the tree. Max is by resource, in milli-CPU, bytes and units; what is not in it
-// has no limit. Namespaces may use the queue; none listed means all of them.
+// has no limit. Namespaces may use the queue; none listed means all of them. Guaranteed is by resource as Max:
+// no preemption for a pod outside the queue takes it below.
 type QueueLimit struct {
 	Path       string           `json:"path"`
 	Max        map[string]int64 `json:"max,omitempty" check:"count"`
 	Namespaces []string         `json:"namespaces,omitempty"`
+	Guaranteed map[string]int64 `json:"guaranteed,omitempty" check:"count"`
+}
+
+// Rules are what the policy says of victims, so that it also holds for preemption without a plan. In
+// NeverEvictNamespaces and HardBudgetNamespaces "*" means every namespace. WhenUnplanned says what a scheduler
+// does where it gets no plan; absent: WhenUnplannedFallback.
+type Rules struct {
+	ProtectedNamespaces  []string `json:"protectedNamespaces,omitempty"`
+	MinimumPriority      *int32   `json:"minimumPriority,omitempty"`
+	NeverEvictNamespaces []string `json:"neverEvictNamespaces,omitempty"`
+	HardBudgetNamespaces []string `json:"hardBudgetNamespaces,omitempty"`
+	WhenUnplanned        string   `json:"whenUnplanned,omitempty" check:"fallback|hold"`
 }
 
 // ControlState is what the leading planner tells plugin and evictor: how far to go, and within which
 // limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
-// configuration, and so no gate.
+// configuration, and so no gate. Without Rules it is not known what the policy says of victims.
 type ControlState struct {
 	Revision       int64             `json:"revision"`
 	Mode           string            `json:"mode" check:"off|observe|enforce"`
@@ -275,6 +294,7 @@ type ControlState struct {
 	Limits         *Limits           `json:"limits,omitempty"`
 	QueuesRevision string            `json:"queuesRevision,omitempty"`
 	Queues         []QueueLimit      `json:"queues,omitempty"`
+	Rules          *Rules            `json:"rules,omitempty"`
 }
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import ControlState, Limits
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
-from makeway.core.policy import Policy
+from makeway.core.policy import Policy, Protection
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner import control
 from makeway.planner.configuration import queue_limits
-from makeway.planner.control import Control, next_revision, state_of
+from makeway.planner.control import Control, next_revision, state_of, within_bounds
 from makeway.planner.metrics import Metrics
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -60,8 +61,11 @@ LOOKS = 8
 """So often it looks at each state before the next: more often than any of these buses refuses it."""
 
 
-async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a planner speak while the state that should be in force takes these values."""
+async def speaking(
+    bus: Bus, states: list[ControlState | None], monkeypatch: pytest.MonkeyPatch
+) -> CollectorRegistry:
+    """Let a planner speak while the state that should be in force takes these values; return its metrics."""
+    registry = CollectorRegistry()
     monkeypatch.setattr(control, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(control, "RETRY_SECONDS", 0.001)
     current, looks, looked = states[0], 0, asyncio.Event()
@@ -73,7 +77,7 @@ async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pyt
             looked.set()
         return current
 
-    speaker = Control(bus, "c", look, Metrics(CollectorRegistry()))
+    speaker = Control(bus, "c", look, Metrics(registry))
     task = asyncio.create_task(speaker.say_for_ever())
     for state in states:
         current, looks = state, 0
@@ -82,6 +86,7 @@ async def speaking(bus: Bus, states: list[ControlState | None], monkeypatch: pyt
         await looked.wait()
     task.cancel()
     await asyncio.wait({task})
+    return registry
 
 
 async def test_each_change_is_said_once_with_a_higher_revision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +192,7 @@ partitions:
     queues:
     - name: a
       namespaces: [team-b, team-a]
-      resources: {max: {vcore: 2, memory: 1Gi}}
+      resources: {max: {vcore: 2, memory: 1Gi}, guaranteed: {vcore: 1}}
 """,
         "queues.yaml",
     )
@@ -196,5 +201,52 @@ partitions:
 
     assert next(iter(limits)) == "root"
     assert limits["root.a"].max == {"cpu": 2000, "memory": 1 << 30}
+    assert limits["root.a"].guaranteed == {"cpu": 1000}
     assert limits["root.a"].namespaces == ("team-a", "team-b")
     assert queue_limits(None) == ()
+
+
+def test_what_the_policy_says_of_victims_is_told() -> None:
+    policy = Policy(
+        protection=Protection(
+            namespaces=("b", "a"), minimum_priority=7, never_evict_namespaces=("shop", "*")
+        ),
+        disruption_budgets="hard",
+        when_unplanned="hold",
+    )
+
+    assert state_of(policy, "r", mode="enforce", cluster_uid="c").rules == Rules(
+        protected_namespaces=("a", "b"),
+        minimum_priority=7,
+        never_evict_namespaces=("*", "shop"),
+        hard_budget_namespaces=("*",),
+        when_unplanned="hold",
+    )
+    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").rules == Rules()
+
+
+def test_rules_that_nats_cannot_carry_leave_schedulers_holding_what_has_no_plan() -> None:
+    protection = Protection(namespaces=tuple(f"a-namespace-with-a-long-name-{n:08}" for n in range(30_000)))
+    state = state_of(Policy(protection=protection), "r", mode="enforce", cluster_uid="c")
+
+    told = within_bounds(state)
+
+    assert len(codec.encode(state)) > codec.MAX_BYTES > len(codec.wrap(told, "s", at=NOW))
+    assert told.rules == Rules(when_unplanned="hold")
+    assert replace(told, rules=state.rules) == state
+
+
+async def test_rules_that_were_cut_are_counted_once_and_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus()
+    large = replace(STATE, rules=Rules(protected_namespaces=tuple(f"{n:050}" for n in range(30_000))))
+
+    registry = await speaking(bus, [large, large], monkeypatch)
+
+    assert [state.rules for state in bus.said] == [Rules(when_unplanned="hold")]
+    assert registry.get_sample_value("makeway_planner_control_states_total", {"result": "cut"}) == 1
+
+
+def test_a_state_within_the_bounds_is_told_as_it_is() -> None:
+    state = replace(STATE, rules=Rules(protected_namespaces=("a",)), queues=(QueueLimit(path="root"),))
+
+    assert within_bounds(state) is state

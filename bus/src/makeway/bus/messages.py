@@ -21,6 +21,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from makeway.core.mode import Mode
+from makeway.core.policy import WhenUnplanned
 
 API_VERSION = "makeway.dev/v1"
 """Major version of plan request and plan reply."""
@@ -498,12 +499,31 @@ class Limits(Message, frozen=True):
 class QueueLimit(Message, frozen=True):
     """A queue of the tree. `max` by resource: milli-CPU, bytes, units; what is not in it has no limit.
 
-    `namespaces` may use the queue; none listed means all of them.
+    `namespaces` may use the queue; none listed means all of them. `guaranteed`, by resource as `max`: no
+    preemption for a pod outside the queue takes it below; what is not in it has no guarantee.
     """
 
     path: Text
     max: dict[str, Count] = {}
     namespaces: tuple[str, ...] = ()
+    guaranteed: dict[str, Count] = {}
+
+
+class Rules(Message, frozen=True):
+    """What the policy says of victims, so that it also holds for preemption without a plan.
+
+    Pods of `protected_namespaces` and of at least `minimum_priority` are never victims, nor are those
+    annotated `makeway.dev/never-evict: "true"` in `never_evict_namespaces`. PodDisruptionBudgets are never
+    violated in `hard_budget_namespaces`. In the last two `"*"` means every namespace. `when_unplanned` says
+    what a scheduler does where it gets no plan: `fallback` leaves the pod to its fallback under these rules,
+    `hold` evicts nothing.
+    """
+
+    protected_namespaces: tuple[str, ...] = ()
+    minimum_priority: Priority | None = None
+    never_evict_namespaces: tuple[str, ...] = ()
+    hard_budget_namespaces: tuple[str, ...] = ()
+    when_unplanned: WhenUnplanned = "fallback"
 
 
 class ControlState(Message, frozen=True):
@@ -512,7 +532,8 @@ class ControlState(Message, frozen=True):
     Each of them takes the more restrictive of this and its own argument, per namespace. `revision`
     rises with every change and never falls, though it may leap; the subject holds the last one.
     `queues` is the whole tree, parents before children, in the order of the file; `queues_revision` is
-    empty where there is no queue configuration, and so no gate.
+    empty where there is no queue configuration, and so no gate. Without `rules` it is not known what the
+    policy says of victims: the writer is of a version that does not tell.
     """
 
     revision: Int64
@@ -523,3 +544,4 @@ class ControlState(Message, frozen=True):
     limits: Limits | None = None
     queues_revision: str = ""
     queues: tuple[QueueLimit, ...] = ()
+    rules: Rules | None = None

@@ -46,6 +46,7 @@ from makeway.bus.messages import (
     Refusal,
     Removable,
     Rollback,
+    Rules,
     Spared,
     Victim,
     VictimOutcome,
@@ -364,8 +365,16 @@ _CONTROL_FULL: Final = ControlState(
             path="root.shop",
             max={"memory": 2**63 - 1, "cpu": 64_000, "example.com/gpu": 0},
             namespaces=("shop", "shop-test"),
+            guaranteed={"memory": 2**40, "cpu": 500},
         ),
         QueueLimit(path="root.shop.<web>", max={"pods": 20}),
+    ),
+    rules=Rules(
+        protected_namespaces=("kube-system", "payments"),
+        minimum_priority=-5,
+        never_evict_namespaces=("shop",),
+        hard_budget_namespaces=("*",),
+        when_unplanned="hold",
     ),
 )
 

@@ -35,6 +35,7 @@ NamespaceOrAll = Annotated[
     ),
 ]
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+WhenUnplanned = Literal["fallback", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
 
 
@@ -105,6 +106,9 @@ class Policy(Section, frozen=True):
         protection: Pods that are never victims.
         daemon_sets: Room for pods of DaemonSets.
         limits: Bounds that hold for every preemption.
+        when_unplanned: What happens to a pod that the planner has no plan for: it is away, late, or has not
+            read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
+            and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
     """
 
     mode: Mode = "enforce"
@@ -113,6 +117,7 @@ class Policy(Section, frozen=True):
     protection: Protection = Protection()
     daemon_sets: DaemonSets = DaemonSets()
     limits: Limits = Limits()
+    when_unplanned: WhenUnplanned = "fallback"
 
     def mode_for(self, namespace: str) -> Mode:
         """Give the mode that holds for a namespace."""

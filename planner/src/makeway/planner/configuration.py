@@ -35,7 +35,12 @@ QUEUES: Final[Kind[Queues | None]] = Kind(
 def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
     """Give the limits of a tree as they are told, parents before children."""
     return tuple(
-        QueueLimit(path=queue.path, max=dict(queue.maximum), namespaces=tuple(sorted(queue.namespaces)))
+        QueueLimit(
+            path=queue.path,
+            max=dict(queue.maximum),
+            namespaces=tuple(sorted(queue.namespaces)),
+            guaranteed=dict(queue.guaranteed),
+        )
         for queue in (found.tree if found else ())
     )
 

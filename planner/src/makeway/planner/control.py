@@ -16,8 +16,9 @@ from typing import Final, NoReturn, Protocol
 import structlog
 from msgspec.structs import replace
 
+from makeway.bus import codec
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode, more_restrictive
 from makeway.core.policy import Policy
@@ -28,6 +29,9 @@ LOOK_SECONDS: Final = 5.0
 
 RETRY_SECONDS: Final = 0.5
 """After NATS did not take it, or another planner was first."""
+
+MOST_BYTES: Final = codec.MAX_BYTES - 4096
+"""Of a control state; the rest is for its envelope."""
 
 _LAST_REVISION: Final = 2**63 - 1
 
@@ -77,7 +81,31 @@ def state_of(
         limits=None if limits == Limits() else limits,
         queues_revision=queues_revision,
         queues=queue_limits,
+        rules=rules_of(policy),
     )
+
+
+def rules_of(policy: Policy) -> Rules:
+    """Give what a policy says of victims, for preemption without a plan. Pure."""
+    protection = policy.protection
+    return Rules(
+        protected_namespaces=tuple(sorted(protection.namespaces)),
+        minimum_priority=protection.minimum_priority,
+        never_evict_namespaces=tuple(sorted(protection.never_evict_namespaces)),
+        hard_budget_namespaces=("*",) if policy.disruption_budgets == "hard" else (),
+        when_unplanned=policy.when_unplanned,
+    )
+
+
+def within_bounds(state: ControlState) -> ControlState:
+    """Give a control state that NATS carries. Pure. O(bytes).
+
+    One with too long lists of namespaces says instead that a scheduler without a plan evicts nothing, which
+    keeps whom they protect. Queues are not cut: one that is still too large is not published.
+    """
+    if state.rules is None or len(codec.encode(state)) <= MOST_BYTES:
+        return state
+    return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
 
 
 def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
@@ -132,9 +160,10 @@ class Control:
 
     async def _say(self) -> bool:
         """Publish where that is needed; gives False where another was first."""
-        wanted = self._state()
-        if wanted is None:
+        whole = self._state()
+        if whole is None:
             return True
+        wanted = within_bounds(whole)
         stored, sequence = await self._bus.control()
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._stands(stored.revision)
@@ -147,6 +176,16 @@ class Control:
         self._revision = state.revision
         self._metrics.control.labels("published").inc()
         self._stands(state.revision)
+        if wanted is not whole:
+            self._metrics.control.labels("cut").inc()
+            _log.error(
+                "control_rules_cut",
+                policy_revision=state.policy_revision,
+                bytes=len(codec.encode(whole)),
+                most_bytes=MOST_BYTES,
+                effect="schedulers evict nothing where they get no plan",
+                remedy="name fewer namespaces under protection, or shorten the queues",
+            )
         _log.info(
             "control_published",
             revision=state.revision,

@@ -120,7 +120,8 @@ class Metrics:
         )
         self.control = Counter(
             "makeway_planner_control_states",
-            "Control states told to plugin and evictors. result: published, failed (it is tried again).",
+            "Control states told to plugin and evictors. result: published, failed (it is tried again), cut "
+            "(published without the policy's lists of namespaces, for which NATS has no room).",
             ["result"],
             registry=registry,
         )
