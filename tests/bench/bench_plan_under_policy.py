@@ -46,6 +46,7 @@ POLICIES = {
     "guarantee": Policy(),
     "all, budgets hard": Policy(
         disruption_budgets="hard",
+        hard_budget_namespaces=("*",),
         protection=Protection(namespaces=NAMESPACES[:2], minimum_priority=900),
         limits=Limits(victims_per_order=10),
     ),

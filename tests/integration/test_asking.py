@@ -195,7 +195,7 @@ async def test_every_counterfactual_once_applied_unblocks_the_pod(
     await run_victims(space, *victims)
     for group in groups:
         await space.disruption_budget(group, {"app": group}, minAvailable=1)
-    async with policy(cluster, disruptionBudgets="hard"):
+    async with policy(cluster, disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
         asks = await space.create(*(asking(group, "mid", 600) for group in groups))
         for pod in asks:
             assert (await first_decision(space, pod)).diagnosis is not None

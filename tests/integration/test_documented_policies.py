@@ -48,13 +48,11 @@ async def test_the_classes_of_the_page_on_toleration_say_what_it_says(space: Spa
 
 @pytest.mark.parametrize("protected_by", ["never-evict", "hard-budget"])
 async def test_the_policy_of_the_page_on_protection_protects(space: Space, protected_by: str) -> None:
-    manifests = example("protection.md")
+    manifests = example("protection.md").replace("databases]", f"{space.namespace}]")
     (manifest,) = yaml.safe_load_all(manifests)
     await space.add_nodes(make_node("n1").cpu(2))
     victim = make_pod("victim").priority("low").cpu(2).label("app", "ledger")
     if protected_by == "never-evict":
-        manifests = manifests.replace("[databases]", f"[{space.namespace}]")
-        manifest = yaml.safe_load(manifests)
         victim.annotation("makeway.dev/never-evict", "true")
     else:
         await space.disruption_budget("ledger", {"app": "ledger"}, minAvailable=1)

@@ -77,7 +77,7 @@ async def test_what_makeways_policy_forbids_is_told_where_default_preemption_doe
     await run_victims(space, sized("covered", "low", 500).label("app", "web").on("n1"))
     await space.disruption_budget("web", {"app": "web"}, minAvailable=1)
 
-    async with policy(cluster, mode="observe", disruptionBudgets="hard"):
+    async with policy(cluster, mode="observe", disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
         (pod,) = await space.create(sized("urgent", "high", 500))
         comparison = await compared(space, pod)
 

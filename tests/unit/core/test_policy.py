@@ -41,6 +41,7 @@ def test_every_field_is_read() -> None:
 mode: observe
 namespaceModes: {team-a: off, "123": enforce}
 disruptionBudgets: hard
+hardBudgetNamespaces: [payments, "*"]
 protection:
   namespaces: [kube-system]
   minimumPriority: -5
@@ -59,6 +60,7 @@ limits:
     )
 
     assert (policy.mode, policy.disruption_budgets) == ("observe", "hard")
+    assert policy.hard_budget_namespaces == ("payments", "*")
     assert policy.namespace_modes == {"team-a": "off", "123": "enforce"}
     assert policy.protection.namespaces == ("kube-system",)
     assert (policy.protection.minimum_priority, policy.protection.never_evict_namespaces) == (-5, ("*",))
@@ -67,6 +69,35 @@ limits:
     assert daemon_sets.preemption_victim_pods_selection_strategy == "multiple,single"
     assert (daemon_sets.single_max_deviation_percent, daemon_sets.multiple_max_victims) == (0, 3)
     assert (policy.limits.victims_per_order, policy.limits.orders_in_flight) == (100, 500)
+
+
+def test_hard_budgets_hold_in_the_namespaces_that_the_policy_lists_and_in_no_other() -> None:
+    listed = parse_policy(HEAD + "disruptionBudgets: hard\nhardBudgetNamespaces: [payments]", "policy.yaml")
+    all_of_them = parse_policy(HEAD + "disruptionBudgets: hard\nhardBudgetNamespaces: ['*']", "policy.yaml")
+
+    assert [listed.has_hard_budgets(name) for name in ("payments", "team-a")] == [True, False]
+    assert [all_of_them.has_hard_budgets(name) for name in ("payments", "team-a")] == [True, True]
+
+
+def test_hard_budgets_without_namespaces_are_refused_with_what_to_write() -> None:
+    problem = the_problem("disruptionBudgets: hard\n")
+
+    assert problem.describe("policy.yaml") == (
+        "policy.yaml:3: disruptionBudgets: 'hard' does not say in which namespaces budgets are hard; list "
+        'them in hardBudgetNamespaces, ["*"] for all: whoever may create budgets in one of them may keep its '
+        "pods from ever being evicted"
+    )
+
+
+def test_namespaces_of_hard_budgets_alone_are_refused_as_they_would_do_nothing() -> None:
+    assert the_problem("hardBudgetNamespaces: [payments]\n").path == "hardBudgetNamespaces"
+
+
+def test_budgets_that_are_soft_for_a_while_keep_their_namespaces_with_a_warning() -> None:
+    policy = parse_policy(HEAD + "disruptionBudgets: soft\nhardBudgetNamespaces: [payments]", "policy.yaml")
+
+    assert not policy.has_hard_budgets("payments")
+    assert policy.warnings == ("hardBudgetNamespaces has no effect while disruptionBudgets is soft",)
 
 
 def test_off_is_the_mode_and_not_a_boolean() -> None:
@@ -193,13 +224,22 @@ names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 modes = st.sampled_from(["off", "observe", "enforce"])
 
 
+budgets: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"disruptionBudgets": "soft"},
+        {"disruptionBudgets": "hard", "hardBudgetNamespaces": ["*"]},
+        {"disruptionBudgets": "hard", "hardBudgetNamespaces": ["payments", "a"]},
+    ]
+)
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
     """The document of a policy that is right."""
     sections = {
         "mode": modes,
         "namespaceModes": st.dictionaries(names, modes, max_size=4),
-        "disruptionBudgets": st.sampled_from(["soft", "hard"]),
         "protection": st.fixed_dictionaries(
             {},
             optional={
@@ -223,6 +263,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "apiVersion": "makeway.dev/v1",
         "kind": "Policy",
+        **draw(budgets),
         **draw(st.fixed_dictionaries({}, optional=sections)),
     }
 

@@ -77,10 +77,13 @@ def answer(
     rules: Sequence[Rule],
 ) -> Answer | str | None:
     """Give the victims on one node, "unmodelled", or None where nothing helps."""
-    hard = policy.disruption_budgets == "hard"
+
+    def held(pods: list[PodRecord]) -> list[PodRecord]:
+        return [pod for pod in pods if policy.has_hard_budgets(pod.namespace)]
+
     removable = [pod for pod in case.pods if allowed(rules, preemptor, pod)]
-    if hard:
-        removable = [pod for pod in removable if not split([pod], budgets, debits)[0]]
+    spent = [pod for pod in held(removable) if split([pod], budgets, debits)[0]]
+    removable = [pod for pod in removable if pod not in spent]
     removable.sort(key=lambda pod: pod.importance)
     if fits(case, preemptor, [*case.pods, *case.awaited]):
         return "unmodelled" if removable or case.awaited else None
@@ -99,12 +102,9 @@ def answer(
                 present.append(pod)
             else:
                 victims.append(pod)
-                violations += pod in violating
-    if hard:
-        victims.sort(key=lambda pod: pod.importance)
-        if split(victims, budgets, debits)[0]:
-            return None
-        violations = 0
+                violations += pod in violating and pod not in held([pod])
+    if split(sorted(held(victims), key=lambda pod: pod.importance), budgets, debits)[0]:
+        return None
     if policy.limits.victims_per_order is not None and len(victims) > policy.limits.victims_per_order:
         return None
     awaited = []

@@ -140,7 +140,9 @@ def test_a_priority_just_above_the_cheapest_pods_is_enough() -> None:
 def test_a_hard_budget_needs_as_many_disruptions_as_there_are_victims() -> None:
     pods = [pod(f"p{n}", "a", labels=WEB, priority=0) for n in range(4)]
     case = Blocked(
-        [node("a"), *pods, budget("web", WEB, 0)], waiting("2", 9), Policy(disruption_budgets="hard")
+        [node("a"), *pods, budget("web", WEB, 0)],
+        waiting("2", 9),
+        Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)),
     )
 
     assert texts(case)[:2] == [
@@ -284,6 +286,7 @@ def test_every_counterfactual_unblocks_the_pod_once_it_is_made(data: st.DataObje
         ),
         Policy(
             disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
+            hard_budget_namespaces=("*",),
             protection=Protection(
                 minimum_priority=draw(st.sampled_from([None, 2])),
                 never_evict_namespaces=draw(st.sampled_from([(), ("*",)])),

@@ -42,7 +42,9 @@ def of(strategy: Strategy = "single,multiple", *, most: int = 10, hard: bool = F
     settings = DaemonSets(
         enabled=True, preemption_victim_pods_selection_strategy=strategy, multiple_max_victims=most
     )
-    return Policy(daemon_sets=settings, disruption_budgets="hard" if hard else "soft")
+    return Policy(
+        daemon_sets=settings, disruption_budgets="hard" if hard else "soft", hard_budget_namespaces=("*",)
+    )
 
 
 def running(

@@ -32,6 +32,7 @@ from unit.planner.building import (
 )
 from unit.planner.reference import Answer, NodeCase, allowed, answer, fits
 
+NAMESPACES = ("default", "default", "other")
 LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
 PRIORITIES = (-10, 0, 5, 10)
 PROTECTIONS = (
@@ -119,7 +120,11 @@ def worlds(draw: st.DrawFn) -> World:
     ]
     budgets = [
         make_budget(
-            f"b{index}", match, draw(st.integers(-1, 3)), draw(st.sets(st.sampled_from(["p0", "p3"])))
+            f"b{index}",
+            match,
+            draw(st.integers(-1, 3)),
+            draw(st.sets(st.sampled_from(["p0", "p3"]))),
+            namespace=draw(st.sampled_from(NAMESPACES)),
         )
         for index, match in enumerate(draw(st.lists(st.sampled_from(LABELS), max_size=3)))
     ]
@@ -137,6 +142,7 @@ def worlds(draw: st.DrawFn) -> World:
             start_micros=draw(st.sampled_from([at(1), at(2), at(3), NOT_STARTED])),
             labels=draw(st.sampled_from(LABELS)),
             facts=draw(facts()),
+            namespace=draw(st.sampled_from(NAMESPACES)),
         )
 
     pods = [pod(f"p{index}", draw(st.sampled_from(names))) for index in range(draw(st.integers(0, 14)))]
@@ -160,7 +166,8 @@ def worlds(draw: st.DrawFn) -> World:
     ]
     policy = Policy(
         protection=draw(st.sampled_from(PROTECTIONS)),
-        disruption_budgets=draw(st.sampled_from(["soft", "soft", "hard"])),
+        disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
+        hard_budget_namespaces=draw(st.sampled_from([("*",), ("default",), ("other", "more")])),
         limits=Limits(victims_per_order=draw(st.sampled_from([None, None, 1, 2]))),
     )
     return World(nodes, pods, budgets, question, classes, policy, in_flight, nominations, assumed)
@@ -256,12 +263,14 @@ def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> Non
 def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None:
     result = plan(world.snapshot(), world.question, NOW)
 
-    if world.policy.disruption_budgets == "soft" or not isinstance(result, Plan):
+    if not isinstance(result, Plan):
         return
     debits = world.debits()
     for proposal in (*result.candidates, *result.unmodelled):
         pods = [one.pod for one in proposal.removable]
         for budget in world.budgets:
+            if not world.policy.has_hard_budgets(budget.namespace):
+                continue
             covered = sum(budget.covers(pod.namespace, pod.name, pod.labels) for pod in pods)
             assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
 

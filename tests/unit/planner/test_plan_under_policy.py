@@ -25,7 +25,7 @@ from unit.planner.building import (
     scheduled,
 )
 
-HARD = Policy(disruption_budgets="hard")
+HARD = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
 URGENT = make_pod("P", priority=HIGH, size=200)
 APP = {"app": "web"}
 SOURCE = ("ConfigMap", "makeway-system", "makeway-policy")
@@ -52,6 +52,17 @@ def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
     assert "1 pod spared by hard-budget" in refusal.message
     assert refusal.spared == {"hard-budget": 1}
     assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
+
+
+def test_a_tenants_budget_keeps_no_pod_where_the_policy_does_not_list_its_namespace() -> None:
+    held = Policy(disruption_budgets="hard", hard_budget_namespaces=("payments",))
+    budgets = [make_budget("web", APP, 0), make_budget("web", APP, 0, namespace="payments")]
+    pods = [web("w", "a", 400), web("paid", "b", 400, namespace="payments")]
+    snapshot = make_snapshot(["a", "b"], pods, budgets, policy=held)  # type: ignore[arg-type]
+
+    (proposal,) = planned(snapshot, ask(URGENT)).candidates
+
+    assert (proposal.node, proposal.pdb_violations) == ("a", 1)
 
 
 def test_a_soft_budget_is_violated_where_there_is_no_other_way() -> None:

@@ -92,6 +92,7 @@ def changes(draw: Any) -> Step:
     name, allowed = draw(st.sampled_from(["n1", "n2", "n3"])), draw(st.integers(0, 2))
     policy = Policy(
         disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
+        hard_budget_namespaces=("*",),
         protection=Protection(minimum_priority=draw(st.sampled_from([None, 2]))),
     )
     step: Step = draw(

@@ -36,8 +36,8 @@ PORT = [{"containerPort": 80, "hostPort": 80}]
 
 POLICIES = [
     Policy(),
-    Policy(disruption_budgets="hard"),
-    Policy(disruption_budgets="hard", limits=Limits(victims_per_order=1)),
+    Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)),
+    Policy(disruption_budgets="hard", hard_budget_namespaces=("*",), limits=Limits(victims_per_order=1)),
 ]
 
 

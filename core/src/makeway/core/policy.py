@@ -7,18 +7,21 @@ kube-scheduler has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from makeway.core.config import read
+from makeway.core.config import ConfigError, Document, Problem, read
 from makeway.core.mode import Mode
 
 KEY = "policy.yaml"
 """The key of the ConfigMap that holds it."""
+
+EVERYWHERE = "*"
+"""In a list of namespaces: every one."""
 
 Namespace = Annotated[
     str,
@@ -102,7 +105,9 @@ class Policy(Section, frozen=True):
         namespace_modes: In place of `mode` for single namespaces, by the namespace of the pod that needs
             room (of the victim, where a quota is enforced). Where `mode` is `off`, everything is off.
         disruption_budgets: PodDisruptionBudgets. `soft`: violated where there is no other way, as
-            kube-scheduler does. `hard`: never violated.
+            kube-scheduler does. `hard`: never violated in `hardBudgetNamespaces`, which it needs.
+        hard_budget_namespaces: Where budgets are hard; `"*"` means everywhere. Whoever may create budgets
+            there may keep pods from ever being evicted.
         protection: Pods that are never victims.
         daemon_sets: Room for pods of DaemonSets.
         limits: Bounds that hold for every preemption.
@@ -114,6 +119,7 @@ class Policy(Section, frozen=True):
     mode: Mode = "enforce"
     namespace_modes: dict[Namespace, Mode] = {}
     disruption_budgets: Literal["soft", "hard"] = "soft"
+    hard_budget_namespaces: tuple[NamespaceOrAll, ...] = ()
     protection: Protection = Protection()
     daemon_sets: DaemonSets = DaemonSets()
     limits: Limits = Limits()
@@ -126,6 +132,27 @@ class Policy(Section, frozen=True):
     def modes(self) -> Mapping[str, Mode]:
         """Give the modes that stand in place of `mode`, by namespace; none where that is off."""
         return {} if self.mode == "off" else self.namespace_modes
+
+    @property
+    def hard_budgets(self) -> tuple[str, ...]:
+        """The namespaces whose disruption budgets are hard, `"*"` for all; empty where budgets are soft."""
+        return self.hard_budget_namespaces if self.disruption_budgets == "hard" else ()
+
+    def has_hard_budgets(self, namespace: str) -> bool:
+        """Report whether the disruption budgets of a namespace are hard."""
+        return in_namespaces(namespace, self.hard_budgets)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is accepted but does nothing, a sentence each."""
+        if self.disruption_budgets == "soft" and self.hard_budget_namespaces:
+            return ("hardBudgetNamespaces has no effect while disruptionBudgets is soft",)
+        return ()
+
+
+def in_namespaces(namespace: str, names: Container[str]) -> bool:
+    """Report whether a list of namespaces holds this one, by its name or by `"*"`."""
+    return EVERYWHERE in names or namespace in names
 
 
 class PolicyDocument(Policy, frozen=True, kw_only=True):
@@ -146,6 +173,27 @@ def parse_policy(text: str, source: str) -> Policy:
     Raises:
         ConfigError: it is refused; every problem is in it, each with its remedy.
     """
-    document = read(text, source, PolicyDocument).value
+    read_document = read(text, source, PolicyDocument)
+    if problems := tuple(_contradictions(read_document)):
+        raise ConfigError(source, problems)
+    document = read_document.value
     # Not the document itself: written down again, as recordings are, it would be no policy.
     return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})
+
+
+def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
+    """What is wrong although each value by itself is right."""
+    policy = document.value
+    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces:
+        yield document.problem(
+            "disruptionBudgets",
+            "does not say in which namespaces budgets are hard",
+            'list them in hardBudgetNamespaces, ["*"] for all: whoever may create budgets in one of them may '
+            "keep its pods from ever being evicted",
+        )
+    if policy.hard_budget_namespaces and "disruptionBudgets" not in document.places:
+        yield document.problem(
+            "hardBudgetNamespaces",
+            "has no effect without disruptionBudgets: hard",
+            "write disruptionBudgets: hard, or take the list out",
+        )

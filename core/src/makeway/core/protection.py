@@ -17,10 +17,7 @@ from makeway.core.barrier import (
     against_everybody,
 )
 from makeway.core.facts import PodFacts
-from makeway.core.policy import Protection
-
-EVERYWHERE = "*"
-"""In `neverEvictNamespaces`: every namespace."""
+from makeway.core.policy import Protection, in_namespaces
 
 
 def barrier_of(victim: PodFacts, protection: Protection) -> Barrier:
@@ -51,5 +48,4 @@ def detail_of(barrier: Barrier, victim: PodFacts, protection: Protection) -> str
 
 
 def _is_honoured(namespace: str, protection: Protection) -> bool:
-    namespaces = protection.never_evict_namespaces
-    return namespace in namespaces or EVERYWHERE in namespaces
+    return in_namespaces(namespace, protection.never_evict_namespaces)

@@ -6,11 +6,12 @@ the *set*. A plan then only counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import numpy as np
 
 from makeway.core.budget import Budget
+from makeway.core.policy import in_namespaces
 from makeway.planner.columns import Flags, Ints
 
 Key = tuple[str, str]
@@ -160,6 +161,14 @@ class BudgetTable:
         allowed = self.allowed(debits)
         spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
         return np.asarray(np.array(spent, np.bool_)[sets])
+
+    def of_namespaces(self, namespaces: Container[str], sets: Ints) -> Flags:
+        """Report which sets are of these namespaces; the empty set is of none. O(sets).
+
+        `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is of one.
+        """
+        found = [any(in_namespaces(key[0], namespaces) for key in self._keys(m[:1])) for m in self._members]
+        return np.asarray(np.array(found, np.bool_)[sets])
 
     def _take_number(self) -> int:
         """Give a number that no set has: a discarded one if there is one, else the next. O(sets)."""

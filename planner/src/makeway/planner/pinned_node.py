@@ -190,9 +190,13 @@ def _class_of(snapshot: Snapshot, pod: PodRecord) -> PodClass:
 
 
 def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, int]) -> dict[Key, int]:
-    if snapshot.shields.policy.disruption_budgets != "hard":
-        return {}
-    keys = {key for pod in pods for key in snapshot.budgets.members(snapshot.budget_set(pod.uid))}
+    policy = snapshot.shields.policy
+    keys = {
+        key
+        for pod in pods
+        if policy.has_hard_budgets(pod.namespace)
+        for key in snapshot.budgets.members(snapshot.budget_set(pod.uid))
+    }
     found = [(key, snapshot.budgets.get(key)) for key in sorted(keys)]
     return {key: budget.allowed - taken.get(key, 0) for key, budget in found if budget is not None}
 

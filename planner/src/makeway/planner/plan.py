@@ -129,7 +129,7 @@ class View:
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
         self._layers = layers_of(snapshot, question.constraints, placed)
         self.queues = terms_of(snapshot, question, placed)
-        self._bounds = Bounds(policy.disruption_budgets == "hard", policy.limits.victims_per_order)
+        self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order)
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""

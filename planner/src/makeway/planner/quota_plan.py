@@ -67,14 +67,13 @@ def answer(
     """
     usage, members = snapshot.queues.without(leaving)
     policy = snapshot.shields.policy
-    hard = policy.disruption_budgets == "hard"
     allowed = _Allowances(snapshot, leaving)
 
     def veto(member: Member) -> str:
         namespace = snapshot.queues.record(member.uid).namespace
         if more_restrictive(mode, policy.mode_for(namespace)) != mode:
             return NAMESPACE_MODE
-        if hard and allowed.violates(member.uid):
+        if policy.has_hard_budgets(namespace) and allowed.violates(member.uid):
             return HARD_BUDGET
         return ""
 

@@ -60,9 +60,12 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the policy forbids a set of victims: to violate a budget, to be more than so many."""
+    """What the policy forbids a set of victims.
 
-    hard_budgets: bool = False
+    `hard_budgets`: to violate budgets of these namespaces; `most_victims`: to be more than so many.
+    """
+
+    hard_budgets: tuple[str, ...] = ()
     most_victims: int | None = None
 
 
@@ -92,10 +95,12 @@ def evaluate(
     if queues.guards:
         removable &= ~guarded
     covered = len(budgets) > 0
-    hard = bounds.hard_budgets and covered
     budgeted = np.zeros_like(removable)
-    if hard:
-        budgeted = removable & budgets.exhausted(columns.budgets[:slots, nodes], debits)
+    hard = budgeted
+    if bounds.hard_budgets and covered:
+        sets = columns.budgets[:slots, nodes]
+        hard = budgets.of_namespaces(bounds.hard_budgets, sets)
+        budgeted = removable & hard & budgets.exhausted(sets, debits)
         removable &= ~budgeted
     allocatable = columns.allocatable[asked[:, None], nodes]
     room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
@@ -126,13 +131,13 @@ def evaluate(
             uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
         )
     over_budget = np.zeros_like(helps)
-    if hard:
-        sets = np.where(removable, columns.budgets[:slots, nodes], 0)
+    if hard.any():
+        sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
         beyond = hard_budgets.beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
         budgeted |= beyond
         removable &= ~beyond
-        violating[:] = False
+        violating &= ~hard
     over_limit = np.zeros_like(helps)
     if bounds.most_victims is not None:
         over_limit = (victims.sum(axis=0) > bounds.most_victims) & ~over_budget

@@ -57,10 +57,13 @@ def _covering(case: Case, uid: str) -> tuple[Key, ...]:
 def _budgets(case: Case, judged: Judged) -> list[Key]:
     """Give the budgets that keep pods which the pod could otherwise have, if they are hard."""
     refusal = judged.refusal
-    if refusal is None or case.snapshot.shields.policy.disruption_budgets != "hard":
+    policy = case.snapshot.shields.policy
+    if refusal is None or not policy.hard_budgets:
         return []
     named = [
-        (namespace, name) for kind, namespace, name in refusal.depends_on if kind == "PodDisruptionBudget"
+        (namespace, name)
+        for kind, namespace, name in refusal.depends_on
+        if kind == "PodDisruptionBudget" and policy.has_hard_budgets(namespace)
     ]
     if HARD_BUDGET not in refusal.spared and not named:
         return []
