@@ -10,6 +10,7 @@ import pytest_asyncio
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
+from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.preempting import settle
 from integration.queueing import (
@@ -120,6 +121,49 @@ async def test_the_guarantee_of_a_parent_keeps_pods_of_a_leaf(
     assert state.last is not None
     assert (state.last.result, state.last.evicted) == ("bestEffort", 2)
     assert f"guarantee of {path(space)}:" in state.last.message
+
+
+async def test_a_parent_and_a_queue_below_lowered_in_one_save_both_come_down(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    own = path(space)
+    await run_in_queue(space, *(5,) * 16, path=f"{own}.training")
+    await space.run(*(in_queue(space, f"n{number}", 5, f"{own}.notebooks") for number in range(3)))
+    await settle()
+
+    training = queue("training", max=30, delay="2s")
+    notebooks = queue("notebooks", guaranteed=15)
+    await put_queues(
+        crash_cluster, queues_yaml(queue(space.namespace, training, notebooks, max=40, delay="2s"))
+    )
+    state = await until_ended(crash_cluster, own)
+
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("success", 1)
+    stays = await living(space)
+    assert sum(stays.values()) == 40
+    assert {"n0", "n1", "n2"} <= stays.keys()
+
+
+async def test_where_the_api_server_refuses_one_pod_another_goes_and_the_cause_is_named(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await space.add_nodes(make_node("n1").cpu(100))
+    await space.run(*(in_queue(space, name, 5).priority("mid") for name in ("p1", "p2")))
+    await space.run(in_queue(space, "first", 5).label(*UNDELETABLE))
+    await settle()
+
+    async with deletes_refused(space, "first"):
+        await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=10, delay="1s")))
+        state = await until_ended(crash_cluster, path(space))
+
+        taken = [one.name for order in await quota_orders(space, path(space)) for one in order.victims]
+        assert taken.count("first") == 1
+        assert len(await living(space)) == 2
+    assert state.last is not None
+    assert (state.last.result, state.last.evicted) == ("success", 1)
+    assert f"could not be evicted: {space.namespace}/first: " in state.last.message
+    assert "this pod may not be deleted" in state.last.message
 
 
 async def test_a_second_decrease_begins_anew_and_an_increase_stops_it(

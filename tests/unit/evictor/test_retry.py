@@ -2,11 +2,14 @@
 
 import asyncio
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 
+from makeway.bus.messages import MAY_PASS
 from makeway.evictor.retry import (
     PermanentError,
+    Reason,
     TemporaryError,
     classify,
     delay_seconds,
@@ -39,6 +42,10 @@ def test_what_may_pass_is_temporary(status: int, reason: str) -> None:
 @pytest.mark.parametrize("status", [302, 400, 403, 405, 413, 415, 422])
 def test_every_other_refusal_is_permanent(status: int) -> None:
     assert isinstance(classify(ApiError(status, "Forbidden", "no")), PermanentError)
+
+
+def test_the_reasons_that_planners_take_for_passing_are_those_that_are_tried_again() -> None:
+    assert set(get_args(Reason)) == MAY_PASS
 
 
 def test_no_answer_is_temporary() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-import msgspec
-
 from makeway.bus.messages import (
     EvictionOrder,
     Fence,
@@ -17,7 +15,7 @@ from makeway.bus.messages import (
     VictimResult,
 )
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota_control import MOST_FRUITLESS, QuotaControl
+from makeway.planner.quota_control import MOST_FRUITLESS, MOST_IDLE, PATIENCE, Ended, QuotaControl
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
 
@@ -46,7 +44,11 @@ def order(*uids: str, number: int = 1) -> EvictionOrder:
 
 
 def outcome(
-    of: EvictionOrder, result: OutcomeResult = "succeeded", victims: Iterable[VictimResult] | None = None
+    of: EvictionOrder,
+    result: OutcomeResult = "succeeded",
+    victims: Iterable[VictimResult] | None = None,
+    *,
+    reason: str = "",
 ) -> Outcome:
     everybody: list[VictimResult] = ["deleted"] * len(of.victims)
     results = everybody if victims is None else victims
@@ -61,7 +63,7 @@ def outcome(
         finished_at=NOW,
         reason="" if result == "succeeded" else "victim-spared",
         victims=tuple(
-            VictimOutcome(namespace="shop", name=one.name, uid=one.uid, result=what)
+            VictimOutcome(namespace="shop", name=one.name, uid=one.uid, result=what, reason=reason)
             for one, what in zip(of.victims, results, strict=True)
         ),
     )
@@ -137,7 +139,7 @@ def test_orders_that_evict_nobody_end_the_process_after_a_while() -> None:
     control = under_way("x")
     for number in range(MOST_FRUITLESS):
         assert PATH in control.processes
-        control.outcome(PATH, outcome(order("x"), "refused", ["spared"]), NOW)
+        control.outcome(PATH, outcome(order("x"), "refused", ["notAttempted"]), NOW)
         if PATH in control.processes:
             control.ordered(PATH, order("x", number=number + 2), whole=True)
 
@@ -192,10 +194,57 @@ def test_the_processes_of_other_queues_are_told_to_a_plan() -> None:
     assert control.running(PATH) == frozenset()
 
 
-def test_plans_with_several_queues_due_keep_the_order_of_the_timers() -> None:
-    built = tree(queue("p", queue("c", maximum=1, delay_seconds=10), maximum=2, delay_seconds=10))
-    control = QuotaControl()
-    control.saved(built, "enforce", NOW)
+NESTED = tree(queue("p", queue("c", maximum=1, delay_seconds=10), maximum=2, delay_seconds=10))
 
-    assert control.due(built, NOW + timedelta(seconds=10)) == ["root.p.c", "root.p"]
-    assert msgspec.json.encode(list(control.processes)) == b'["root.p.c","root.p"]'
+
+def test_a_queue_is_planned_for_only_when_the_processes_below_it_have_ended() -> None:
+    control = QuotaControl()
+    control.saved(NESTED, "enforce", NOW)
+    later = NOW + timedelta(seconds=10)
+
+    assert control.due(NESTED, later) == ["root.p.c"]
+    assert control.waits_for("root.p") == ("root.p.c",)
+    control.finish("root.p.c", Ended("success", later, "done"), later)
+
+    assert control.due(NESTED, later) == ["root.p"]
+
+
+def test_a_queue_does_not_wait_for_ever_for_a_process_below_that_cannot_go_on() -> None:
+    control = QuotaControl()
+    control.saved(NESTED, "enforce", NOW)
+    later = NOW + timedelta(seconds=10)
+    control.due(NESTED, later)
+
+    assert "root.p" in control.due(NESTED, later + PATIENCE)
+
+
+def test_a_pod_that_was_refused_is_left_out_and_the_process_goes_on() -> None:
+    control = under_way("x")
+    uids = [f"p{number}" for number in range(MOST_FRUITLESS + 2)]
+    for uid in uids:
+        control.ordered(PATH, order(uid), whole=True)
+        control.outcome(PATH, outcome(order(uid), "failed", ["failed"]), NOW)
+
+    assert PATH in control.processes
+    refused, stuck = control.left_out(PATH)
+    assert refused.keys() == set(uids)
+    assert refused["p0"].startswith("shop/p0: ")
+    assert not stuck
+
+
+def test_a_pod_whose_eviction_failed_for_a_reason_that_may_pass_is_not_taken_for_refused() -> None:
+    control = under_way("x")
+
+    control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
+
+    assert [*map(list, control.left_out(PATH))] == [[], ["x"]]
+
+
+def test_orders_that_evict_no_pod_end_the_process_whatever_is_learned_from_them() -> None:
+    control = under_way("x")
+    for number in range(MOST_IDLE):
+        assert PATH in control.processes
+        control.ordered(PATH, order(f"p{number}"), whole=True)
+        control.outcome(PATH, outcome(order(f"p{number}"), "failed", ["failed"]), NOW)
+
+    assert control.ended[PATH].result == "unsuccessful"

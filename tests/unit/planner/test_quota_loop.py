@@ -1,23 +1,28 @@
-"""What the loop does where a message about one queue cannot be read."""
+"""What the loop does from timer to result, and where a message about one queue cannot be read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Last
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim, VictimOutcome
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.facts import PodFacts
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
+from makeway.planner.quota_control import Ended
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
+from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import make_pod, make_snapshot
@@ -71,31 +76,100 @@ def lowered() -> Snapshot:
     return snapshot
 
 
+class Evicting(FakeBus):
+    """Carries each order out at once; the API server refuses the deletes of some pods."""
+
+    def __init__(self, snapshot: Snapshot, undeletable: str = "") -> None:
+        super().__init__()
+        self._snapshot = snapshot
+        self._undeletable = undeletable.split()
+        self._ended: dict[str, Last[Outcome]] = {}
+
+    async def outcome(self, order_id: str) -> Last[Outcome] | None:
+        return self._ended.get(order_id)
+
+    async def publish_order(
+        self, order: EvictionOrder, expected_last_sequence: int
+    ) -> Published | AlreadyExists:
+        victims = tuple(map(self._evict, order.victims))
+        failed = any(one.result == "failed" for one in victims)
+        now = datetime.now(UTC)
+        found = Outcome(
+            order_id=order.order_id,
+            kind="quota",
+            cluster_uid="cluster",
+            epoch=1,
+            result="failed" if failed else "succeeded",
+            evictor="evictor",
+            started_at=now,
+            finished_at=now,
+            reason="incomplete" if failed else "",
+            victims=victims,
+        )
+        self._ended[order.order_id] = Last(found, 1, now)
+        return await super().publish_order(order, expected_last_sequence)
+
+    def _evict(self, victim: Victim) -> VictimOutcome:
+        named = VictimOutcome(namespace=victim.namespace, name=victim.name, uid=victim.uid, result="deleted")
+        if victim.uid in self._undeletable:
+            return replace_struct(named, result="failed", reason="Forbidden", message="403 no-delete denied")
+        self._snapshot.remove_pod(victim.uid)
+        return named
+
+    @property
+    def taken(self) -> list[list[str]]:
+        """UIDs of the victims, by order."""
+        return [[victim.uid for victim in one.victims] for one in self.orders]
+
+
+async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, Ended]:
+    """Lead until the processes of these queues have ended, and give how."""
+    told = asyncio.Event()
+    loop = loop_of(snapshot, bus, Ledger(), told=told)
+    leading = asyncio.create_task(loop.lead(fence))
+    try:
+        async with asyncio.timeout(3 * SECONDS):
+            while loop.control is None or not loop.control.ended.keys() >= set(paths):
+                await told.wait()
+                told.clear()
+        return loop.control.ended
+    finally:
+        leading.cancel()
+
+
+async def fence() -> Fence:
+    return FENCE
+
+
+def loop_of(
+    snapshot: Snapshot,
+    bus: FakeBus,
+    ledger: Ledger,
+    ready: Callable[[], bool] = lambda: True,
+    *,
+    told: asyncio.Event | None = None,
+) -> QuotaLoop:
+    """A loop on a snapshot; `told` is set when it tells of a result."""
+    told = told or asyncio.Event()
+    metrics = Metrics(CollectorRegistry())
+    return QuotaLoop(
+        QuotaSettings(cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=ready),
+        snapshot=snapshot,
+        ledger=ledger,
+        orders=bus,
+        decisions=Decisions(bus, metrics),
+        metrics=metrics,
+        tell=lambda event_type, reason, note: told.set(),
+    )
+
+
 async def led(bus: FakeBus, ledger: Ledger, path: str, *ready: bool) -> list[str]:
     """Lead until there is an order for a queue, and give the queues that there are orders for by then.
 
     `ready`: what is answered first to the questions whether there is something to plan on; then True.
     """
     answers = iter(ready)
-    metrics = Metrics(CollectorRegistry())
-    loop = QuotaLoop(
-        QuotaSettings(
-            cluster_uid="cluster",
-            identity="planner",
-            mode=lambda: "enforce",
-            ready=lambda: next(answers, True),
-        ),
-        snapshot=lowered(),
-        ledger=ledger,
-        orders=bus,
-        decisions=Decisions(bus, metrics),
-        metrics=metrics,
-        tell=lambda event_type, reason, note: None,
-    )
-
-    async def fence() -> Fence:
-        return FENCE
-
+    loop = loop_of(lowered(), bus, ledger, lambda: next(answers, True))
     leading = asyncio.create_task(loop.lead(fence))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SECONDS):
@@ -152,3 +226,65 @@ async def test_an_order_whose_outcome_cannot_be_read_is_over_after_its_deadline(
     ledger.ordered(order("root.a", datetime.now(UTC) - timedelta(seconds=1.9)))
 
     assert "root.a" in await led(FakeBus(outcomes=True), ledger, "root.a")
+
+
+def pods_in(path: str, *names: str, cpu: int = 5) -> list[PodRecord]:
+    """Bound pods of one queue, the oldest first."""
+    return [
+        make_pod(
+            name,
+            "n1",
+            size=cpu,
+            labels={"queue": path},
+            facts=PodFacts(queue=path, created_micros=number, scheduled_micros=0),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def snapshot_of(built: QueueTree, *pods: PodRecord) -> Snapshot:
+    snapshot = make_snapshot(["n1"], pods)
+    snapshot.adopt(built, "queues-1")
+    return snapshot
+
+
+async def test_where_one_pod_cannot_be_evicted_another_goes_and_the_cause_is_named() -> None:
+    built = tree(replace(queue("a", maximum={"cpu": 10}), delay=AT_ONCE))
+    snapshot = snapshot_of(built, *pods_in("root.a", "old", "middle", "young"))
+    bus = Evicting(snapshot, undeletable="young")
+
+    found = (await ended(snapshot, bus, "root.a"))["root.a"]
+
+    assert bus.taken == [["young"], ["middle"]]
+    assert (found.result, found.evicted) == ("success", 1)
+    assert "1 pod could not be evicted: default/young: 403 no-delete denied" in found.message
+
+
+async def test_where_no_pod_can_be_evicted_each_is_tried_once() -> None:
+    built = tree(replace(queue("a", maximum={"cpu": 5}), delay=AT_ONCE))
+    snapshot = snapshot_of(built, *pods_in("root.a", "p1", "p2"))
+    bus = Evicting(snapshot, undeletable="p1 p2")
+
+    found = (await ended(snapshot, bus, "root.a"))["root.a"]
+
+    assert bus.taken == [["p2"], ["p1"]]
+    assert (found.result, found.evicted) == ("unsuccessful", 0)
+    assert [block.reason for block in found.blocked] == ["not-evicted"]
+    assert "2 pods could not be evicted" in found.message
+
+
+async def test_a_parent_and_a_queue_below_lowered_together_both_come_down() -> None:
+    training = replace(queue("training", maximum={"cpu": 30}), delay=AT_ONCE)
+    notebooks = queue("notebooks", guaranteed={"cpu": 15})
+    research = replace(queue("research", training, notebooks, maximum={"cpu": 40}), delay=AT_ONCE)
+    snapshot = snapshot_of(
+        tree(research),
+        *pods_in("root.research.training", *(f"t{number:02}" for number in range(16))),
+        *pods_in("root.research.notebooks", "n0", "n1", "n2"),
+    )
+    bus = Evicting(snapshot)
+
+    found = await ended(snapshot, bus, "root.research.training", "root.research")
+
+    assert [len(taken) for taken in bus.taken] == [10, 1]
+    assert found["root.research"].result == "success"

@@ -69,6 +69,9 @@ QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
 VictimResult = Literal["deleted", "terminating", "gone", "spared", "failed", "notAttempted"]
 
+MAY_PASS = frozenset({"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"})
+"""Reasons of a failed victim that may pass by themselves: those for which evictors try again."""
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of every message: immutable, camelCase on the wire, defaults left out."""

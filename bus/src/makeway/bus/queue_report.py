@@ -32,12 +32,16 @@ class QuotaTimer(Message, frozen=True):
 
 
 class QuotaProcess(Message, frozen=True):
-    """A quota that is being enforced. `order_id`: the order in flight, if there is one."""
+    """A quota that is being enforced. `order_id`: the order in flight, if there is one.
+
+    `waits_for`: queues below it whose quotas are being enforced; it is planned when they have ended.
+    """
 
     since: Time
     order_id: str = ""
     victims: Int64 = 0
     evicted: Int64 = 0
+    waits_for: tuple[str, ...] = ()
 
 
 class QuotaEnd(Message, frozen=True):

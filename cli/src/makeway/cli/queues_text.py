@@ -51,7 +51,8 @@ def lines(queue: QueueState, now: datetime) -> Iterator[str]:
         yield f"Timer:       since {api_time(timer.since)}, fires {fires}"
     if (process := queue.process) is not None:
         order = f", order {process.order_id} with {process.victims} pods" if process.order_id else ""
-        yield f"Process:     since {api_time(process.since)}, {process.evicted} evicted so far{order}"
+        waits = f", waits for {', '.join(process.waits_for)}" if process.waits_for else ""
+        yield f"Process:     since {api_time(process.since)}, {process.evicted} evicted so far{order}{waits}"
     if (last := queue.last) is not None:
         yield f"Last quota:  {_RESULTS[last.result]} {api_time(last.at)}, {last.evicted} evicted"
         yield f"             {last.message}"
@@ -82,6 +83,8 @@ def _of(name: str, usage: Mapping[str, int], maximum: Mapping[str, int]) -> str:
 
 def _quota(queue: QueueState, now: datetime) -> str:
     if queue.process is not None:
+        if queue.process.waits_for:
+            return "enforced after the queues below"
         return f"enforcing, {queue.process.victims} leaving"
     if queue.timer is not None:
         return f"enforced in {max(0.0, (queue.timer.fires_at - now).total_seconds()):.0f} s"

@@ -50,17 +50,18 @@ def _state(book: QueueBook, control: QuotaControl, queue: Queue) -> QueueState:
         delay_seconds=int(queue.delay.total_seconds()),
         miss_percent=queue.miss_percent,
         timer=None if timer is None else QuotaTimer(since=timer.since, fires_at=timer.fires_at),
-        process=None if process is None else _process(process),
+        process=None if process is None else _process(process, control.waits_for(queue.path)),
         last=None if ended is None else _end(ended),
     )
 
 
-def _process(process: Process) -> QuotaProcess:
+def _process(process: Process, below: tuple[str, ...]) -> QuotaProcess:
     return QuotaProcess(
         since=process.began_at,
         order_id=process.order.order_id if process.order is not None else "",
         victims=len(process.victims),
         evicted=process.evicted,
+        waits_for=below if process.order is None else (),
     )
 
 

@@ -3,7 +3,11 @@
 A process begins when a queue's timer has fired, and ends with a result. In between it orders evictions
 and waits for their outcome; where some victims stayed, or were too many for one order, it plans again.
 It is never interrupted: changes of its queue count when it has ended, but for a maximum that was raised
-meanwhile, down to which nobody has to go any more.
+meanwhile, down to which no pod has to go any more.
+
+A process plans only when no process runs for a queue below its own: what those evict counts for the queue
+above as well. A pod that could not be evicted is left out for the rest of the process, so that the next plan
+takes another one.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
 from makeway.core.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser
 from makeway.core.queues.quota import Block, QuotaPlan
@@ -21,7 +25,15 @@ from makeway.core.queues.timers import Timer, Timers
 from makeway.core.queues.tree import Queue, QueueTree
 
 MOST_FRUITLESS: Final = 3
-"""So many orders in a row that evict nobody end a process: evictors refuse, or there are none."""
+"""Orders in a row that evict no pod and leave none out that was not left out before, after which a process
+ends: evictors refuse the orders, or none runs."""
+
+MOST_IDLE: Final = 100
+"""Orders in a row that evict no pod, whatever is learned from them, after which a process ends."""
+
+PATIENCE: Final = timedelta(minutes=15)
+"""How long a process waits for those of queues below its own. They are bounded, but not where their orders
+cannot be read or written."""
 
 RETRY: Final = timedelta(seconds=2)
 """Before a process plans again whose order did not do what it should; doubled with every further one."""
@@ -46,6 +58,9 @@ class Process:
 
     `maximum`: what it began with; None where another planner began it. `order`: the one in flight.
     `whole`: that order has all victims of its plan. `plan`: the last. `plan_at`: when it plans next.
+    `refused`: why each pod could not be evicted that would be refused again, by UID; `stuck`: the same of
+    those whose eviction failed for a reason that may pass. `fruitless`, `idle`: orders in a row, counted as
+    `MOST_FRUITLESS` and `MOST_IDLE` say.
     """
 
     began_at: datetime
@@ -57,7 +72,10 @@ class Process:
     orders: int = 0
     evicted: int = 0
     fruitless: int = 0
+    idle: int = 0
     trouble: tuple[Block, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    stuck: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def victims(self) -> frozenset[str]:
@@ -90,7 +108,10 @@ class QuotaControl:
             )
 
     def due(self, tree: QueueTree | None, now: datetime) -> list[str]:
-        """Give the queues to plan for now, in order, and begin the processes of those that have fired."""
+        """Return the queues to plan for now, in order, and begin the processes of those that have fired.
+
+        A queue below which processes run is not among them before these have ended.
+        """
         if tree is None:
             return []
         for path in self.timers.fired(tree, now):
@@ -99,7 +120,8 @@ class QuotaControl:
         return [
             path
             for path, process in self.processes.items()
-            if process.plan_at is not None and process.plan_at <= now
+            if process.plan_at is not None
+            and process.plan_at <= now
         ]
 
     def planned(self, path: str, plan: QuotaPlan, now: datetime) -> None:
@@ -133,7 +155,10 @@ class QuotaControl:
                 path, Ended("success" if everybody else "bestEffort", now, message, evicted, blocked), now
             )
             return
-        fruitless = 0 if gone else process.fruitless + 1
+        refused, stuck = _left_out(process, outcome)
+        learned = len(refused) + len(stuck) > len(process.refused) + len(process.stuck)
+        fruitless = 0 if gone or learned else process.fruitless + 1
+        idle = 0 if gone else process.idle + 1
         trouble = () if everybody else (_trouble(outcome),)
         pause = timedelta(0) if everybody else RETRY * 2 ** min(fruitless, 4)
         process = replace(
@@ -141,7 +166,10 @@ class QuotaControl:
             order=None,
             evicted=evicted,
             fruitless=fruitless,
+            idle=idle,
             trouble=trouble,
+            refused=refused,
+            stuck=stuck,
             plan_at=now + pause,
         )
         self.processes[path] = process
@@ -149,7 +177,7 @@ class QuotaControl:
         if everybody and process.whole and plan is not None:
             result: Result = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, Ended(result, now, plan.message, evicted, plan.blocked), now)
-        elif fruitless >= MOST_FRUITLESS:
+        elif fruitless >= MOST_FRUITLESS or idle >= MOST_IDLE:
             message = f"{path}: {trouble[0].message}" if trouble else f"{path}: nobody could be evicted"
             result = "bestEffort" if evicted else "unsuccessful"
             self.finish(path, Ended(result, now, message, evicted, trouble), now)
@@ -163,7 +191,8 @@ class QuotaControl:
         elif process.evicted:
             # Earlier orders of this process did what was possible.
             result = "success" if plan.result == "notNeeded" else "bestEffort"
-        ended = Ended(result, now, plan.message, process.evicted, (*plan.blocked, *process.trouble))
+        trouble = () if process.refused or process.stuck else process.trouble  # the plan names the pods
+        ended = Ended(result, now, plan.message, process.evicted, (*plan.blocked, *trouble))
         self.finish(path, ended, now)
         return ended
 
@@ -184,9 +213,18 @@ class QuotaControl:
         """Give the UIDs that orders in flight remove."""
         return {uid for process in self.processes.values() for uid in process.victims}
 
+    def left_out(self, path: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return `refused` and `stuck` of a queue's process."""
+        process = self.processes[path]
+        return process.refused, process.stuck
+
     def running(self, path: str) -> frozenset[str]:
         """Give the queues that other processes run for."""
         return frozenset(self.processes) - {path}
+
+    def waits_for(self, path: str) -> tuple[str, ...]:
+        """Return the queues below a queue for which processes run."""
+        return tuple(other for other in self.processes if other.startswith(f"{path}."))
 
     def timer(self, path: str) -> Timer | None:
         """Give a queue's timer, where one runs."""
@@ -202,6 +240,20 @@ def _gone(outcome: Outcome | None) -> int:
     if outcome is None:
         return 0
     return sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
+
+
+def _left_out(process: Process, outcome: Outcome | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Return `refused` and `stuck` of a process after an order of it."""
+    refused, stuck = dict(process.refused), dict(process.stuck)
+    for victim in outcome.victims if outcome is not None else ():
+        if victim.result not in ("spared", "failed"):
+            continue
+        why = f"{victim.namespace}/{victim.name}: {victim.message or victim.reason or 'no reason given'}"
+        if victim.result == "failed" and victim.reason in MAY_PASS:
+            stuck[victim.uid] = why
+        else:
+            refused[victim.uid] = why
+    return refused, {uid: why for uid, why in stuck.items() if uid not in refused}
 
 
 def _trouble(outcome: Outcome | None) -> Block:
