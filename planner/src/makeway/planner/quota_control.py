@@ -122,6 +122,7 @@ class QuotaControl:
             for path, process in self.processes.items()
             if process.plan_at is not None
             and process.plan_at <= now
+            and not (self.waits_for(path) and now < process.began_at + PATIENCE)
         ]
 
     def planned(self, path: str, plan: QuotaPlan, now: datetime) -> None:

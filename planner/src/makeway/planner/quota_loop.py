@@ -213,6 +213,7 @@ class QuotaLoop:
             control.wait(path, now)
             return
         began = time.perf_counter()
+        refused, stuck = control.left_out(path)
         found = answer(
             self._snapshot,
             tree,
@@ -221,6 +222,8 @@ class QuotaLoop:
             leaving=self._leaving(control, now),
             running=control.running(path),
             mode=mode,
+            refused=refused,
+            stuck=stuck,
         )
         seconds = time.perf_counter() - began
         self._metrics.quota_plan_seconds.observe(seconds)

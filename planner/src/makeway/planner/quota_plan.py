@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 from makeway.bus.messages import Obstacle, QueueShare, QuotaDecision, Victim
 from makeway.core.mode import MODES, Mode, more_restrictive
 from makeway.core.policy import Policy
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.eligible import QUOTA
-from makeway.core.queues.quota import QuotaPlan, plan_quota
+from makeway.core.queues.quota import Block, QuotaPlan, plan_quota
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.victims import Member
+from makeway.core.text import counted
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
 from makeway.planner.snapshot import Snapshot
@@ -20,6 +23,14 @@ from makeway.planner.spared import HARD_BUDGET
 
 NAMESPACE_MODE = "namespace-mode"
 """The rule that keeps pods of a namespace whose mode is more restrictive than another's."""
+
+NOT_EVICTED: Final = "not-evicted"
+"""The rule that leaves out the pods that an earlier order of the same process could not evict."""
+
+_SHOWN: Final = 3
+"""Pods whose cause is told."""
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +69,13 @@ def answer(
     leaving: Collection[str],
     running: Set[str],
     mode: Mode,
+    refused: Mapping[str, str] = _NONE,
+    stuck: Mapping[str, str] = _NONE,
 ) -> QuotaAnswer:
     """Decide who goes so that a queue comes down to a maximum. Called by the quota loop, between events.
+
+    `refused`, `stuck`: why pods could not be evicted, by UID. Neither are taken, but where too little can be
+    had without them, those that are stuck may be.
 
     `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
     in any case. `running`: queues that another process runs for. `mode`: as `mode_of` gives it; namespaces
@@ -67,20 +83,42 @@ def answer(
     """
     usage, members = snapshot.queues.without(leaving)
     policy = snapshot.shields.policy
-    allowed = _Allowances(snapshot, leaving)
 
-    def veto(member: Member) -> str:
-        namespace = snapshot.queues.record(member.uid).namespace
-        if more_restrictive(mode, policy.mode_for(namespace)) != mode:
-            return NAMESPACE_MODE
-        if policy.has_hard_budgets(namespace) and allowed.violates(member.uid):
-            return HARD_BUDGET
-        return ""
+    def without(left_out: Mapping[str, str]) -> QuotaPlan:
+        allowed = _Allowances(snapshot, leaving)
 
-    plan = plan_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
-    counted = _Allowances(snapshot, leaving)
-    victims = tuple(_victim(snapshot, member, counted.violates) for member in plan.victims)
+        def veto(member: Member) -> str:
+            if member.uid in left_out:
+                return NOT_EVICTED
+            namespace = snapshot.queues.record(member.uid).namespace
+            if more_restrictive(mode, policy.mode_for(namespace)) != mode:
+                return NAMESPACE_MODE
+            if policy.has_hard_budgets(namespace) and allowed.violates(member.uid):
+                return HARD_BUDGET
+            return ""
+
+        plan = plan_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+        return _with_causes(plan, left_out)
+
+    refused = {uid: why for uid, why in refused.items() if uid in snapshot.pods}
+    stuck = {uid: why for uid, why in stuck.items() if uid in snapshot.pods}
+    plan = without({**refused, **stuck})
+    if plan.short and stuck:
+        plan = without(refused)
+    violations = _Allowances(snapshot, leaving)
+    victims = tuple(_victim(snapshot, member, violations.violates) for member in plan.victims)
     return QuotaAnswer(plan, victims)
+
+
+def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:
+    """Name the pods that are left out, and why, in place of the rule's count."""
+    if not left_out or plan.result == "notNeeded":
+        return plan
+    causes = [left_out[uid] for uid in sorted(left_out)]
+    told = "; ".join(causes[:_SHOWN])
+    more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
+    block = Block(NOT_EVICTED, f"{counted(len(causes), 'pod')} could not be evicted: {told}{more}")
+    return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), block))
 
 
 def _victim(snapshot: Snapshot, member: Member, violates: Callable[[str], bool]) -> Victim:
