@@ -145,6 +145,9 @@ def ask(
     leaving: Iterable[str] = (),
     pinned_to: str = "",
     unfit_seconds: float = 3600,
+    refused: Iterable[str] = (),
+    ignore_columns: bool = False,
+    turn: int = 0,
 ) -> Question:
     return Question(
         preemptor=preemptor,
@@ -159,6 +162,9 @@ def ask(
         leaving=frozenset(leaving),
         pinned_to=pinned_to,
         unfit_since=NOW - timedelta(seconds=unfit_seconds) if pinned_to else None,
+        refused=frozenset(refused),
+        ignore_columns=ignore_columns,
+        turn=turn,
     )
 
 

@@ -75,13 +75,14 @@ def answer(
     *,
     policy: Policy,
     rules: Sequence[Rule],
+    refused: frozenset[str] = frozenset(),
 ) -> Answer | str | None:
     """Give the victims on one node, "unmodelled", or None where nothing helps."""
 
     def held(pods: list[PodRecord]) -> list[PodRecord]:
         return [pod for pod in pods if policy.has_hard_budgets(pod.namespace)]
 
-    removable = [pod for pod in case.pods if allowed(rules, preemptor, pod)]
+    removable = [pod for pod in case.pods if pod.uid not in refused and allowed(rules, preemptor, pod)]
     spent = [pod for pod in held(removable) if split([pod], budgets, debits)[0]]
     removable = [pod for pod in removable if pod not in spent]
     removable.sort(key=lambda pod: pod.importance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hypothesis import given, settings
@@ -157,6 +157,7 @@ def worlds(draw: st.DrawFn) -> World:
         nominations=[(one.uid, node) for one, node in nominations],
         assumed=[(one.uid, node) for one, node in assumed],
         max_candidates=100,
+        refused=draw(st.sets(st.sampled_from(uids), max_size=2)) if uids else (),
     )
     classes = [
         make_class(
@@ -193,6 +194,7 @@ def test_all_nodes_at_once_find_what_one_node_at_a_time_finds(world: World) -> N
             world.debits(),
             policy=world.policy,
             rules=world.rules(),
+            refused=world.question.refused,
         )
         for case in world.cases()
     ]
@@ -255,6 +257,7 @@ def test_victims_are_allowed_to_go_enough_and_none_too_many(world: World) -> Non
             if pod.uid in gone | awaited:
                 assert not fits(case, world.question.preemptor, [*present, pod])
             if pod.uid in gone:
+                assert pod.uid not in world.question.refused
                 assert allowed(world.rules(), world.question.preemptor, pod)
 
 
@@ -279,7 +282,8 @@ def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None
 @given(worlds())
 def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World) -> None:
     snapshot = world.snapshot()
-    result = plan(snapshot, world.question, NOW)
+    question = replace(world.question, refused=frozenset())
+    result = plan(snapshot, question, NOW)
 
     if (
         isinstance(result, Plan)
@@ -288,11 +292,11 @@ def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World
     ):
         return
     if result.retry_at is None:
-        assert not isinstance(plan(snapshot, world.question, NOW + timedelta(days=1)), Plan)
+        assert not isinstance(plan(snapshot, question, NOW + timedelta(days=1)), Plan)
     else:
         before = result.retry_at - timedelta(milliseconds=1)
-        assert not isinstance(plan(snapshot, world.question, before), Plan)
-        assert isinstance(plan(snapshot, world.question, result.retry_at), Plan)
+        assert not isinstance(plan(snapshot, question, before), Plan)
+        assert isinstance(plan(snapshot, question, result.retry_at), Plan)
 
 
 @settings(max_examples=100, deadline=None)

@@ -34,7 +34,15 @@ TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximu
 WEB = {"app": "web", "queue": "root.ml"}
 
 
-def request(uid: str, priority: int, cpu: int, nominated: Mapping[str, str] | None = None) -> PlanRequest:
+def request(
+    uid: str,
+    priority: int,
+    cpu: int,
+    nominated: Mapping[str, str] | None = None,
+    refused: tuple[str, ...] = (),
+    *,
+    ignore_columns: bool = False,
+) -> PlanRequest:
     manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s")
     manifest["metadata"]["uid"] = uid
     return PlanRequest(
@@ -48,6 +56,8 @@ def request(uid: str, priority: int, cpu: int, nominated: Mapping[str, str] | No
         pod=msgspec.Raw(msgspec.json.encode(manifest)),
         nodes=NodeSelection(all_but=True),
         nominations=tuple(Placement("default", name, name, node) for name, node in (nominated or {}).items()),
+        refused_victims=refused,
+        ignore_columns=ignore_columns,
     )
 
 
@@ -133,7 +143,14 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
                 st.sampled_from([{}, {"a": "ord-1"}, {"a": "ord-1", "b": "ord-1", "c": "ord-2"}])
             )
             nominated = draw(st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(["n1", "n2"])))
-            asked = request("asks", draw(st.integers(0, 4)), draw(st.integers(1, 3)), nominated)
+            asked = request(
+                "asks",
+                draw(st.integers(0, 4)),
+                draw(st.integers(1, 3)),
+                nominated,
+                tuple(draw(st.lists(st.sampled_from("abcdefgh"), max_size=2))),
+                ignore_columns=draw(st.booleans()),
+            )
             steps.append((asked, in_flight))
         else:
             steps.append((pods if kind else changes)(draw))

@@ -164,7 +164,15 @@ def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) 
     coming = [Placement("default", uid, uid, f"n{draw.randrange(6)}") for uid in sorted(some)]
     half = draw.randint(0, len(coming))
     gone = {uid: f"order-{uid}" for uid in sorted(cluster.pods) if draw.random() < 0.3}
-    return replace(asked, nominations=tuple(coming[:half]), assumed=tuple(coming[half:]), in_flight=gone)
+    refused = frozenset(uid for uid in sorted(cluster.pods) if draw.random() < 0.2)
+    return replace(
+        asked,
+        nominations=tuple(coming[:half]),
+        assumed=tuple(coming[half:]),
+        in_flight=gone,
+        refused=refused,
+        ignore_columns=draw.random() < 0.1,
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -192,7 +200,7 @@ def _ask_again_and_again(draw: random.Random) -> None:
         asked = draw.choice(laid if draw.random() < 0.7 else questions)
         # Of a pod that was seen to leave it counts when, compared with its budget's status.
         gone = {uid: order for uid, order in asked.in_flight.items() if uid not in cluster.warm.departures}
-        asked = replace(asked, in_flight=gone)
+        asked = replace(asked, in_flight=gone, turn=draw.randrange(10))
 
         assert told(plan(cluster.warm, asked, now)) == told(plan(cluster.cold(), asked, now))
 

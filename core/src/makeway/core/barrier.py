@@ -25,8 +25,17 @@ MIRROR_POD: Final = "mirror-pod"
 PROTECTED_NAMESPACE: Final = "protected-namespace"
 PROTECTED_PRIORITY: Final = "protected-priority"
 NEVER_EVICT: Final = "never-evict"
+DELETE_REFUSED: Final = "delete-refused"
+"""The API server refused the pod's deletion for good a moment ago; of one preemptor, for a while."""
 
-RULES: Final = (PREEMPTION_TOLERATION, MIRROR_POD, PROTECTED_NAMESPACE, PROTECTED_PRIORITY, NEVER_EVICT)
+RULES: Final = (
+    PREEMPTION_TOLERATION,
+    MIRROR_POD,
+    PROTECTED_NAMESPACE,
+    PROTECTED_PRIORITY,
+    NEVER_EVICT,
+    DELETE_REFUSED,
+)
 """The rules that raise barriers, by number."""
 
 

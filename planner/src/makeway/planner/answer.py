@@ -114,7 +114,8 @@ class Refusal:
 
     `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
     whose change may help, as (kind, namespace, name). `spared`: pods of lower priority that rules keep on
-    the potential nodes, by rule. `nearest`: the nodes that lack least.
+    the potential nodes, by rule. `nearest`: the nodes that lack least. `sample`: a node that the columns rule
+    out, with all that may be removed there; None where no such node has a removable pod.
     """
 
     scope: Scope
@@ -125,3 +126,4 @@ class Refusal:
     depends_on: tuple[tuple[str, str, str], ...] = ()
     spared: dict[str, int] = field(default_factory=dict)
     nearest: tuple[NearNode, ...] = ()
+    sample: Proposal | None = None

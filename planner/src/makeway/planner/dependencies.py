@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from makeway.core.barrier import MIRROR_POD, PREEMPTION_TOLERATION
+from makeway.core.barrier import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
 from makeway.planner.budgets import Key
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms
@@ -31,11 +31,11 @@ def dependencies(
     `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
     or forbids victims; the configuration of queues where they do, and the queues that are at their maximum;
     the budgets that forbid victims, where they are hard; the PriorityClasses by which pods are exempt from
-    this preemptor. O(classes in use).
+    this preemptor; the pods that the API server refused to delete. O(classes in use).
     """
     found: list[tuple[str, str, str]] = []
     source = snapshot.shields.source
-    others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED}
+    others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
     if source is not None and (limited or spared.keys() - others):
         found.append(source)
     if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
@@ -47,4 +47,12 @@ def dependencies(
     if PREEMPTION_TOLERATION in spared:
         classes = snapshot.shields.exempting(question.preemptor.priority)
         found += [("PriorityClass", "", name) for name in classes]
+    if DELETE_REFUSED in spared:
+        found += refused_pods(snapshot, question)
     return tuple(found[:MOST])
+
+
+def refused_pods(snapshot: Snapshot, question: Question) -> list[tuple[str, str, str]]:
+    """Return the pods whose deletion was refused and that are still there, as (kind, namespace, name)."""
+    pods = (snapshot.pods[uid] for uid in sorted(question.refused) if uid in snapshot.pods)
+    return [("Pod", pod.namespace, pod.name) for pod in pods]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from makeway.core.barrier import DELETE_REFUSED
 from makeway.core.importance import moment_of
 from makeway.core.resources import CPU, PODS
 from makeway.core.times import api_time
 from makeway.planner import spared
-from makeway.planner.answer import NearNode, Refusal, Scope
+from makeway.planner.answer import NearNode, Proposal, Refusal, Scope
 from makeway.planner.columns import Ints
 from makeway.planner.dependencies import dependencies
 from makeway.planner.grounds import ALL_KEPT, NO_LOWER, OVER_BUDGET, OVER_LIMIT, Grounds, resource_names
@@ -33,6 +34,8 @@ NEAREST = 3
 """Nodes that a refusal names."""
 MARGIN = timedelta(milliseconds=1)
 """A toleration holds up to and including its last moment."""
+REFUSED_AGAIN = timedelta(minutes=1)
+"""When a refusal that pods stay for whose deletion was refused is to be looked at again."""
 _MEBI = 2**20
 
 
@@ -65,11 +68,14 @@ def refusal(
     snapshot: Snapshot,
     near: Sequence[tuple[NearNode, str]],
     unknown: int,
+    now: datetime,
     queues: QueueTerms = NO_TERMS,
+    sample: Proposal | None = None,
 ) -> Refusal:
     """Refuse where removing every removable pod makes no room, with the grounds of the potential rows.
 
-    `near`: the nodes that lack least; `unknown`: how many nodes the planner does not know.
+    `near`: the nodes that lack least; `unknown`: how many nodes the planner does not know; `sample`: one that
+    the columns rule out.
     """
     reasons, counts = grounds.reasons(rows), grounds.spared(rows)
     if unknown:
@@ -88,12 +94,13 @@ def refusal(
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
     helps = grounds.first_help(rows)
+    retry_at = None if helps is None else moment_of(helps) + MARGIN
     return Refusal(
         scope,
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=None if helps is None else moment_of(helps) + MARGIN,
+        retry_at=until_deleted(retry_at, counts, now),
         depends_on=dependencies(
             snapshot,
             question,
@@ -104,7 +111,16 @@ def refusal(
         ),
         spared=dict(sorted(counts.items())),
         nearest=tuple(node for node, _ in near),
+        sample=sample,
     )
+
+
+def until_deleted(retry_at: datetime | None, spared: Mapping[str, int], now: datetime) -> datetime | None:
+    """Return when to try again, no later than what the API server refuses may be asked for once more."""
+    if DELETE_REFUSED not in spared:
+        return retry_at
+    again = now + REFUSED_AGAIN
+    return again if retry_at is None else min(retry_at, again)
 
 
 def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:

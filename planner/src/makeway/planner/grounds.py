@@ -75,6 +75,23 @@ class Grounds:
         """Give the microsecond after which tolerations have ended whose pods make enough room on a node."""
         return _first(self._enough[rows])
 
+    def sample(self, snapshot: Snapshot, rows: Ints, turn: int) -> Ints:
+        """Return one of the rows that the columns rule out though something may go there, or none.
+
+        By turns, in the order of the nodes' names. O(rows).
+        """
+        judged = np.ones(rows.size, np.bool_)
+        for reason in (NO_LOWER, ALL_KEPT, OVER_BUDGET, OVER_LIMIT):
+            if reason in self._reasons:
+                judged &= ~self._reasons[reason][rows]
+        places = np.flatnonzero(judged)
+        if not places.size:
+            return rows[:0]
+        chosen = rows[places]
+        place = turn % chosen.size
+        found: Ints = chosen[np.argpartition(snapshot.name_rank()[chosen], place)[place]][None]
+        return found
+
     def nearest(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give the rows of the nodes that lack least, relative to what is asked, in that order, then by name.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from makeway.core.barrier import DELETE_REFUSED, against_everybody
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
@@ -77,12 +78,19 @@ def plain(snapshot: Snapshot, rows: Ints) -> Block:
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
+_REFUSED = against_everybody(DELETE_REFUSED)
+
+
 class Laid(msgspec.Struct, gc=False):
-    """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go."""
+    """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
+
+    `refused`: pods whose deletion was refused, as the snapshot has them; they stay.
+    """
 
     nominated: list[PodRecord] = []
     assumed: list[PodRecord] = []
     awaited: list[PodRecord] = []
+    refused: list[PodRecord] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,12 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
             continue
         counted.add(pod.uid)
         placed.append((row, pod))
-        (laid[row].awaited if pod.uid in question.in_flight else laid[row].assumed).append(pod)
+        if pod.uid in question.in_flight:
+            laid[row].awaited.append(pod)
+            continue
+        laid[row].assumed.append(pod)
+        if pod.uid in question.refused:
+            laid[row].refused.append(pod)
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
         if pod is None or row is None or pod.node or pod.uid in counted:
@@ -146,6 +159,10 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         known = pods.get(uid)
         if known is not None and known.node:
             laid[rows[known.node]].awaited.append(known)
+    for uid in question.refused - question.in_flight.keys():
+        known = pods.get(uid)
+        if known is not None and known.node:
+            laid[rows[known.node]].refused.append(known)
     return Overlay(snapshot, dict(laid), placed)
 
 
@@ -174,6 +191,8 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) ->
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
+        for pod in laid.refused:
+            columns.set_barrier(place, bisect_left(order, pod.importance), _REFUSED)
         for pod in laid.awaited:
             if pod.node:
                 gone.append((place, bisect_left(order, pod.importance)))

@@ -28,7 +28,7 @@ from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.spared import HARD_BUDGET, MOST_PODS
+from makeway.planner.spared import HARD_BUDGET, MOST_PODS, REFUSED
 
 OVERDUE_AFTER = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
@@ -215,6 +215,8 @@ def _kept(
     kept = {}
     for slot, pod in enumerate(pods):
         verdict = judge(rules, Pair(preemptor, pod.facts, now))
+        if verdict.removable and pod.uid in question.refused:
+            verdict = REFUSED
         spent = [
             f"{namespace}/{name}"
             for namespace, name in snapshot.budgets.members(snapshot.budget_set(pod.uid))

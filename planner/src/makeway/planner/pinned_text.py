@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
-from makeway.core.barrier import PREEMPTION_TOLERATION
+from makeway.core.barrier import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.daemonset.occupant import Occupant
 from makeway.core.daemonset.rule import HIGHER_PRIORITY
 from makeway.core.daemonset.selection import Miss, NoSelection
@@ -18,8 +18,8 @@ from makeway.core.resources import PODS
 from makeway.core.text import counted
 from makeway.core.times import api_time
 from makeway.planner.answer import NearNode, Refusal, Scope
-from makeway.planner.dependencies import MOST
-from makeway.planner.diagnosis import MARGIN, amount_of
+from makeway.planner.dependencies import MOST, refused_pods
+from makeway.planner.diagnosis import MARGIN, amount_of, until_deleted
 from makeway.planner.pinned_node import PinnedNode
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED
@@ -149,12 +149,14 @@ def _refusal(
         depends_on += [
             ("PriorityClass", "", name) for name in shields.exempting(node.question.preemptor.priority)
         ]
+    if DELETE_REFUSED in kept:
+        depends_on += refused_pods(node.snapshot, node.question)
     return Refusal(
         scope,
         NOBODY,
         message,
         reasons,
-        retry_at=min(ends) + MARGIN if ends else None,
+        retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),
         depends_on=tuple(depends_on[:MOST]),
         spared={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
         nearest=(NearNode(node.name, dict(missing or {}), node.spared),),

@@ -14,8 +14,9 @@ import numpy as np
 from makeway.core.importance import microseconds
 from makeway.core.resources import is_extended
 from makeway.planner import diagnosis
-from makeway.planner.answer import NearNode, Plan, Refusal, Scope
+from makeway.planner.answer import NearNode, Plan, Proposal, Refusal, Scope
 from makeway.planner.columns import BASE_RESOURCES, Ints
+from makeway.planner.constraints import Constraints
 from makeway.planner.debits import debits
 from makeway.planner.grounds import Grounds
 from makeway.planner.layers import layers_of
@@ -68,6 +69,8 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         return diagnosis.never(scope, question)
     if not potential.size:
         return diagnosis.no_nodes(scope, question, unknown)
+    if question.ignore_columns:
+        question = replace(question, needs={}, constraints=Constraints())
     needs, missing = _modelled(snapshot, question.needs)
     if missing:
         return diagnosis.not_offered(scope, question, missing)
@@ -94,7 +97,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     grounds = view.grounds(looked, potential, at_most)
     if grounds is None:
         return None
-    near = view.nearest(grounds, potential)
+    near, sample = view.nearest(grounds, potential)
     return diagnosis.refusal(
         scope,
         question,
@@ -103,7 +106,9 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         snapshot=snapshot,
         near=near,
         unknown=unknown,
+        now=now,
         queues=view.queues,
+        sample=sample,
     )
 
 
@@ -128,7 +133,8 @@ class View:
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
         self._layers = layers_of(snapshot, question.constraints, placed)
-        self.queues = terms_of(snapshot, question, placed)
+        terms = terms_of(snapshot, question, placed)
+        self.queues = replace(terms, limits=()) if question.ignore_columns else terms
         self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order)
 
     def part(self, block: Block) -> Part:
@@ -206,11 +212,17 @@ class View:
                 grounds.put(part)
         return None if unknown.size > at_most else grounds
 
-    def nearest(self, grounds: Grounds, rows: Ints) -> list[tuple[NearNode, str]]:
-        """Look at the nodes that lack least and write down what they lack."""
+    def nearest(self, grounds: Grounds, rows: Ints) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
+        """Return what the nodes lack that lack least, and a sample of those that the columns rule out."""
         near = grounds.nearest(self._snapshot, rows, diagnosis.NEAREST)
-        places = ((part, place) for part in self.parts(near) for place in range(part.block.rows.size))
-        return [diagnosis.near_node(part, place) for part, place in places]
+        sample = grounds.sample(self._snapshot, rows, self.question.turn)
+        places = [
+            (part, place)
+            for part in self.parts(np.concatenate([near, sample]))
+            for place in range(part.block.rows.size)
+        ]
+        told = [diagnosis.near_node(part, place) for part, place in places[: near.size]]
+        return told, places[-1][0].sample(places[-1][1]) if sample.size else None
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:

@@ -71,8 +71,10 @@ class Part:
         None where there are none, which is the rule.
         """
         places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | self.block.awaits))
-        if not places.size:
-            return None
+        return self._all_gone(places) if places.size else None
+
+    def _all_gone(self, places: Ints) -> Choice:
+        """Give nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
         removable = self.found.removable[:, places]
         slots = removable.shape[0]
         sets = np.where(removable, self.block.columns.budgets[:slots, self.block.nodes[places]], 0)
@@ -84,6 +86,11 @@ class Part:
             if place in self.block.awaited
         }
         return Choice(self, scores, places, np.zeros_like(removable), violating, awaited)
+
+    def sample(self, place: int) -> Proposal:
+        """Write down a node with all that may be removed there, whatever its columns say of it."""
+        choice = self._all_gone(np.array([place]))
+        return self.propose(choice, 0, "", explained=False)
 
     def propose(self, choice: Choice, at: int, decided_by: str, *, explained: bool) -> Proposal:
         """Write down one node: who may go, in the order of being offered back, and the numbers.

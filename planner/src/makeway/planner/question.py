@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -50,6 +51,9 @@ class Question:
     victims whose order ended a moment ago, for budgets that do not show it yet.
     `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
     `unfit_since`: since when it has not fitted, as far as is known.
+    `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
+    `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
+    `turn`: a number that differs from request to request; it picks the sample of a refusal.
     """
 
     preemptor: PodRecord
@@ -66,6 +70,9 @@ class Question:
     leaving: frozenset[str] = frozenset()
     pinned_to: str = ""
     unfit_since: datetime | None = None
+    refused: frozenset[str] = frozenset()
+    ignore_columns: bool = False
+    turn: int = 0
 
 
 def question_of(
@@ -93,6 +100,9 @@ def question_of(
         leaving=leaving,
         pinned_to=pinned_node(pod),
         unfit_since=_unfit_since(pod),
+        refused=frozenset(request.refused_victims),
+        ignore_columns=request.ignore_columns,
+        turn=zlib.crc32(request.request_id.encode()),
     )
 
 

@@ -26,6 +26,7 @@ def reply_of(
             policy_revision=policy_revision,
             decision_id=decision_id,
             refusal=refusal_of(result),
+            sample=None if result.sample is None else _candidate(result.sample),
         )
     return PlanReply(
         api_version=API_VERSION,

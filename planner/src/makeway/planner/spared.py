@@ -10,7 +10,7 @@ from datetime import datetime
 
 import numpy as np
 
-from makeway.core.barrier import PREEMPTION_TOLERATION
+from makeway.core.barrier import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.answer import Spared, SparedPod
@@ -23,6 +23,9 @@ from makeway.planner.victims import Evaluation
 
 HARD_BUDGET = "hard-budget"
 """The rule that keeps a pod under a budget that may not be violated and allows nothing more."""
+
+REFUSED = Verdict(False, DELETE_REFUSED, "the API server refused to delete it for this pod a moment ago")
+"""Of a pod whose deletion was refused for good."""
 
 MOST_PODS = 8
 """Pods of one node that a record names."""
@@ -50,7 +53,9 @@ def of_node(
     preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
-        if budgeted[slot]:
+        if pod.uid in question.refused:
+            verdict = REFUSED
+        elif budgeted[slot]:
             names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
             budgets = ", ".join(f"{namespace}/{name}" for namespace, name in names)
             verdict = Verdict(False, HARD_BUDGET, f"PodDisruptionBudget {budgets} allows no more")
