@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from integration.asking import ask, run
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
@@ -66,6 +67,13 @@ async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
     record = (await quota_decisions(space, path(space)))[-1]
     assert record.quota is not None
     assert (record.quota.result, record.quota.need["cpu"]) == ("success", 6000)
+    victim = order.victims[0]
+    code, why, _ = await run(crash_cluster, "why", f"{victim.namespace}/{victim.name}")
+    assert code == 0
+    assert f"for:   queue {path(space)}, whose maximum was lowered" in why
+    assert "freed: cpu 6 of cpu 6 too much" in why
+    again = await ask(crash_cluster, "replay", order.order_id)
+    assert again["same"], again["differences"]
 
     async def told_of() -> bool:
         if "QuotaEnforced" not in (events := await events_on(crash_cluster, QUEUES_CONFIGMAP)):

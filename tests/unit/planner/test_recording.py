@@ -18,6 +18,7 @@ from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Pla
 from makeway.core.objects import Metadata, Namespace
 from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.planner import quota_plan
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan import plan
 from makeway.planner.question import question_of
@@ -77,6 +78,23 @@ def decide(
         queue=snapshot.queues.path_of(question.preemptor),
     )
     return record_of(snapshot.journal.decided(decision))
+
+
+def decide_quota(snapshot: RecordedSnapshot, tree: QueueTree, number: int) -> DecisionRecord:
+    inputs = entries.QuotaDecided(
+        decision_id=f"quota-{number}",
+        at=NOW,
+        queue="root.ml",
+        maximum={"cpu": 1000},
+        mode="enforce",
+        leaving=frozenset("a"),
+        running=frozenset(),
+        refused={"b": "default/b: 403"},
+        stuck={"c": "default/c: 503"},
+    )
+    found = quota_plan.again(snapshot, tree, inputs)
+    record = quota_plan.record_of(inputs, found, snapshot, cluster_uid="c", planner="p")
+    return snapshot.journal.quota_decided(record, inputs)
 
 
 Step = Callable[[RecordedSnapshot], None]
@@ -175,9 +193,10 @@ def test_every_decision_of_a_recording_comes_out_again(
             step(snapshot)
         else:
             settle(snapshot)
-            record = decide(snapshot, number, *step)
-            if record.recording:
-                recorded[record.decision_id] = record
+            records = [decide(snapshot, number, *step)]
+            if snapshot.queues.tree is not None:
+                records.append(decide_quota(snapshot, snapshot.queues.tree, number))
+            recorded.update({one.decision_id: one for one in records if one.recording})
     written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
 
     replay = Replay()

@@ -61,6 +61,8 @@ class Subjects:
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
+        self.pod_decisions = f"{prefix}.v1.decisions.pod.*"
+        self.quota_decisions = f"{prefix}.v1.decisions.quota.*"
         self.comparisons = f"{prefix}.v1.decisions.comparison.>"
         self.quarantine = f"{prefix}.v1.quarantine.>"
         self.recordings = f"{prefix}.v1.recordings.>"

@@ -53,10 +53,12 @@ def decisions(
     bus: Bus, *, since: datetime | None = None, preemptor_uid: str = ""
 ) -> AsyncGenerator[DecisionRecord]:
     """Read the decision records that are there, oldest first; only of one preemptor where it is given."""
-    subject = (
-        bus.subjects.decision(preemptor_uid) if preemptor_uid else f"{bus.subjects.prefix}.v1.decisions.pod.*"
+    subjects = (
+        (bus.subjects.decision(preemptor_uid),)
+        if preemptor_uid
+        else (bus.subjects.pod_decisions, bus.subjects.quota_decisions)
     )
-    return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, subject)
+    return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, *subjects)
 
 
 def orders(
@@ -73,13 +75,13 @@ def _made(identifier: str) -> datetime | None:
 
 
 async def _read(
-    bus: Bus, stream: str, decode: Callable[[bytes], M], since: datetime | None, subject: str
+    bus: Bus, stream: str, decode: Callable[[bytes], M], since: datetime | None, *subjects: str
 ) -> AsyncGenerator[M]:
     """Read what a stream holds now. What cannot be understood is passed over."""
     start = Start.at_time(since) if since else Start.beginning()
     try:
         async with aclosing(
-            bus.follow(stream, start=start, subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
+            bus.follow(stream, start=start, subjects=subjects, stop_at_end=True)  # type: ignore[type-var]
         ) as messages:
             async for message in messages:
                 try:

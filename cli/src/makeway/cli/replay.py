@@ -106,14 +106,12 @@ async def _decision(bus: Bus, what: str) -> DecisionRecord:
         order = await order_by_id(bus, what)
         if order is None:
             fail(f"there is no order {what}; orders are kept for a week")
-        if order.kind == "quota" or not order.decision_id:
-            fail(f"{what} enforces a quota; only decisions for pods are recorded")
+        if not order.decision_id:
+            fail(f"{what} names no decision, so that there is nothing to replay")
         decision_id = order.decision_id
     record = await decision_by_id(bus, decision_id)
     if record is None:
         fail(f"there is no decision {decision_id}; decisions are kept for three days")
-    if record.kind == "quota":
-        fail(f"{decision_id} enforces a quota; only decisions for pods are recorded")
     return record
 
 
@@ -189,9 +187,11 @@ def _plain(difference: Difference) -> dict[str, Any]:
 
 def _lines(answer: Answer) -> list[str]:
     record = answer.recorded
-    pod = f"{record.preemptor.namespace}/{record.preemptor.name}" if record.preemptor else "?"
+    who = f"queue {record.queue}"
+    if record.preemptor is not None:
+        who = f"{record.preemptor.namespace}/{record.preemptor.name}"
     at = api_time(record.at)
-    lines = [f"{record.decision_id} of {at}, for {pod}, snapshot {record.snapshot_revision}"]
+    lines = [f"{record.decision_id} of {at}, for {who}, snapshot {record.snapshot_revision}"]
     if not answer.same:
         lines.append(f"something else comes out, in {len(answer.differences)} fields:")
         lines += [
@@ -200,7 +200,10 @@ def _lines(answer: Answer) -> list[str]:
         ]
         return lines
     lines.append("the same comes out again:")
-    if record.diagnosis is not None:
+    if record.quota is not None:
+        victims = ", ".join(f"{one.namespace}/{one.name}" for one in record.victims)
+        lines.append(f"  {record.quota.result}; victims: {victims or 'none'}")
+    elif record.diagnosis is not None:
         lines.append(f"  {record.diagnosis.reason}: {record.diagnosis.message}")
     elif record.nominated_node:
         victims = ", ".join(f"{one.namespace}/{one.name}" for one in record.victims)

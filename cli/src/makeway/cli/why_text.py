@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from makeway.bus.messages import DecisionRecord, Outcome, Refusal, Victim
+from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.simulate_text import by_number, spared
 from makeway.cli.why_story import Story
+from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
 from makeway.core.times import api_time
 from makeway.planner.offline.changes import Counterfactual
@@ -30,9 +31,9 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
         yield f"  for:   queue {order.queue}, whose maximum was lowered"
     violating = "; it violates a PDB" if victim.pdb_violating else ""
     yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
-    others = [f"{one.namespace}/{one.name}" for one in order.victims if one.uid != victim.uid]
+    others = [one for one in order.victims if one.uid != victim.uid]
     if others:
-        yield f"  with:  {', '.join(others)}"
+        yield f"  with:  {_some(others)}"
     yield from decided(story.decision, order.decision_id)
 
 
@@ -43,7 +44,8 @@ def of_order(story: Story) -> Iterator[str]:
     if order.preemptor is not None:
         who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
     where = f" on {order.node}" if order.node else ""
-    yield f"order {order.order_id} of {api_time(order.created_at)}: room for {who}{where}"
+    purpose = "lowered quota of" if order.kind == "quota" else "room for"
+    yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who}{where}"
     for victim in order.victims:
         became = _became(story.outcome, victim)
         yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
@@ -64,6 +66,9 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
             yield f"  decision {decision_id} is no longer kept, so what else was considered is not known"
         return
     at = f"  decision {record.decision_id} of {api_time(record.at)}"
+    if record.quota is not None:
+        yield from _quota(at, record.queue, record.quota)
+        return
     if not record.candidates:
         yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
         return
@@ -81,6 +86,25 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
         yield f"  and {counted(more, 'node')} more"
     for one in record.candidates:
         yield from (f"  spared on {one.node}: {text}" for text in map(spared, one.spared))
+
+
+def _quota(at: str, queue: str, quota: QuotaDecision) -> Iterator[str]:
+    """Say what a queue had too much, which leaves were to free it, and what kept pods."""
+    used = f"{queue} used {texts_of(quota.usage)}" if quota.usage else queue
+    yield f"{at}: {used}, with a maximum of {texts_of(quota.max)}"
+    if not quota.need:
+        yield "  nothing had to be freed"
+        return
+    yield f"  freed: {texts_of(quota.freed) if quota.freed else 'nothing'} of {texts_of(quota.need)} too much"
+    shares = [share for share in quota.shares if share.queue != queue]
+    for share in shares[:_SHOWN]:
+        yield f"  share: {share.queue} {texts_of(share.amounts)}"
+    if len(shares) > _SHOWN:
+        yield f"  and {counted(len(shares) - _SHOWN, 'queue')} more"
+    if quota.short:
+        yield f"  short: {texts_of(quota.short)}"
+    for obstacle in quota.blocked:
+        yield f"  blocked: {obstacle.reason}: {obstacle.message}"
 
 
 def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None) -> Iterator[str]:
@@ -140,15 +164,18 @@ def _unblocked(found: Pending) -> Iterator[str]:
 
 
 def _then(one: Counterfactual) -> str:
-    victims = [f"{victim.namespace}/{victim.name}" for victim in one.victims]
+    victims = one.victims
     if any(change.kind == "node" for change in one.changes) and not victims:
         return "then it fits there"
     if not victims:
         return f"then it fits on {one.node}"
-    shown = ", ".join(victims[:_SHOWN]) + (
-        f" and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else ""
-    )
-    return f"then room is made on {one.node} without {shown}"
+    return f"then room is made on {one.node} without {_some(victims)}"
+
+
+def _some(victims: Sequence[Victim]) -> str:
+    """Name the first few pods, and say how many others there are."""
+    shown = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:_SHOWN])
+    return f"{shown} and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else shown
 
 
 def _became(outcome: Outcome | None, victim: Victim) -> str:

@@ -14,6 +14,7 @@ import structlog
 from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
 from makeway.planner.metrics import Metrics
+from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.recording.journal import Journal
 from makeway.planner.replies import Decision, record_of
 from makeway.runtime.failpoints import failpoint
@@ -54,6 +55,10 @@ class Decisions:
         except asyncio.QueueFull:
             self._metrics.decisions.labels("dropped").inc()
             _log.warning("decision_dropped", decision_id=decision.decision_id, waiting=self._queue.qsize())
+
+    def put_quota(self, record: DecisionRecord, inputs: QuotaDecided) -> None:
+        """Take the record of a decision about a quota, and what it was made from besides the snapshot."""
+        self.put(record if self._journal is None else self._journal.quota_decided(record, inputs))
 
     async def write_for_ever(self) -> NoReturn:
         """Write decisions in the order in which they were taken."""

@@ -28,7 +28,8 @@ from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import Ended, QuotaControl
-from makeway.planner.quota_plan import QuotaAnswer, answer
+from makeway.planner.quota_plan import again, record_of
+from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -214,21 +215,29 @@ class QuotaLoop:
             return
         began = time.perf_counter()
         refused, stuck = control.left_out(path)
-        found = answer(
-            self._snapshot,
-            tree,
-            queue,
-            maximum=control.maximum_for(path, queue),
-            leaving=self._leaving(control, now),
-            running=control.running(path),
+        inputs = QuotaDecided(
+            decision_id=decision_id(now),
+            at=now,
+            queue=path,
+            maximum=dict(control.maximum_for(path, queue)),
             mode=mode,
-            refused=refused,
-            stuck=stuck,
+            leaving=frozenset(self._leaving(control, now)),
+            running=control.running(path),
+            refused=dict(refused),
+            stuck=dict(stuck),
         )
+        found = again(self._snapshot, tree, inputs)
         seconds = time.perf_counter() - began
         self._metrics.quota_plan_seconds.observe(seconds)
-        record = self._record(path, found, mode, now, seconds)
-        self._decisions.put(record)
+        record = record_of(
+            inputs,
+            found,
+            self._snapshot,
+            cluster_uid=self._settings.cluster_uid,
+            planner=self._settings.identity,
+            duration_seconds=seconds,
+        )
+        self._decisions.put_quota(record, inputs)
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._report(path, ended)
@@ -281,28 +290,6 @@ class QuotaLoop:
             decision_id=record.decision_id,
             victims=victims,
             pdb_violations=sum(victim.pdb_violating for victim in victims),
-        )
-
-    def _record(
-        self, path: str, found: QuotaAnswer, mode: Mode, now: datetime, seconds: float
-    ) -> DecisionRecord:
-        decision = decision_id(now)
-        return DecisionRecord(
-            decision_id=decision,
-            request_id=decision,
-            kind="quota",
-            cluster_uid=self._settings.cluster_uid,
-            planner=self._settings.identity,
-            at=now,
-            mode=mode,
-            status="candidates" if found.victims else "refused",
-            snapshot_revision=self._snapshot.revision,
-            policy_revision=self._snapshot.shields.revision,
-            queue=path,
-            victims=found.victims,
-            pdb_violations=sum(victim.pdb_violating for victim in found.victims),
-            plan_duration_microseconds=int(seconds * 1_000_000),
-            quota=found.described(),
         )
 
     def _report(self, path: str, ended: Ended) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from makeway.bus.messages import Obstacle, QueueShare, QuotaDecision, Victim
+from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDecision, Victim
 from makeway.core.mode import MODES, Mode, more_restrictive
 from makeway.core.policy import Policy
 from makeway.core.queues.amounts import Amounts
@@ -18,6 +18,7 @@ from makeway.core.queues.victims import Member
 from makeway.core.text import counted
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
+from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
 
@@ -108,6 +109,50 @@ def answer(
     violations = _Allowances(snapshot, leaving)
     victims = tuple(_victim(snapshot, member, violations.violates) for member in plan.victims)
     return QuotaAnswer(plan, victims)
+
+
+def again(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> QuotaAnswer:
+    """Decide with what a recording has of a decision. Raises KeyError where the queue is not in the tree."""
+    return answer(
+        snapshot,
+        tree,
+        tree.at(inputs.queue),
+        maximum=inputs.maximum,
+        leaving=inputs.leaving,
+        running=inputs.running,
+        mode=inputs.mode,
+        refused=inputs.refused,
+        stuck=inputs.stuck,
+    )
+
+
+def record_of(
+    inputs: QuotaDecided,
+    found: QuotaAnswer,
+    snapshot: Snapshot,
+    *,
+    cluster_uid: str,
+    planner: str,
+    duration_seconds: float = 0.0,
+) -> DecisionRecord:
+    """Write a decision about a quota down."""
+    return DecisionRecord(
+        decision_id=inputs.decision_id,
+        request_id=inputs.decision_id,
+        kind="quota",
+        cluster_uid=cluster_uid,
+        planner=planner,
+        at=inputs.at,
+        mode=inputs.mode,
+        status="candidates" if found.victims else "refused",
+        snapshot_revision=snapshot.revision,
+        policy_revision=snapshot.shields.revision,
+        queue=inputs.queue,
+        victims=found.victims,
+        pdb_violations=sum(victim.pdb_violating for victim in found.victims),
+        plan_duration_microseconds=int(duration_seconds * 1_000_000),
+        quota=found.described(),
+    )
 
 
 def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:

@@ -17,6 +17,7 @@ import msgspec
 
 from makeway.bus.messages import Placement
 from makeway.core.budget import Budget
+from makeway.core.mode import Mode
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
@@ -182,6 +183,24 @@ class Decided(Entry, frozen=True, tag=15, gc=False):
     again_at: datetime | None
 
 
+class QuotaDecided(Entry, frozen=True, tag=16, gc=False):
+    """A quota was planned for here, at this moment, and what the planner knew besides the snapshot.
+
+    `maximum`: what the queue is brought down to. `leaving`: UIDs that orders remove. `running`: queues that
+    other processes run for. `refused`, `stuck`: why pods could not be evicted before, by UID.
+    """
+
+    decision_id: str
+    at: datetime
+    queue: str
+    maximum: dict[str, int]
+    mode: Mode
+    leaving: frozenset[str]
+    running: frozenset[str]
+    refused: dict[str, str]
+    stuck: dict[str, str]
+
+
 AnyEntry = (
     Began
     | Standing
@@ -199,6 +218,7 @@ AnyEntry = (
     | Enforce
     | Adopt
     | Decided
+    | QuotaDecided
 )
 
 

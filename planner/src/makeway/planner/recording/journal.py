@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from makeway.bus.messages import Placement
+from makeway.bus.messages import DecisionRecord, Placement
 from makeway.core.budget import Budget
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
@@ -69,6 +69,11 @@ class Journal:
         """Note a decision; give it with the name of the recording that it is in."""
         self.note(decision)
         return replace(decision, recording=self.name) if self.name else decision
+
+    def quota_decided(self, record: DecisionRecord, inputs: entries.QuotaDecided) -> DecisionRecord:
+        """Note a decision about a quota; give its record with the name of the recording that it is in."""
+        self.note(inputs)
+        return msgspec.structs.replace(record, recording=self.name) if self.name else record
 
     def take(self, most: int) -> list[AnyEntry]:
         """Take the oldest entries."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
+from makeway.planner import quota_plan
 from makeway.planner.answer import Refusal
 from makeway.planner.plan import plan
 from makeway.planner.question import question_of
@@ -30,6 +31,11 @@ class Difference:
     replayed: Any
 
 
+AnyDecided: TypeAlias = entries.Decided | entries.QuotaDecided
+
+REPLAY: Final = "replay"
+"""Stands for the planner that decides again."""
+
 _decode_request = msgspec.json.Decoder(PlanRequest).decode
 
 
@@ -39,11 +45,12 @@ class Replay:
     def __init__(self) -> None:
         self.snapshot = RecordedSnapshot()
         self._complete = False
+        self._cluster_uid = ""
         self._next = 0
         self._nominations = ChangingSet[Placement]()
         self._in_flight = ChangingSet[InFlight]()
 
-    def read(self, data: bytes) -> Iterable[entries.Decided]:
+    def read(self, data: bytes) -> Iterable[AnyDecided]:
         """Take the next chunk of the recording; give each decision with the snapshot as it was then.
 
         Raises RecordingError where the chunk is damaged, or not the next one.
@@ -56,11 +63,12 @@ class Replay:
             raise RecordingError(f"the recording is incomplete: {missing}")
         self._next += 1
         for entry in found:
-            if isinstance(entry, entries.Decided):
+            if isinstance(entry, entries.Decided | entries.QuotaDecided):
                 if not self._complete:
                     raise RecordingError("the recording has a decision before its snapshot is complete")
-                self._nominations.change(entry.nominations)
-                self._in_flight.change(entry.in_flight)
+                if isinstance(entry, entries.Decided):
+                    self._nominations.change(entry.nominations)
+                    self._in_flight.change(entry.in_flight)
                 yield entry
             else:
                 self._apply(entry)
@@ -68,6 +76,8 @@ class Replay:
     def _apply(self, entry: AnyEntry) -> None:
         snapshot = self.snapshot
         match entry:
+            case entries.Began(cluster_uid):
+                self._cluster_uid = cluster_uid
             case entries.PutPod(pod):
                 snapshot.put_pod(pod)
             case entries.RemovePod(uid):
@@ -99,8 +109,10 @@ class Replay:
                 snapshot.restore(entry)
                 self._complete = True
 
-    def again(self, decided: entries.Decided) -> DecisionRecord:
-        """Decide again, on the snapshot as it is now. Raises as `question_of`."""
+    def again(self, decided: AnyDecided) -> DecisionRecord:
+        """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
+        if isinstance(decided, entries.QuotaDecided):
+            return self._quota_again(decided)
         request = msgspec.structs.replace(
             _decode_request(decided.request), nominations=tuple(self._nominations.items)
         )
@@ -113,7 +125,7 @@ class Replay:
         return record_of(
             Decision(
                 decision_id=decided.decision_id,
-                planner="replay",
+                planner=REPLAY,
                 at=decided.at,
                 request=request,
                 question=question,
@@ -122,6 +134,15 @@ class Replay:
                 duration_seconds=0.0,
                 queue=self.snapshot.queues.path_of(question.preemptor),
             )
+        )
+
+    def _quota_again(self, decided: entries.QuotaDecided) -> DecisionRecord:
+        tree = self.snapshot.queues.tree
+        if tree is None or tree.find(decided.queue) is None:
+            raise RecordingError(f"the recording has no queue {decided.queue}")
+        found = quota_plan.again(self.snapshot, tree, decided)
+        return quota_plan.record_of(
+            decided, found, self.snapshot, cluster_uid=self._cluster_uid, planner=REPLAY
         )
 
 
