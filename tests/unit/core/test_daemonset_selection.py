@@ -116,19 +116,26 @@ def test_the_most_important_of_those_not_needed_is_given_back() -> None:
 
     found = chosen(node, need=12, strategy="multiple")
 
-    assert found == Multiple((node[0], node[2]), taken=3)
+    assert found == Multiple((node[0], node[2]))
 
 
-def test_the_limit_counts_those_too_that_would_be_given_back() -> None:
+def test_the_limit_counts_the_pods_that_go_and_not_those_reprieved() -> None:
     node = [a_pod("low", 3, priority=1), a_pod("mid", 4, priority=2), a_pod("high", 9, priority=3)]
 
-    assert chosen(node, need=12, most=2, strategy="multiple") == NoSelection((("multiple", TooMany(3)),))
+    assert victims(chosen(node, need=12, most=2, strategy="multiple")) == ["low", "high"]
+    assert chosen(node, need=16, most=2, strategy="multiple") == NoSelection((("multiple", TooMany(3)),))
+
+
+def test_one_large_pod_goes_where_many_small_ones_would_be_too_many() -> None:
+    node = [a_pod(f"small {number:02}", 50, priority=-1) for number in range(11)]
+
+    assert victims(chosen([*node, a_pod("large", 3000)], need=1000, strategy="multiple")) == ["large"]
 
 
 def test_pods_that_hold_nothing_of_what_is_missing_are_passed_over() -> None:
     node = [a_pod("other", {"memory": 50}, priority=0), a_pod("right", {"cpu": 5})]
 
-    assert chosen(node, need=5, most=1, strategy="multiple") == Multiple((node[1],), taken=1)
+    assert chosen(node, need=5, most=1, strategy="multiple") == Multiple((node[1],))
 
 
 def test_the_strategies_are_tried_in_their_order() -> None:

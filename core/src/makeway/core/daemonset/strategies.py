@@ -34,10 +34,9 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
-    """Some victims, the first taken first; `taken` counts those too that were given back."""
+    """Some victims, the first taken first."""
 
     victims: tuple[Occupant, ...]
-    taken: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +104,10 @@ def single(
 def multiple(
     pods: Iterable[Occupant], need: Need, *, max_victims: int, allowance: Allowance
 ) -> Multiple | TooMany | TooLittle:
-    """Take pods until the need is covered, then give back whom it does not take. O(n log n).
+    """Take pods until the need is covered, then reprieve those that it does not take. O(n log n).
 
-    Order of taking: class, the lower priority, the larger, the younger, the lower UID. More than
-    `max_victims` are never taken, also where some would be given back.
+    Order of taking: class, the lower priority, the larger, the younger, the lower UID. `max_victims` bounds
+    the pods that go, not those that were taken on the way.
     """
 
     def order(pod: Occupant) -> tuple[PodClass, int, Fraction, int, str]:
@@ -131,9 +130,8 @@ def multiple(
         }
     if missing:
         return TooLittle(missing)
-    if len(taken) > max_victims:
-        return TooMany(len(taken))
-    return Multiple(tuple(needed_of(taken, need)), len(taken))
+    victims = tuple(needed_of(taken, need))
+    return Multiple(victims) if len(victims) <= max_victims else TooMany(len(victims))
 
 
 def needed_of(pods: Iterable[Occupant], need: Need) -> list[Occupant]:
