@@ -149,6 +149,12 @@ class Recording:
         request = {"preconditions": {"uid": uid}} if uid else {}
         return self._add(seconds, user, (verb, "", name), request, body)
 
+    def evicted(self, name: str, seconds: float, user: str = EVICTOR, *, precondition: str = "") -> Self:
+        """A pod is evicted through the API that counts its disruption budget; the answer shows no pod."""
+        uid = precondition or self._objects[name]["metadata"]["uid"]
+        request = {"deleteOptions": {"preconditions": {"uid": uid}}}
+        return self._add(seconds, user, ("create", "eviction", name), request, {"metadata": {}})
+
     def removed(self, name: str, seconds: float) -> Self:
         """The kubelet says that a pod has ended."""
         body = self._objects[name]

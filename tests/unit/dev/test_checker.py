@@ -87,6 +87,9 @@ def quota(**victim: Any) -> Recording:
 CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
     "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
+    "a victim under a hard budget is evicted": lambda: (
+        pending().evicted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 3.1)
+    ),
     "an order fails and is rolled back": made_no_room,
     "a second order after the first has failed": lambda: second_attempt(5),
     "a listed nomination is cleared": lambda: (
@@ -194,6 +197,14 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
             .removed("victim", 3)
             .bound("urgent", 3.1)
         ),
+    ),
+    "an eviction without any order": (
+        "delete-not-ordered",
+        lambda: made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2),
+    ),
+    "an eviction by the planner": (
+        "delete-by-another",
+        lambda: made_room().pod("bystander", 0, priority=0).evicted("bystander", 2.2, PLANNER),
     ),
     "a delete without any order": (
         "delete-not-ordered",

@@ -84,6 +84,9 @@ class FakeCluster:
     def deletes(self) -> list[str]:
         return [name for operation, name in self.calls if operation == "delete"]
 
+    def evictions(self) -> list[str]:
+        return [name for operation, name in self.calls if operation == "evict"]
+
     def marks(self) -> list[str]:
         return [name for operation, name in self.calls if operation == "mark"]
 
@@ -130,6 +133,16 @@ class FakeCluster:
             raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return Deleted(30)
+
+    async def evict(self, victim: Victim, resource_version: str) -> bool:
+        await self._called("evict", victim.name)
+        pod = self._incarnation(victim.name, victim.uid)
+        if pod is None:
+            return False
+        if pod.metadata.resource_version != resource_version:
+            raise TemporaryError("conflict", "the object has been modified")
+        self.leave(victim.name)
+        return True
 
     async def clear_mark(self, pod: Pod) -> None:
         await self._called("clear_mark", pod.metadata.name)

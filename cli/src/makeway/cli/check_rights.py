@@ -76,6 +76,7 @@ RIGHTS: Final = (
     *_rights("planner", *_EVENTS, "create", namespace=MAKEWAY),
     *_rights("evictor", "", "pods", "get delete"),
     *_rights("evictor", "", "pods/status", "patch"),
+    *_rights("evictor", "", "pods/eviction", "create"),
     *_rights("evictor", "", "nodes", "get"),
     *_rights("evictor", _SCHEDULING, "priorityclasses", "get"),
     *_rights("evictor", "", "namespaces", "get", name="kube-system"),

@@ -42,8 +42,16 @@ class AuditEvent:
 
     @property
     def precondition_uid(self) -> str:
-        """The UID a delete was conditional on; empty where there was none."""
-        return str(((self.request or {}).get("preconditions") or {}).get("uid", ""))
+        """The UID a delete, or an eviction, was conditional on; empty where there was none."""
+        body = self.request or {}
+        options = (body.get("deleteOptions") or {}) if self.subresource == "eviction" else body
+        return str((options.get("preconditions") or {}).get("uid", ""))
+
+    @property
+    def removes_pod(self) -> bool:
+        """Whether it asks for the end of one pod, by a delete or by an eviction."""
+        asked = (self.verb, self.subresource)
+        return self.resource == "pods" and asked in (("delete", ""), ("create", "eviction"))
 
     @property
     def target(self) -> str:

@@ -67,6 +67,12 @@ class Cluster(Protocol):
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         """Delete this incarnation, with its own grace period. TemporaryError as `mark`."""
 
+    async def evict(self, victim: Victim, resource_version: str) -> bool:
+        """Delete this incarnation if its disruption budget allows it; False where it is gone.
+
+        TemporaryError as `mark`, and with reason `budget` where the budget allows no more now.
+        """
+
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
 
@@ -193,6 +199,21 @@ class ApiCluster:
             return None
         metadata = _delete_answer(body).metadata
         return Deleted((metadata.deletion_grace_period_seconds if metadata is not None else None) or 0)
+
+    async def evict(self, victim: Victim, resource_version: str) -> bool:
+        """Ask the eviction API, which counts the budget and deletes in one; preconditions as `delete`.
+
+        It puts its own reason into the DisruptionTarget condition. Pods that are pending or have ended it
+        deletes without asking their budget.
+        """
+        body = await self._call(
+            "evict",
+            "POST",
+            _pod_path(victim.namespace, victim.name) + "/eviction",
+            body=patches.eviction(victim.namespace, victim.name, victim.uid, resource_version),
+            incarnation=victim,
+        )
+        return body is not None
 
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""

@@ -176,7 +176,7 @@ def judge(
     allowed = ask(rules, Pair(preemptor, facts_of(there), now))
     if not allowed.removable:
         return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
-    return Delete(disruption_target(there) is None, there.metadata.resource_version)
+    return _delete(there)
 
 
 def staying(victim: Victim, pod: Pod | None) -> Pod | Gone | Terminating:
@@ -209,7 +209,13 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
         return Spared("not-bound", "the pod is bound to no node, and so not counted")
     if (bar := bar_of(facts_of(stays), protection)) is not None:
         return Spared(bar.rule, bar.detail)
-    return Delete(disruption_target(stays) is None, stays.metadata.resource_version)
+    return _delete(stays)
+
+
+def _delete(pod: Pod) -> Delete:
+    """The verdict on a pod that may go. The API server gives a pod without a node no grace period."""
+    grace = pod.spec.termination_grace_period_seconds or 0 if pod.spec.node_name else 0
+    return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace)
 
 
 def first_spared(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:

@@ -292,7 +292,9 @@ class Execution:
             self._stays(Failed("delete-refused", f"{_name(progress.victim)}: {error}"))
         except TemporaryError as error:
             progress.error = error
-            self._stays(Failed("deadline", f"{_name(progress.victim)}: until notAfter: {error}"))
+            message = f"{_name(progress.victim)}: until notAfter: {error}"
+            budget = error.reason == "budget"
+            self._stays(Failed("disruption-budget" if budget else "deadline", message))
         except Halt:
             pass
         if isinstance(progress.verdict, Spared):
@@ -343,12 +345,17 @@ class Execution:
         return marked
 
     async def _delete(self, progress: Progress, judged: Delete) -> Deleted | Gone:
-        """Delete the victim as it was judged last."""
+        """Delete the victim as it was judged last; through the eviction API where budgets are hard."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
         self._may_act()
         progress.delete_sent = True
-        deleted = await self._cluster.delete(victim, judged.resource_version)
+        deleted: Deleted | None
+        if self._restraint.has_hard_budgets(victim.namespace):
+            evicted = await self._cluster.evict(victim, judged.resource_version)
+            deleted = Deleted(judged.grace_period_seconds) if evicted else None
+        else:
+            deleted = await self._cluster.delete(victim, judged.resource_version)
         await failpoint("evictor.after-delete", self.order.order_id)
         if deleted is None:
             return Gone("not-found")

@@ -59,15 +59,16 @@ class Metrics:
         self.api_requests = Counter(
             "makeway_evictor_api_requests",
             "Requests to the API server. operation: get_pod, get_node, get_priority_class, get_lease, mark, "
-            "delete, clear_mark, clear_nomination, event. result: ok, gone (404 or another UID), temporary, "
-            "permanent.",
+            "delete, evict (where disruption budgets are hard), clear_mark, clear_nomination, event. result: "
+            "ok, gone (404 or another UID), temporary, permanent.",
             ["operation", "result"],
             registry=registry,
         )
         self.retries = Counter(
             "makeway_evictor_retries",
             "Attempts that failed and were followed by another. operation: read, evict, clear, rollback, "
-            "publish. reason: throttled (429), server-error (5xx), unavailable (no answer), conflict (409), "
+            "publish. reason: throttled (429), budget (a disruption budget allows no more now), server-error "
+            "(5xx), unavailable (no answer), conflict (409), "
             "stale (what was read is too old to act on), unauthorized (401), bus (NATS), refused "
             "(permanent, only in rollbacks).",
             ["operation", "reason"],

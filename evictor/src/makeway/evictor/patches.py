@@ -78,5 +78,20 @@ def clear_nomination(uid: str, resource_version: str) -> bytes:
 
 def delete_options(uid: str, resource_version: str) -> bytes:
     """Delete a pod as it was read, and no other; its own grace period stands, as none is given."""
-    preconditions = {"uid": uid, "resourceVersion": resource_version}
-    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions})
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **_as_read(uid, resource_version)})
+
+
+def eviction(namespace: str, name: str, uid: str, resource_version: str) -> bytes:
+    """Evict a pod as it was read, and no other (policy/v1 Eviction); grace as with `delete_options`."""
+    return _encode(
+        {
+            "kind": "Eviction",
+            "apiVersion": "policy/v1",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": _as_read(uid, resource_version),
+        }
+    )
+
+
+def _as_read(uid: str, resource_version: str) -> dict[str, dict[str, str]]:
+    return {"preconditions": {"uid": uid, "resourceVersion": resource_version}}

@@ -64,6 +64,10 @@ class Restraint:
         """The policy in force."""
         return self._policy()
 
+    def has_hard_budgets(self, namespace: str) -> bool:
+        """Report whether the disruption budgets of a namespace may not be violated."""
+        return self._policy().has_hard_budgets(namespace)
+
     def victims_per_order(self) -> int | None:
         """Give how many victims an order may have; None where there is no limit."""
         limits = self._control.limits if self._control is not None else None

@@ -1,9 +1,9 @@
 """What is tried again, when, and until when.
 
 The vocabulary is kopf's: a `TemporaryError` may go away by itself, a `PermanentError` will not.
-Temporary: 429, 5xx, 408, conflicts (409), and no answer at all. Permanent at once: every other
-refusal, such as 403 from RBAC or an admission policy and 422. A 401 is temporary: the token is read
-again. What means "gone" (404, another UID) never gets here; `cluster` turns it into a value.
+Temporary: 429, also of a disruption budget, 5xx, 408, conflicts (409), and no answer at all. Permanent at
+once: every other refusal, such as 403 from RBAC or an admission policy and 422. A 401 is temporary: the
+token is read again. What means "gone" (404, another UID) never gets here; `cluster` turns it into a value.
 """
 
 from __future__ import annotations
@@ -24,8 +24,16 @@ _log = structlog.get_logger()
 
 T = TypeVar("T")
 
-Reason = Literal["throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"]
+Reason = Literal[
+    "throttled", "budget", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"
+]
 """Why something is tried again: the label of the retry metric."""
+
+BUDGET_CAUSE = "DisruptionBudget"
+"""policy/v1 DisruptionBudgetCause: a cause of an eviction's 429, with a message that names the budget."""
+
+SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+"""In the message of the 500 by which the eviction API refuses a pod that several budgets cover, for good."""
 
 BASE_DELAY_SECONDS = 0.1
 """First wait. An API server that restarts or elects needs seconds, a conflict needs milliseconds."""
@@ -81,6 +89,10 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
     if isinstance(error, ApiUnavailable):
         return TemporaryError("unavailable", str(error))
     wish = error.retry_after_seconds
+    if error.status == 429 and BUDGET_CAUSE in error.causes:
+        return TemporaryError("budget", error.causes[BUDGET_CAUSE] or str(error), wish)
+    if error.status == 500 and SEVERAL_BUDGETS in error.message:
+        return PermanentError("several-budgets", error.message)
     if error.status == 429:
         return TemporaryError("throttled", str(error), wish)
     if error.status >= 500 or error.status == 408:
@@ -95,10 +107,10 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
 def delay_seconds(attempt: int, error: BaseException | None, longest: float, jitter: float) -> float:
     """How long to wait after attempt number `attempt` (from 1) failed; `jitter` is in [0, 1).
 
-    The server's Retry-After is a lower bound, with up to a tenth on top so that clients spread;
-    otherwise exponential from `BASE_DELAY_SECONDS` to `longest`, half of it jittered.
+    The server's Retry-After is what is waited, with up to a tenth on top so that clients spread; without
+    one, or with 0, exponential from `BASE_DELAY_SECONDS` to `longest`, half of it jittered.
     """
-    if isinstance(error, TemporaryError) and error.retry_after_seconds is not None:
+    if isinstance(error, TemporaryError) and error.retry_after_seconds:
         return error.retry_after_seconds * (1 + jitter / 10)
     ceiling = min(longest, BASE_DELAY_SECONDS * 2.0 ** min(attempt - 1, 16))
     return ceiling * (0.5 + jitter / 2)

@@ -26,10 +26,12 @@ class Delete:
 
     `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
     `resource_version`: of the pod that was judged, which nobody was deleting.
+    `grace_period_seconds`: the pod's own.
     """
 
     mark: bool = True
     resource_version: str = ""
+    grace_period_seconds: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,14 @@ class Cancelled:
 class Failed:
     """The order cannot be completed and is rolled back."""
 
-    reason: Literal["awaited-order-failed", "read-refused", "delete-refused", "deadline", "incomplete"]
+    reason: Literal[
+        "awaited-order-failed",
+        "read-refused",
+        "delete-refused",
+        "disruption-budget",
+        "deadline",
+        "incomplete",
+    ]
     message: str
 
 

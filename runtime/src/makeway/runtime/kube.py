@@ -53,13 +53,20 @@ class ApiError(Exception):
 
     `reason` is the Status object's, or the HTTP phrase where the body is plain text (API priority
     and fairness, proxies). `retry_after_seconds` is the server's wish, from the Retry-After header
-    or the Status object's details, as far as it is heeded.
+    or the Status object's details, as far as it is heeded. `causes`: the Status object's, reason to
+    message; several of one reason are joined.
     """
 
     def __init__(
-        self, status: int, reason: str, message: str, retry_after_seconds: float | None = None
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after_seconds: float | None = None,
+        causes: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(f"{status} {reason}: {message}")
+        self.causes = causes or {}
         self.status = status
         self.reason = reason
         self.message = message
@@ -71,8 +78,14 @@ class ApiUnavailable(Exception):  # noqa: N818 - it names a state of the server
     """No usable answer: refused, reset, timed out, or cut off. The effect of a write is unknown."""
 
 
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
 class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: int = 0
+    causes: tuple[_Cause, ...] | None = None
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -110,7 +123,11 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
         return ApiError(status, _phrase(status), text, seconds)
     if seconds is None and answer.details is not None and answer.details.retry_after_seconds > 0:
         seconds = float(answer.details.retry_after_seconds)
-    return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds)
+    causes: dict[str, str] = {}
+    for cause in (answer.details.causes if answer.details is not None else None) or ():
+        told = f"{causes[cause.reason]} {cause.message}" if cause.reason in causes else cause.message
+        causes[cause.reason] = told[:MESSAGE_LIMIT]
+    return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds, causes)
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -47,7 +47,12 @@ class Case:
 
 
 def uid_of(event: AuditEvent) -> str:
-    """The UID of the pod that an accepted request changed, from the object in its answer."""
+    """The UID of the pod that an accepted request changed, from the object in its answer.
+
+    The answer to an eviction holds no pod, but it is not accepted unless its precondition holds.
+    """
+    if event.subresource == "eviction":
+        return event.precondition_uid
     return str(((event.response or {}).get("metadata") or {}).get("uid", ""))
 
 

@@ -26,7 +26,7 @@ def _by_another(case: Case) -> Iterator[Finding]:
         if event.resource != "pods" or not event.accepted:
             continue
         deletes = event.verb in ("delete", "deletecollection") or event.subresource == "eviction"
-        whole = event.user == case.accounts.evictor and (event.verb, event.subresource) != ("delete", "")
+        whole = event.user == case.accounts.evictor and not event.removes_pod
         if deletes and (event.user in forbidden or whole):
             yield Violation(
                 Rule.DELETE_BY_ANOTHER,
@@ -39,7 +39,7 @@ def _by_another(case: Case) -> Iterator[Finding]:
 def _of_the_evictor(case: Case) -> Iterator[Finding]:
     deleted: dict[str, str] = {}
     for event in case.evictor_writes:
-        if (event.verb, event.subresource) != ("delete", ""):
+        if not event.removes_pod:
             continue
         uid, pod = uid_of(event), described(event)
         if event.precondition_uid != uid or not uid:

@@ -21,7 +21,7 @@ def rules(case: Case) -> Iterator[Finding]:
             yield Violation(Rule.PATCH_WITHOUT_UID, (pod,), event.at, str(body)[:300])
         if event.verb == "patch":
             yield from _patch(case, event, body.get("status") or {}, uid, pod)
-        elif event.verb == "delete":
+        elif event.removes_pod:
             yield from _late(event, pod, "delete", case.orders.of_victim(uid))
 
 

@@ -1,0 +1,167 @@
+"""Victims in namespaces whose disruption budgets are hard: the API server counts, and its no is heeded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from makeway.core.policy import Policy
+from makeway.evictor import patches
+from makeway.evictor.retry import PermanentError, TemporaryError, classify
+from makeway.runtime.kube import ApiError, api_error
+from unit.evictor.building import NOW, a_pod, make_order
+from unit.evictor.fakes import UNAVAILABLE
+from unit.evictor.test_quota_orders import quota_order
+from unit.evictor.test_service import World, results, running
+
+BUDGET = "The disruption budget web needs 1 healthy pods and has 1 currently"
+REFUSED = {
+    "kind": "Status",
+    "reason": "TooManyRequests",
+    "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+    "details": {"causes": [{"reason": "DisruptionBudget", "message": BUDGET}]},
+    "code": 429,
+}
+SEVERAL = {
+    "kind": "Status",
+    "message": (
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    ),
+    "code": 500,
+}
+NOT_NOW = TemporaryError("budget", BUDGET)
+
+
+def hard(world: World, *namespaces: str) -> World:
+    world.policy = Policy(disruption_budgets="hard", hard_budget_namespaces=namespaces or ("default",))
+    return world
+
+
+def make_hard(world: World) -> None:
+    hard(world)
+
+
+def answered(body: object, status: int, retry_after: str | None = None) -> ApiError:
+    return api_error(status, msgspec.json.encode(body), retry_after)
+
+
+async def test_where_budgets_are_hard_victims_go_through_the_eviction_api_only() -> None:
+    world = hard(World(*running("a", "b")))
+
+    outcome = await world.carry_out(make_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+    assert (world.cluster.evictions(), world.cluster.deletes()) == (["a", "b"], [])
+
+
+async def test_where_another_namespace_is_hard_victims_are_deleted_as_ever() -> None:
+    world = hard(World(*running("a")), "payments")
+
+    await world.carry_out(make_order("a"))
+
+    assert (world.cluster.evictions(), world.cluster.deletes()) == ([], ["a"])
+
+
+async def test_a_policy_that_becomes_hard_holds_for_the_next_victim_of_an_order_under_way() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.before("delete", "a", lambda: make_hard(world))
+
+    await world.carry_out(make_order("a", "b"))
+
+    assert (world.cluster.deletes(), world.cluster.evictions()) == (["a"], ["b"])
+
+
+async def test_a_victim_whose_budget_allows_it_a_moment_later_goes_then() -> None:
+    world = hard(World(*running("a")))
+    world.cluster.fail("evict", "a", TemporaryError("budget", BUDGET, 10.0))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert outcome.result == "succeeded"
+    assert world.clock.now() >= NOW + timedelta(seconds=10)
+    assert world.metric("makeway_evictor_retries_total", operation="evict", reason="budget") == 1
+
+
+async def test_a_budget_that_allows_nothing_until_not_after_fails_the_order_by_name_and_undoes_it() -> None:
+    world = hard(World(*running("a", "b")))
+    world.cluster.always_fail("evict", "a", NOT_NOW)
+    order = make_order("a", "b")
+
+    outcome = await world.carry_out(order)
+
+    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
+    assert "disruption budget web" in outcome.message
+    assert results(outcome) == {"a": "failed", "b": "notAttempted"}
+    assert outcome.victims[0].reason == "budget"
+    assert (world.cluster.marks(), world.cluster.is_marked("a")) == (["a"], False)
+    assert world.nominated_node() is None
+    assert world.clock.now() <= order.not_after
+    assert world.cluster.deletes() == []
+
+
+async def test_an_eviction_whose_answer_was_lost_is_recognised_by_reading() -> None:
+    world = hard(World(*running("a")))
+    world.cluster.before("evict", "a", lambda: world.cluster.leave("a"))
+    world.cluster.fail("evict", "a", UNAVAILABLE)
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, outcome.victims[0].reason) == ("succeeded", "answer-lost")
+    assert world.cluster.evictions() == ["a"]
+
+
+async def test_an_evicted_pod_has_the_grace_period_of_its_own() -> None:
+    patient = a_pod("a").build()
+    patient = msgspec.structs.replace(
+        patient, spec=msgspec.structs.replace(patient.spec, termination_grace_period_seconds=45)
+    )
+    world = hard(World(patient))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert outcome.victims[0].grace_period_seconds == 45
+
+
+async def test_one_pod_of_a_quota_that_its_budget_keeps_does_not_keep_the_others() -> None:
+    world = hard(World(*running("a", "b")))
+    world.cluster.always_fail("evict", "a", NOT_NOW)
+
+    outcome = await world.carry_out(quota_order("a", "b"))
+
+    assert results(outcome) == {"a": "failed", "b": "deleted"}
+    assert "disruption budget web" in outcome.message
+
+
+def test_an_eviction_names_the_pod_as_it_was_judged() -> None:
+    assert msgspec.json.decode(patches.eviction("shop", "web-1", "uid-1", "42")) == {
+        "kind": "Eviction",
+        "apiVersion": "policy/v1",
+        "metadata": {"namespace": "shop", "name": "web-1"},
+        "deleteOptions": {"preconditions": {"uid": "uid-1", "resourceVersion": "42"}},
+    }
+
+
+@pytest.mark.parametrize(("header", "seconds"), [(None, None), ("10", 10.0)])
+def test_a_budgets_no_is_not_now_and_says_which_budget(header: str | None, seconds: float | None) -> None:
+    error = classify(answered(REFUSED, 429, header))
+
+    assert isinstance(error, TemporaryError)
+    assert (error.reason, str(error), error.retry_after_seconds) == ("budget", BUDGET, seconds)
+
+
+def test_a_server_that_is_busy_is_no_budget() -> None:
+    error = classify(api_error(429, b"Too many requests, please try again later.", "1"))
+
+    assert isinstance(error, TemporaryError)
+    assert error.reason == "throttled"
+
+
+def test_a_pod_under_several_budgets_is_refused_for_good_as_the_eviction_api_knows_no_way() -> None:
+    error = classify(answered(SEVERAL, 500))
+
+    assert isinstance(error, PermanentError)
+    assert error.reason == "several-budgets"
+    assert "more than one PodDisruptionBudget" in str(error)
