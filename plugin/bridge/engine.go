@@ -41,6 +41,7 @@ type engine struct {
 	placements *placements
 	retry      *retries
 	avoid      *avoidance
+	tried      *tried
 	seen       *seen
 	control    *control
 	gate       *queueGate
@@ -111,6 +112,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		placements: newPlacements(),
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
+		tried:      newTried(clock),
 		seen:       newSeen(),
 		control:    &control{},
 		backlog:    newBacklog(clock),
@@ -216,6 +218,7 @@ func (e *engine) forget(uid types.UID) {
 	e.inflight.forget(uid)
 	e.retry.forget(uid)
 	e.avoid.forget(uid)
+	e.tried.forget(uid)
 	if e.backlog.leave(uid) {
 		e.inflight.notify()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// verifyTimeout bounds verification in one cycle, on top of two plan requests. An extender has a
+// verifyTimeout bounds verification in one cycle, with all plan requests but the time of two. An extender has a
 // time-out of its own.
 const verifyTimeout = time.Second
 
@@ -33,8 +32,8 @@ const (
 	mostDependencies = 64
 )
 
-// preempt decides about one pod that does not fit. It asks the planner at most twice, besides what was asked while
-// the filters ran, verifies within bounds, and writes nothing: the order is committed outside the cycle.
+// preempt decides about one pod that does not fit. It asks the planner and verifies within
+// bounds of time, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
 	// The pod as of now: its nomination may be newer than the queue's copy.
 	current := pl.engine.current(refOf(pod))
@@ -76,6 +75,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
+	attempt.failed = pl.engine.tried.of(pod.UID, attempt.generation)
 	return attempt.run(ctx)
 }
 
@@ -118,14 +118,17 @@ type attempt struct {
 	mode      string // in force for the pod
 	nodes     fwk.NodeInfoLister
 	potential potential
-	retryAt   time.Time // when a node that is left out for now may be tried; zero: none is
-	asked     moment    // when the last question was asked
-	ahead     *ahead    // what was asked before the filters ran; nil: nothing, or it was looked at
+	failed    map[string]failure // nodes that did not stand verification, now or in cycles before
+	retryAt   time.Time          // when a node that is left out for now may be tried; zero: none is
+	asked     moment             // when the last question was asked
+	ahead     *ahead             // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
-// run asks for a few candidates, verifies, and nominates. Where none stands, or the best is not as it was planned
-// and others may be better, it asks once more, for as many as the arguments allow, without the nodes that failed.
+// run asks for a few candidates, verifies, and nominates. Where the best is not as it was planned and others may be
+// better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
+// nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
 func (a *attempt) run(ctx context.Context) ending {
+	start := a.engine.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	few := a.firstCandidates()
@@ -133,38 +136,68 @@ func (a *attempt) run(ctx context.Context) ending {
 		// What another preempts is compared with all of them; extenders are called once, with all that stand.
 		few = a.args.MaxCandidates
 	}
-	reply, end := a.plan(ctx, few, nil)
+	if a.left().count == 0 {
+		return a.unverifiable()
+	}
+	reply, end := a.plan(ctx, few)
 	if end != nil {
 		return *end
 	}
-	stand, failed := a.verify(ctx, reply)
-	if len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates) {
-		return a.choose(ctx, stand, reply)
-	}
-	if len(failed) < a.potential.count && ctx.Err() == nil {
-		var again *wire.PlanReply
-		if again, end = a.plan(ctx, a.args.MaxCandidates, failed); end == nil {
-			others, more := a.verify(ctx, again)
-			if len(others) > 0 {
-				return a.choose(ctx, others, again)
+	stand, judged := a.verify(ctx, reply)
+	done := len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
+	// A planner that names what it was asked to leave out is not asked for ever.
+	for !done && (judged > 0 || len(stand) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
+		again, end := a.plan(ctx, a.args.MaxCandidates)
+		if end != nil {
+			if len(stand) == 0 {
+				return *end
 			}
-			failed = append(failed, more...)
+			break
 		}
+		var others []*verified
+		if others, judged = a.verify(ctx, again); len(others) > 0 {
+			stand, reply = others, again
+		}
+		done = len(stand) > 0
 	}
 	switch {
 	case len(stand) > 0:
 		return a.choose(ctx, stand, reply)
-	case end != nil:
-		return *end
+	case a.left().count == 0:
+		return a.unverifiable()
 	}
-	return a.unverifiable(failed)
+	return a.unfinished(start)
+}
+
+// left are the potential nodes that have not failed verification.
+func (a *attempt) left() potential {
+	names := make(map[string]bool, len(a.failed))
+	for name := range a.failed {
+		names[name] = true
+	}
+	return a.potential.without(names, a.nodes)
+}
+
+// mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
+// a planner's failure.
+func (a *attempt) mayAsk(ctx context.Context) bool {
+	deadline, _ := ctx.Deadline()
+	return ctx.Err() == nil && time.Until(deadline) >= a.args.PlanTimeout.Duration
+}
+
+// generation is that of the scheduler's view of a node: any change of the node or its pods makes another.
+func (a *attempt) generation(node string) (generation int64, ok bool) {
+	info, err := a.nodes.Get(node)
+	if err != nil {
+		return 0, false
+	}
+	return info.GetGeneration(), true
 }
 
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
-func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*wire.PlanReply, *ending) {
+func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *ending) {
 	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
-	nodes := a.potential.without(set(failed), a.nodes)
-	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: nodes, candidates: candidates})
+	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates})
 	if err != nil {
 		return ended(a.unreachable(err))
 	}
@@ -180,7 +213,7 @@ func (a *attempt) plan(ctx context.Context, candidates int, failed []string) (*w
 		a.engine.retry.restrained(refOf(a.pod), a.asked)
 		return ended(ending{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
-		return ended(a.refused(reply, len(failed)))
+		return ended(a.refused(reply))
 	}
 	return reply, nil
 }
@@ -200,15 +233,27 @@ func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, erro
 	return a.query(ctx, q, false)
 }
 
-// verify gives a plan's candidates that stand, best first, or the nodes that failed.
-func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, failed []string) {
+// verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
+// remembered for the cycles to come.
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, judged int) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes}
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
-	return verifier.verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	stand, failed := verifier.verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	for node, why := range failed {
+		if _, known := a.failed[node]; known {
+			continue
+		}
+		judged++
+		a.failed[node] = why
+		if generation, ok := a.generation(node); ok {
+			a.engine.tried.add(a.pod.UID, node, why, generation)
+		}
+	}
+	return stand, judged
 }
 
 // choose lets extenders have their say, once, and nominates the best of what is left.
@@ -265,8 +310,10 @@ func (a *attempt) unreachable(err error) ending {
 	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 
-// refused ends an attempt that the planner has refused.
-func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
+// refused ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
+// were judged by the scheduler's filters.
+func (a *attempt) refused(reply *wire.PlanReply) ending {
+	a.engine.tried.forget(a.pod.UID)
 	refusal := reply.Refusal
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "no node can be freed"}
@@ -275,23 +322,40 @@ func (a *attempt) refused(reply *wire.PlanReply, failed int) ending {
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
 	message := beginning(refusal.Message, longestMessage)
-	if failed > 0 {
-		message += fmt.Sprintf(" (and %d nodes did not stand up to the scheduler's filters)", failed)
+	if len(a.failed) > 0 {
+		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
+		if soon := a.engine.clock.Now().Add(unreachableLongest); retryAt.IsZero() || soon.Before(retryAt) {
+			retryAt = soon
+		}
+		message += fmt.Sprintf(" (and of the nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
 	}
+	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
 	return ending{kind: endRefused, message: message}
 }
 
-// unverifiable ends an attempt whose candidates all failed. The pod is tried again: planner and plugin see
-// the cluster and the orders at different moments, and no event tells when they agree.
-func (a *attempt) unverifiable(failed []string) ending {
+// unverifiable ends an attempt after all potential nodes have failed verification, in this cycle or those before. The
+// pod is tried again, from the beginning: planner and plugin see the cluster and the orders at different moments, and no
+// event tells when they agree.
+func (a *attempt) unverifiable() ending {
+	a.engine.tried.forget(a.pod.UID)
 	a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-	slices.Sort(failed)
-	return ending{kind: endUnverifiable, message: fmt.Sprintf("the scheduler's filters rejected the pod on each of the %d nodes of the plan even without the pods that may be removed: %s",
-		len(failed), shortened(failed, 5))}
+	return ending{kind: endUnverifiable, message: fmt.Sprintf("none of the %d nodes that removing pods could help stood verification with the scheduler's filters: %s",
+		a.potential.count, summary(a.failed))}
+}
+
+// unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
+// those.
+func (a *attempt) unfinished(start time.Time) ending {
+	a.engine.retry.goOn(refOf(a.pod), a.engine.tried.goOn(a.pod.UID, a.engine.clock.Since(start)))
+	message := fmt.Sprintf("%d of the %d nodes that removing pods could help have been verified with the scheduler's filters, without success so far; the others are next",
+		a.potential.count-a.left().count, a.potential.count)
+	if len(a.failed) > 0 {
+		message += ": " + summary(a.failed)
+	}
+	return ending{kind: endUnfinished, message: message}
 }
 
 // beginning cuts a text to so many bytes, between characters.
@@ -300,12 +364,4 @@ func beginning(text string, bytes int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:bytes], "") + "…"
-}
-
-// shortened lists the first few names.
-func shortened(names []string, few int) string {
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:few], ", ") + ", …"
 }

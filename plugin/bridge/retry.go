@@ -144,6 +144,16 @@ func (r *retries) notAsked(pod wire.PodRef, before time.Time) {
 	}
 }
 
+// goOn remembers a pod whose verification goes on at a time, however lately it was activated.
+func (r *retries) goOn(pod wire.PodRef, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.entry(pod); entry != nil {
+		entry.waitUntil(at)
+		entry.failures = max(entry.failures, 1)
+	}
+}
+
 func (r *retries) entry(pod wire.PodRef) *refused {
 	uid := types.UID(pod.UID)
 	entry := r.pods[uid]

@@ -15,8 +15,8 @@ const (
 	endNominated outcomeKind = "nominated"
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
-	// or no rule allows it: the planner refused, the pod's queue is full, no candidate stood up to the scheduler's filters, or
-	// there is no node that removing pods could help. An old nomination is cleared. The chain stops,
+	// or no rule allows it: the planner refused, the pod's queue is full, no node that removing pods could help stood up to the
+	// scheduler's filters, or there is none. An old nomination is cleared. The chain stops,
 	// so that a DefaultPreemption listed after this plugin cannot evict what policy protects.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
@@ -33,14 +33,15 @@ const (
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
 	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
-	// not read the cluster yet, the question is too large for NATS, an extender failed, or a panic was
-	// recovered. The nomination is kept; a DefaultPreemption listed after this plugin may act.
+	// not read the cluster yet, the question is too large for NATS, an extender failed, a panic was
+	// recovered, or nodes are left to be verified in the next cycles. The nomination is kept; a DefaultPreemption listed after this plugin may act.
 	endNever       outcomeKind = "never_preempts"
 	endPodGroup    outcomeKind = "pod_group"
 	endOff         outcomeKind = "off"
 	endObserved    outcomeKind = "observed"
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
+	endUnfinished  outcomeKind = "unfinished"
 	endError       outcomeKind = "error"
 	endPanic       outcomeKind = "panic"
 )

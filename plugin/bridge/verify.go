@@ -23,10 +23,10 @@ const (
 	ruleDaemonSetMultiple = "daemonset-multiple"
 )
 
-// Bounds of the second pass: like upstream, a tenth of the nodes, and at least a hundred.
+// How many nodes that stand are enough for the second pass: like upstream, a tenth of the nodes, and at least a hundred.
 const (
-	reprieveNodesAtLeast = 100
-	reprieveNodesShare   = 10
+	enoughAtLeast = 100
+	enoughShare   = 10
 )
 
 // victim is a pod that has to go.
@@ -66,25 +66,25 @@ type verifier struct {
 	removes func(orderID string, uid types.UID) bool
 }
 
-// verify gives the candidates that stand, best first, and the nodes that were looked at and do not.
+// verify returns the candidates that stand, best first, and why each other node that was judged does not.
 //
 // The plan's first candidate stands alone where its victims are as planned and nothing can be better:
 // no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
-// on unmodelled nodes, every removable pod is removed and offered back, in parallel and on a bounded
-// number of nodes; what that gives is ranked against the others.
-func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verified)) (stand []*verified, failed []string) {
+// on unmodelled nodes, every removable pod is removed and offered back, in parallel, until enough nodes stand; what that
+// finds is ranked against the others. A node that the context's end kept from being judged is in neither.
+func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verified)) (stand []*verified, failed map[string]failure) {
 	candidates, unmodelled := reply.Candidates, reply.Unmodelled
 	results := make([]*verified, len(candidates))
 	checked := 0
 	if len(candidates) > 0 && len(unmodelled) == 0 && !wantAll {
-		first := v.check(ctx, candidates[0], false)
+		first, _ := v.check(ctx, candidates[0], false)
 		if first != nil && first.asPlanned {
 			return []*verified{first}, nil
 		}
 		results[0], checked = first, 1
 	}
 	v.handle.Parallelizer().Until(ctx, len(candidates)-checked, func(i int) {
-		results[checked+i] = v.check(ctx, candidates[checked+i], false)
+		results[checked+i], _ = v.check(ctx, candidates[checked+i], false)
 	}, Name)
 	stand = slices.DeleteFunc(slices.Clone(results), func(r *verified) bool { return r == nil })
 
@@ -95,19 +95,23 @@ func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential 
 		}
 	}
 	again = append(again, unmodelled...)
-	if bound := max(reprieveNodesAtLeast, potential/reprieveNodesShare); len(again) > bound {
-		again = again[:bound]
-	}
+	enough := max(enoughAtLeast, potential/enoughShare)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed = map[string]failure{}
 	var mu sync.Mutex
 	v.handle.Parallelizer().Until(ctx, len(again), func(i int) {
-		result := v.check(ctx, again[i], true)
+		result, why := v.check(ctx, again[i], true)
 		mu.Lock()
 		defer mu.Unlock()
-		if result == nil {
-			failed = append(failed, again[i].Node)
-			return
+		switch {
+		case result != nil:
+			if stand = append(stand, result); len(stand) >= enough {
+				cancel()
+			}
+		case why.cause != causeUnfinished:
+			failed[again[i].Node] = why
 		}
-		stand = append(stand, result)
 	}, Name)
 	rankAll(stand)
 	return stand, failed
@@ -115,16 +119,15 @@ func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential 
 
 // check verifies one candidate: remove the awaited and the planned pods (all: every removable one), run
 // the filters, and offer the removed ones back, those that violate a budget first and the more important
-// first. It gives nil where the pod does not fit, where nothing or more than the candidate allows would have
-// to go, or where the context ended.
-func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) *verified {
-	defer recovered(ctx, "post_filter", nil)
+// first. Where the candidate does not stand it is nil, and the failure says why.
+func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) (result *verified, why failure) {
+	defer recovered(ctx, "post_filter", func() { result, why = nil, failure{cause: causeError} })
 	original, err := v.handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
 	if err != nil || original.Node() == nil {
-		return nil
+		return nil, failure{cause: causeNodeGone}
 	}
 	trial := trial{verifier: v, node: original.Snapshot(), state: v.state.Clone()}
-	result := &verified{
+	result = &verified{
 		node:      candidate.Node,
 		nodeUID:   original.Node().UID,
 		removable: map[types.UID]victim{},
@@ -139,8 +142,11 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !ok {
 			continue
 		}
-		if !v.removes(awaited.OrderID, info.GetPod().UID) || !trial.remove(ctx, info) {
-			return nil
+		if !v.removes(awaited.OrderID, info.GetPod().UID) {
+			return nil, failure{cause: causeAwaited}
+		}
+		if !trial.remove(ctx, info) {
+			return nil, trial.failure(ctx)
 		}
 		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})
 	}
@@ -161,31 +167,34 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 			continue
 		}
 		if !trial.remove(ctx, info) {
-			return nil
+			return nil, trial.failure(ctx)
 		}
 		offered = append(offered, info)
 	}
 
-	if len(offered)+len(result.awaited) == 0 || !trial.fits(ctx) {
-		return nil
+	if len(offered)+len(result.awaited) == 0 {
+		return nil, failure{cause: causeNothing}
+	}
+	if !trial.fits(ctx) {
+		return nil, trial.failure(ctx)
 	}
 	for _, info := range offered {
 		stays, ok := trial.offerBack(ctx, info)
 		if !ok {
-			return nil
+			return nil, trial.failure(ctx)
 		}
 		if !stays {
 			result.victims = append(result.victims, result.removable[info.GetPod().UID])
 		}
 	}
 	if len(result.victims)+len(result.awaited) == 0 {
-		return nil
+		return nil, failure{cause: causeNoNeed}
 	}
 	if candidate.MaxVictims > 0 && len(result.victims) > candidate.MaxVictims {
-		return nil
+		return nil, failure{cause: causeTooMany}
 	}
 	result.asPlanned = !all && len(result.victims) == plannedCount
-	return result
+	return result, failure{}
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
@@ -223,26 +232,44 @@ type trial struct {
 	*verifier
 	node  fwk.NodeInfo
 	state fwk.CycleState
+	last  *fwk.Status // what a plugin of the scheduler answered last
 }
 
 func (t *trial) remove(ctx context.Context, info fwk.PodInfo) bool {
 	if err := t.node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
+		t.last = fwk.AsStatus(err)
 		return false
 	}
-	return t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, t.node).IsSuccess()
+	return t.answered(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, t.node))
 }
 
 func (t *trial) add(ctx context.Context, info fwk.PodInfo) bool {
 	t.node.AddPodInfo(info)
-	return t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node).IsSuccess()
+	return t.answered(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node))
 }
 
 // fits runs the profile's filters, with the pods nominated to the node and without them.
 func (t *trial) fits(ctx context.Context) bool {
-	return ctx.Err() == nil && t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node).IsSuccess()
+	return ctx.Err() == nil && t.answered(t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node))
 }
 
-// offerBack puts a pod back and says whether it may stay. ok is false where the trial is of no use any more.
+func (t *trial) answered(status *fwk.Status) (success bool) {
+	t.last = status
+	return status.IsSuccess()
+}
+
+// failure says why the last step failed. What a plugin answers while the context ends says nothing of the node.
+func (t *trial) failure(ctx context.Context) failure {
+	switch {
+	case ctx.Err() != nil:
+		return failure{cause: causeUnfinished}
+	case t.last.IsRejected():
+		return failure{cause: causeFilters, plugin: t.last.Plugin()}
+	}
+	return failure{cause: causeError}
+}
+
+// offerBack puts a pod back and reports whether it may stay. ok is false where the trial is of no use any more.
 func (t *trial) offerBack(ctx context.Context, info fwk.PodInfo) (stays, ok bool) {
 	if !t.add(ctx, info) {
 		return false, false

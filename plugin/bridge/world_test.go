@@ -193,6 +193,16 @@ func (w *world) cycle(pod *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	return w.plugin.PostFilter(w.ctx, state, pod, statuses)
 }
 
+// state is a cycle's after the pod's PreFilter.
+func (w *world) state(pod *v1.Pod) fwk.CycleState {
+	w.t.Helper()
+	state := framework.NewCycleState()
+	if _, status, _ := w.framework.RunPreFilterPlugins(w.ctx, state, pod); !status.IsSuccess() {
+		w.t.Fatalf("PreFilter: %v", status)
+	}
+	return state
+}
+
 // nominated runs a cycle that must nominate, and gives the order that was marked.
 func (w *world) nominated(pod *v1.Pod, node string) *entry {
 	w.t.Helper()
