@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -70,6 +71,12 @@ type MakeWayArgs struct {
 	// queue gate where it does not; its content is never read. An empty name says that there is none.
 	// Default makeway-system/makeway-queues.
 	QueuesConfigMap ConfigMapReference `json:"queuesConfigMap,omitempty"`
+
+	// ExemptNamespaces is the list of namespaces whose pods are counted in their queues and never held by
+	// them. It holds until a planner tells what the policy names (queues.exemptNamespaces). Pods of priority
+	// 2000000000 and above, and of the namespace of queuesConfigMap, are exempt in any case. Default
+	// [kube-system].
+	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
 }
 
 // ConfigMapReference names a ConfigMap.
@@ -99,7 +106,8 @@ func defaultArgs() MakeWayArgs {
 		NotAfter:      metav1.Duration{Duration: time.Minute},
 		Lease:         LeaseReference{Namespace: metav1.NamespaceSystem, Name: "makeway-scheduler"},
 
-		QueuesConfigMap: ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
+		QueuesConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
+		ExemptNamespaces: []string{metav1.NamespaceSystem},
 	}
 }
 
@@ -188,6 +196,11 @@ func (a *MakeWayArgs) check() error {
 	if a.QueuesConfigMap.Name != "" && a.QueuesConfigMap.Namespace == "" {
 		say("queuesConfigMap.namespace", a.QueuesConfigMap.Namespace, "the namespace of ConfigMap "+a.QueuesConfigMap.Name)
 	}
+	for _, namespace := range a.ExemptNamespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			say("exemptNamespaces", namespace, "names of namespaces, such as kube-system")
+		}
+	}
 	return errors.Join(wrong...)
 }
 
@@ -206,6 +219,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "lease"
 	case a.QueuesConfigMap != other.QueuesConfigMap:
 		return "queuesConfigMap"
+	case !slices.Equal(a.ExemptNamespaces, other.ExemptNamespaces):
+		return "exemptNamespaces"
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestArgumentsThatAreLeftOutHaveTheirDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if *args != defaultArgs() {
+		if !reflect.DeepEqual(*args, defaultArgs()) {
 			t.Errorf("%s: got %+v, want %+v", name, *args, defaultArgs())
 		}
 	}
@@ -61,23 +62,24 @@ func TestArgumentsMayBeYAML(t *testing.T) {
 
 func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 	for json, want := range map[string][]string{
-		`{"natsURL": "http://x"}`:                   {"natsURL", `"http://x"`, "nats://host:4222"},
-		`{"natsURL": "nats://a, "}`:                 {"natsURL"},
-		`{"credentialsFile": "/no/such/file"}`:      {"credentialsFile", `"/no/such/file"`, "can be read"},
-		`{"subjectPrefix": "a.*"}`:                  {"subjectPrefix", `"a.*"`, "letters"},
-		`{"planTimeout": "0s"}`:                     {"planTimeout", `"0s"`, "from 5ms to 5s"},
-		`{"planTimeout": "soon"}`:                   {"MakeWayArgs"},
-		`{"maxCandidates": 0}`:                      {"maxCandidates", `"0"`, "from 1 to 100"},
-		`{"maxCandidates": 101}`:                    {"maxCandidates", `"101"`, "from 1 to 100"},
-		`{"mode": "dry-run"}`:                       {"mode", `"dry-run"`, "off, observe or enforce"},
-		`{"notAfter": "1h"}`:                        {"notAfter", `"1h0m0s"`, "from 5s to 10m0s"},
-		`{"lease": {"namespace": "", "name": "x"}}`: {"lease.namespace", `""`, "namespace of lease x"},
-		`{"kind": "OtherArgs"}`:                     {"kind", `"OtherArgs"`, "MakeWayArgs"},
-		`{"planTimeOut": "1s"}`:                     {"unknown field", "planTimeOut"},
-		`{"lease": {"nam": "x"}}`:                   {"unknown field", "lease.nam"},
-		`{"mode": "off", "mode": "observe"}`:        {"duplicate field", "mode"},
-		`{"mode": "x", "maxCandidates": -1}`:        {"mode", "maxCandidates"},
-		`[]`:                                        {"MakeWayArgs"},
+		`{"natsURL": "http://x"}`:                    {"natsURL", `"http://x"`, "nats://host:4222"},
+		`{"natsURL": "nats://a, "}`:                  {"natsURL"},
+		`{"credentialsFile": "/no/such/file"}`:       {"credentialsFile", `"/no/such/file"`, "can be read"},
+		`{"subjectPrefix": "a.*"}`:                   {"subjectPrefix", `"a.*"`, "letters"},
+		`{"planTimeout": "0s"}`:                      {"planTimeout", `"0s"`, "from 5ms to 5s"},
+		`{"planTimeout": "soon"}`:                    {"MakeWayArgs"},
+		`{"maxCandidates": 0}`:                       {"maxCandidates", `"0"`, "from 1 to 100"},
+		`{"maxCandidates": 101}`:                     {"maxCandidates", `"101"`, "from 1 to 100"},
+		`{"exemptNamespaces": ["kube-system", "A"]}`: {"exemptNamespaces", `"A"`, "names of namespaces"},
+		`{"mode": "dry-run"}`:                        {"mode", `"dry-run"`, "off, observe or enforce"},
+		`{"notAfter": "1h"}`:                         {"notAfter", `"1h0m0s"`, "from 5s to 10m0s"},
+		`{"lease": {"namespace": "", "name": "x"}}`:  {"lease.namespace", `""`, "namespace of lease x"},
+		`{"kind": "OtherArgs"}`:                      {"kind", `"OtherArgs"`, "MakeWayArgs"},
+		`{"planTimeOut": "1s"}`:                      {"unknown field", "planTimeOut"},
+		`{"lease": {"nam": "x"}}`:                    {"unknown field", "lease.nam"},
+		`{"mode": "off", "mode": "observe"}`:         {"duplicate field", "mode"},
+		`{"mode": "x", "maxCandidates": -1}`:         {"mode", "maxCandidates"},
+		`[]`:                                         {"MakeWayArgs"},
 	} {
 		_, err := decodeArgs(argsOf(json))
 
@@ -100,6 +102,10 @@ func TestProfilesMayDifferOnlyInWhatIsTheirs(t *testing.T) {
 		t.Errorf("refused for %s", field)
 	}
 
+	other.ExemptNamespaces = []string{"kube-system", "cni"}
+	if field := one.sharedDiffers(&other); field != "exemptNamespaces" {
+		t.Errorf("got %q, want exemptNamespaces", field)
+	}
 	other.NATSURL = "nats://elsewhere:4222"
 
 	if field := one.sharedDiffers(&other); field != "natsURL" {

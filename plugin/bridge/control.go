@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,27 @@ type inControl struct {
 // control holds the last good control state. Without one nothing restricts a profile's own arguments.
 type control struct {
 	current atomic.Pointer[inControl]
+	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
+	// which.
+	ownNamespace string
+	exempt       []string
+}
+
+// systemPriority is where the priorities of Kubernetes' own classes begin.
+const systemPriority = 2_000_000_000
+
+// holds reports whether a queue may hold a pod of a profile. Never held, though counted, are pods that a cluster
+// needs to start again: those of Kubernetes' own priorities, of makeway's own namespace, and of the namespaces
+// that the policy names. core/queues/exempt.py has the same rule for the planner.
+func (c *control) holds(profileMode string, priority int32, namespace string) bool {
+	if priority >= systemPriority || namespace == c.ownNamespace {
+		return false
+	}
+	exempt := c.exempt
+	if current := c.current.Load(); current != nil && len(current.state.ExemptNamespaces) > 0 {
+		exempt = current.state.ExemptNamespaces
+	}
+	return !slices.Contains(exempt, namespace) && c.mode(profileMode, namespace) == wire.ModeEnforce
 }
 
 // mode is the one in force for preemptors of a namespace: the more restrictive of the profile's own and the

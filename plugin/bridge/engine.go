@@ -114,7 +114,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		avoid:      newAvoidance(clock),
 		tried:      newTried(clock),
 		seen:       newSeen(),
-		control:    &control{},
+		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 		backlog:    newBacklog(clock),
 		forecast:   newForecast(),
 		pods:       core.Pods().Lister(),
@@ -122,7 +122,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		namespaces: core.Namespaces().Lister(),
 	}
 	e.profileMode(args.Mode)
-	e.gate = newQueueGate(clock, e.pods, e.control.mode)
+	e.gate = newQueueGate(clock, e.pods, e.control.holds)
 	e.inflight.holds = e.gate
 	return e
 }

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -101,7 +102,9 @@ func (s *roomState) shift(m *member, sign int64) {
 func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer recovered(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
 	gate := pl.engine.gate
-	gate.awaitDecision(ctx)
+	if gate.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
+		gate.awaitDecision(ctx)
+	}
 	rejected := gate.look(pod, pl.args.Mode)
 	if rejected == nil {
 		pl.askAhead(state, pod)

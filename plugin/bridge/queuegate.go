@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -37,7 +38,7 @@ const (
 type queueGate struct {
 	clock   clock.PassiveClock
 	pods    corelisters.PodLister
-	mode    func(profileMode, namespace string) string
+	holds   governs
 	changed chan struct{} // sent to, without blocking, when due may have something new
 
 	tree    atomic.Pointer[queueTree] // nil: no limits are in force
@@ -54,9 +55,12 @@ type queueGate struct {
 	waiting  *waitingLine
 }
 
-func newQueueGate(clock clock.PassiveClock, pods corelisters.PodLister, mode func(profileMode, namespace string) string) *queueGate {
+// governs reports whether the gate may hold a pod of a profile at all: see control.holds.
+type governs func(profileMode string, priority int32, namespace string) bool
+
+func newQueueGate(clock clock.PassiveClock, pods corelisters.PodLister, holds governs) *queueGate {
 	return &queueGate{
-		clock: clock, pods: pods, mode: mode,
+		clock: clock, pods: pods, holds: holds,
 		changed:  make(chan struct{}, 1),
 		decided:  make(chan struct{}),
 		reserved: map[types.UID]wire.PodRef{},
@@ -219,7 +223,7 @@ func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 	}
 	wanted := demandOf(pod)
 	wanted.place(g.usage.tree)
-	if g.mode(profileMode, pod.Namespace) == wire.ModeEnforce {
+	if g.holds(profileMode, wanted.priority, wanted.namespace) {
 		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
 			return rejected
 		}
@@ -288,7 +292,7 @@ func (g *queueGate) look(pod *v1.Pod, profileMode string) *rejection {
 }
 
 func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
-	if g.knows == noQueues || g.mode(profileMode, pod.Namespace) != wire.ModeEnforce {
+	if g.knows == noQueues || !g.holds(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.leaveLine(pod.UID)
 		return nil
 	}
@@ -446,7 +450,7 @@ func sentence(short []shortage) string {
 func (g *queueGate) due() (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting.due(g.usage, g.knows, g.mode, g.clock.Now())
+	return g.waiting.due(g.usage, g.knows, g.holds, g.clock.Now())
 }
 
 // state is what the metrics show: how many pods wait, and 1 where the gate is shut for want of limits.

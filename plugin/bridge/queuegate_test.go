@@ -30,9 +30,9 @@ type gateWorld struct {
 }
 
 func newGateWorld(t testing.TB) *gateWorld {
-	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start), control: &control{}}
+	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start), control: &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}}
 	w.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	w.gate = newQueueGate(w.clock, corelisters.NewPodLister(w.store), w.control.mode)
+	w.gate = newQueueGate(w.clock, corelisters.NewPodLister(w.store), w.control.holds)
 	return w
 }
 
@@ -636,5 +636,56 @@ func BenchmarkQueueGateWithoutQueues(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		w.gate.look(p, wire.ModeEnforce)
+	}
+}
+
+// exemptPods are pods of a full queue that the gate never holds.
+func exemptPods() map[string]*v1.Pod {
+	return map[string]*v1.Pod{
+		"a system priority":       in("root.ml", "critical", systemPriority, 10).Obj(),
+		"makeway's own namespace": in("root.ml", "planner", 0, 10).Namespace("makeway-system").Obj(),
+		"a system namespace":      in("root.ml", "dns", 0, 10).Namespace("kube-system").Obj(),
+	}
+}
+
+func TestPodsThatAClusterNeedsToStartPassWhileTheLimitsAreNotKnown(t *testing.T) {
+	for name, pod := range exemptPods() {
+		w := newGateWorld(t)
+		w.gate.assumeSome("because")
+
+		if rejected := w.gate.look(pod, wire.ModeEnforce); rejected != nil {
+			t.Errorf("%s: held: %s", name, rejected.message)
+		}
+	}
+}
+
+func TestPodsThatAClusterNeedsToStartAreCountedAndNeverHeldByTheirQueue(t *testing.T) {
+	for name, pod := range exemptPods() {
+		w := limited(t, limit("root"), limit("root.ml", "cpu", 5))
+
+		if !w.enters(pod) {
+			t.Errorf("%s: held", name)
+		}
+		if used := w.used("root.ml", "cpu"); used != 10 {
+			t.Errorf("%s: counts as %d, want 10", name, used)
+		}
+		if rejected := w.rejected(in("root.ml", "other", systemPriority-1, 1).Obj()); !strings.Contains(rejected.message, "cpu 10m of 5m used") {
+			t.Errorf("%s: another is told %q", name, rejected.message)
+		}
+	}
+}
+
+func TestTheNamespacesThatThePolicyExemptsReplaceThoseOfTheArguments(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.ml", "cpu", 0))
+	w.rejected(in("root.ml", "agent", 0, 10).Namespace("cni").Obj())
+	w.control.current.Store(&inControl{state: enforcing(1, func(s *wire.ControlState) { s.ExemptNamespaces = []string{"cni", "makeway-system"} })})
+	w.gate.reconsider()
+
+	if woken := w.woken(); !slices.Equal(woken, []string{"agent"}) {
+		t.Errorf("woken %v, want the pod of the namespace that is exempt now", woken)
+	}
+	w.rejected(in("root.ml", "dns", 0, 10).Namespace("kube-system").Obj())
+	if w.gate.look(in("root.ml", "planner", 0, 10).Namespace("makeway-system").Obj(), wire.ModeEnforce) != nil {
+		t.Error("makeway's own namespace is held")
 	}
 }

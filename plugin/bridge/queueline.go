@@ -127,7 +127,7 @@ func (l *waitingLine) reenter(tree *queueTree) {
 
 // due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
 // O(waiting), and O(depth) for each pod at a queue that holds less than before.
-func (l *waitingLine) due(usage *queueUsage, knows knowledge, mode func(profileMode, namespace string) string, now time.Time) (pods []wire.PodRef, next time.Time) {
+func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now time.Time) (pods []wire.PodRef, next time.Time) {
 	// All promises that are over end first: any pod may have that room.
 	for uid, w := range l.pods {
 		if !w.promised || now.Before(w.until) {
@@ -156,7 +156,7 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, mode func(profileM
 
 	slices.SortFunc(look, before)
 	for _, w := range look {
-		if knows == noQueues || mode(w.profileMode, w.pod.Namespace) != wire.ModeEnforce {
+		if knows == noQueues || !holds(w.profileMode, w.priority, w.namespace) {
 			delete(l.pods, types.UID(w.pod.UID))
 			pods = append(pods, w.pod)
 			continue

@@ -285,16 +285,19 @@ type Rules struct {
 // ControlState is what the leading planner tells plugin and evictor: how far to go, and within which
 // limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
 // configuration, and so no gate. Without Rules it is not known what the policy says of victims.
+// ExemptNamespaces are those whose pods are counted in their queues and never held by them; where there are
+// none the plugin's argument holds.
 type ControlState struct {
-	Revision       int64             `json:"revision"`
-	Mode           string            `json:"mode" check:"off|observe|enforce"`
-	ClusterUID     string            `json:"clusterUid"`
-	PolicyRevision string            `json:"policyRevision,omitempty"`
-	NamespaceModes map[string]string `json:"namespaceModes,omitempty" check:"off|observe|enforce"`
-	Limits         *Limits           `json:"limits,omitempty"`
-	QueuesRevision string            `json:"queuesRevision,omitempty"`
-	Queues         []QueueLimit      `json:"queues,omitempty"`
-	Rules          *Rules            `json:"rules,omitempty"`
+	Revision         int64             `json:"revision"`
+	Mode             string            `json:"mode" check:"off|observe|enforce"`
+	ClusterUID       string            `json:"clusterUid"`
+	PolicyRevision   string            `json:"policyRevision,omitempty"`
+	NamespaceModes   map[string]string `json:"namespaceModes,omitempty" check:"off|observe|enforce"`
+	Limits           *Limits           `json:"limits,omitempty"`
+	QueuesRevision   string            `json:"queuesRevision,omitempty"`
+	Queues           []QueueLimit      `json:"queues,omitempty"`
+	Rules            *Rules            `json:"rules,omitempty"`
+	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
 }
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in

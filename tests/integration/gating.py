@@ -87,6 +87,45 @@ def queued(name: str, queue: str, cpu: int = 10) -> PodBuilder:
     return make_pod(name).cpu(f"{cpu}m").label("yunikorn.apache.org/queue", queue)
 
 
+class Elsewhere:
+    """A pod in another namespace that is kept to a space's nodes."""
+
+    def __init__(self, space: Space, path: str) -> None:
+        self._space = space
+        self._path = path
+
+    async def until_bound(self) -> None:
+        """Wait until the pod has a node."""
+
+        async def asked() -> bool:
+            found = json.loads(await self._space.api.request("GET", self._path))
+            if not found["spec"].get("nodeName"):
+                raise NotYet(json.dumps(found["status"]))
+            return True
+
+        await until(f"{self._path} is bound", asked)
+
+
+@asynccontextmanager
+async def elsewhere(
+    space: Space, pod: PodBuilder, namespace: str, priority_class: str = ""
+) -> AsyncIterator[Elsewhere]:
+    """Create a pod in another namespace, and delete it at the end."""
+    manifest = pod.build()
+    name = f"{space.namespace}-{pod.name}"
+    manifest["metadata"] |= {"name": name, "namespace": namespace}
+    manifest["spec"] = space.pod_spec(manifest["spec"])
+    if priority_class:
+        manifest["spec"].pop("priority", None)
+        manifest["spec"]["priorityClassName"] = priority_class
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    await space.post(pods, manifest)
+    try:
+        yield Elsewhere(space, f"{pods}/{name}")
+    finally:
+        await space.api.request("DELETE", f"{pods}/{name}", query={"gracePeriodSeconds": "0"})
+
+
 async def bound(space: Space) -> list[str]:
     """The names of the pods that are on a node."""
     return sorted(name for name, pod in (await space.pods()).items() if pod.spec.node_name)

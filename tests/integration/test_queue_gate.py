@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from integration.builders import make_node
+from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.gating import (
     Control,
     bound,
     controlling,
+    elsewhere,
     most_at_once,
     queued,
     until_bound_count,
@@ -116,7 +117,7 @@ async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_t
     await until_bound_count(space, 3)
 
 
-async def test_without_nats_the_limits_hold_on_and_a_new_scheduler_waits_for_them(
+async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_what_a_cluster_needs_to_start(
     queue_cluster: RunningCluster, queue_space: Space, control: Control
 ) -> None:
     space = queue_space
@@ -138,12 +139,36 @@ async def test_without_nats_the_limits_hold_on_and_a_new_scheduler_waits_for_the
                 space, "late", "makeway-system/makeway-queues", "see that NATS and a planner run", seconds=20
             )
             assert len(await bound(space)) == 2
+            async with elsewhere(
+                space, queued("dns", "root.ml"), "kube-system", "system-cluster-critical"
+            ) as dns:
+                await dns.until_bound()
+            async with elsewhere(space, queued("planner", "root.ml"), "makeway-system") as planner:
+                await planner.until_bound()
+            assert len(await bound(space)) == 2
         await until_waiting(space, "late", "queue root.ml: pods 2 of 2 used", seconds=20)
         await space.delete((await bound(space))[0], grace_seconds=0)
         await until_bound_count(space, 2)
         assert most_at_once(space) == 2
     finally:
         await space.api.request("DELETE", "/api/v1/namespaces/makeway-system/configmaps/makeway-queues")
+
+
+async def test_a_max_of_the_root_does_not_hold_a_cni_pod_out_of_a_new_node(
+    queue_space: Space, control: Control
+) -> None:
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await control.put(QueueLimit(path="root", max={"pods": 0}))
+    await space.create(queued("p", "root.default"))
+    await until_waiting(space, "p", "queue root: pods ", " of 0 used, 1 asked")
+
+    async with elsewhere(space, make_pod("cni"), "kube-system", "system-node-critical") as cni:
+        await cni.until_bound()
+    async with elsewhere(space, make_pod("agent"), "kube-system") as agent:
+        await agent.until_bound()
+
+    assert await bound(space) == []
 
 
 def deployment(space: Space, replicas: int) -> dict[str, object]:

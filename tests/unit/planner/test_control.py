@@ -17,7 +17,7 @@ from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
-from makeway.core.policy import Policy, Protection
+from makeway.core.policy import Policy, Protection, QueueRules
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner import control
 from makeway.planner.configuration import queue_limits
@@ -180,6 +180,14 @@ def test_limits_are_told_where_there_are_any() -> None:
 
     assert state_of(with_limits, "", mode="enforce", cluster_uid="c").limits == Limits(victims_per_order=3)
     assert state_of(Policy(), "", mode="enforce", cluster_uid="c").limits is None
+
+
+def test_exempt_namespaces_are_told_with_makeways_own() -> None:
+    policy = Policy(queues=QueueRules(exempt_namespaces=("cni", "kube-system")))
+
+    state = state_of(policy, "", mode="enforce", cluster_uid="c", own_namespace="makeway-system")
+
+    assert state.exempt_namespaces == ("cni", "kube-system", "makeway-system")
 
 
 def test_queues_are_told_parents_first_with_their_limits_in_whole_units() -> None:

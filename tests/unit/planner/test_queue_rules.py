@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.facts import PodFacts
+from makeway.core.policy import Policy, QueueRules
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
+from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answer
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -208,3 +210,53 @@ def test_no_subset_of_the_removable_breaks_a_guarantee_and_the_victims_keep_the_
         own = built.at("root.p")
         usage.add(own.number, preemptor.requests)
         assert not over(usage.of(own.number), own.maximum)
+
+
+def exempt_question(**given: object) -> Plan | Refusal:
+    """Ask for a pod whose queue is full of more important pods, beside one of another queue."""
+    built = tree(queue("p", maximum={"cpu": 200}), queue("b"))
+    snapshot = snapshot_of(
+        built,
+        *(pod(f"p{number}", "root.p", "n1", HIGH) for number in range(2)),
+        *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(3)),
+    )
+    policy = Policy(queues=QueueRules(exempt_namespaces=("infra",)))
+    snapshot.enforce(policy, "r", ("ConfigMap", "makeway-system", "makeway-policy"))
+    facts = {"priority": MID, "labels": {"queue": "root.p"}, "facts": PodFacts(queue="root.p"), **given}
+    return plan(snapshot, ask(make_pod("new", size=100, **facts)), NOW)  # type: ignore[arg-type]
+
+
+def test_a_preemptor_of_an_exempt_namespace_is_not_refused_for_its_full_queue() -> None:
+    for namespace in ("infra", "makeway-system"):
+        assert victims(exempt_question(namespace=namespace))["n1"] in (["b0"], ["b1"], ["b2"])
+    assert isinstance(exempt_question(namespace="kube-system"), Refusal)  # not in this policy
+
+
+def test_a_preemptor_of_a_system_priority_is_not_refused_for_its_full_queue() -> None:
+    assert victims(exempt_question(priority=2_000_000_000))["n1"] in (["b0"], ["b1"], ["b2"])
+
+
+def test_a_quota_evicts_nothing_of_a_namespace_that_its_queue_does_not_hold() -> None:
+    built = tree(queue("p", maximum={"cpu": 100}), queue("b"))
+    snapshot = snapshot_of(
+        built,
+        *(
+            make_pod(
+                f"{namespace}-{number}",
+                "n1",
+                labels={"queue": "root.p"},
+                namespace=namespace,
+                facts=PodFacts(namespace=namespace, queue="root.p"),
+            )
+            for namespace in ("kube-system", "default")
+            for number in range(2)
+        ),
+    )
+    limited = built.at("root.p")
+
+    found = answer(
+        snapshot, built, limited, maximum=limited.maximum, leaving=(), running=set(), mode="enforce"
+    )
+
+    assert {one.namespace for one in found.victims} == {"default"}
+    assert [one.reason for one in found.plan.blocked] == [EXEMPT_NAMESPACE]

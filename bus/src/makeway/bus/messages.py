@@ -536,7 +536,9 @@ class ControlState(Message, frozen=True):
     rises with every change and never falls, though it may leap; the subject holds the last one.
     `queues` is the whole tree, parents before children, in the order of the file; `queues_revision` is
     empty where there is no queue configuration, and so no gate. Without `rules` it is not known what the
-    policy says of victims: the writer is of a version that does not tell.
+    policy says of victims: the writer is of a version that does not tell. `exempt_namespaces`:
+    whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
+    holds.
     """
 
     revision: Int64
@@ -548,3 +550,4 @@ class ControlState(Message, frozen=True):
     queues_revision: str = ""
     queues: tuple[QueueLimit, ...] = ()
     rules: Rules | None = None
+    exempt_namespaces: tuple[str, ...] = ()

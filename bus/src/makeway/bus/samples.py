@@ -376,6 +376,7 @@ _CONTROL_FULL: Final = ControlState(
         hard_budget_namespaces=("*",),
         when_unplanned="hold",
     ),
+    exempt_namespaces=("kube-system", "makeway-system"),
 )
 
 _COMPARISON_MINIMAL: Final = Comparison(

@@ -96,6 +96,19 @@ class Limits(Section, frozen=True):
     orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
+class QueueRules(Section, frozen=True):
+    """What holds for queues besides their tree.
+
+    Pods of priority 2000000000 and above and of makeway's own namespace are never held by their queue; that
+    needs no line here.
+
+    Attributes:
+        exempt_namespaces: Pods of these namespaces are counted in their queues and never held by them.
+    """
+
+    exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
+
+
 class Policy(Section, frozen=True):
     """What holds beyond kube-scheduler's rule; without any values, nothing.
 
@@ -114,6 +127,7 @@ class Policy(Section, frozen=True):
         when_unplanned: What happens to a pod that the planner has no plan for: it is away, late, or has not
             read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
             and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
+        queues: What holds for queues besides their tree.
     """
 
     mode: Mode = "enforce"
@@ -124,6 +138,7 @@ class Policy(Section, frozen=True):
     daemon_sets: DaemonSets = DaemonSets()
     limits: Limits = Limits()
     when_unplanned: WhenUnplanned = "fallback"
+    queues: QueueRules = QueueRules()
 
     def mode_for(self, namespace: str) -> Mode:
         """Give the mode that holds for a namespace."""

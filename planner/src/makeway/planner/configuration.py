@@ -58,6 +58,7 @@ class Configuration:
     ) -> None:
         metrics = ConfigMetrics(registry)
         self._recorder = recorder
+        self._namespace = settings.namespace
         self.policy = Config(POLICY, metrics, remembered=remembered.policy_revision if remembered else "")
         self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
         self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
@@ -108,6 +109,7 @@ class Configuration:
             mode=mode,
             cluster_uid=cluster_uid,
             queues=(self.queues.revision, queue_limits(self.queues.current)),
+            own_namespace=self._namespace,
         )
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:

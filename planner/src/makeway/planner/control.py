@@ -22,6 +22,7 @@ from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode, more_restrictive
 from makeway.core.policy import Policy
+from makeway.core.queues.exempt import exempt_namespaces
 from makeway.planner.metrics import Metrics
 
 LOOK_SECONDS: Final = 5.0
@@ -61,10 +62,12 @@ def state_of(
     mode: Mode,
     cluster_uid: str,
     queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
+    own_namespace: str = "",
 ) -> ControlState:
     """Give what a policy means to plugin and evictors, without a revision. Pure.
 
-    `mode` is the planner's own argument: nothing may go further.
+    `mode` is the planner's own argument: nothing may go further. `own_namespace`: makeway's, empty where that
+    is not known.
     """
     limits = Limits(
         victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
@@ -82,6 +85,7 @@ def state_of(
         queues_revision=queues_revision,
         queues=queue_limits,
         rules=rules_of(policy),
+        exempt_namespaces=tuple(sorted(exempt_namespaces(policy, own_namespace))),
     )
 
 

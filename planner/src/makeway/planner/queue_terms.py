@@ -4,7 +4,7 @@ Two rules, as numbers over the columns:
 
 * `queue-max`: where the preemptor's queue, or a queue above it, would be over its maximum, only pods of
   that same queue make room in it. That is one more layer: its room is what is left of the maximum, and a
-  pod of the subtree uses what it requests.
+  pod of the subtree uses what it requests. Pods that the queue gate never holds are exempt.
 * `queue-guaranteed`: a queue that is not the preemptor's own or above it never falls below its guarantee,
   whatever is removed on a node together. Pods that would take it there are kept, the most important first.
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.queues.amounts import text_of
+from makeway.core.queues.exempt import is_exempt
 from makeway.core.queues.placement import asked_for, place
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.columns import MOST, Columns, Flags, Ints
@@ -156,7 +157,10 @@ def terms_of(snapshot: Snapshot, question: Question, assumed: Iterable[Placed]) 
     own = book.queue_of(question.preemptor)
     if tree is None or own is None or book.held is None:
         return NO_TERMS
-    limits = tuple(_limits(snapshot, tree, own, question.preemptor, [pod for _, pod in assumed]))
+    pod = question.preemptor
+    limits: tuple[QueueLimit, ...] = ()
+    if not is_exempt(pod.namespace, pod.priority, snapshot.shields.exempt_namespaces):
+        limits = tuple(_limits(snapshot, tree, own, pod, [other for _, other in assumed]))
     guards = tuple(_guards(snapshot, tree, own, question))
     if not limits and not guards:
         return NO_TERMS

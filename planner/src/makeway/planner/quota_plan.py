@@ -25,6 +25,9 @@ from makeway.planner.spared import HARD_BUDGET
 NAMESPACE_MODE = "namespace-mode"
 """The rule that keeps pods of a namespace whose mode is more restrictive than another's."""
 
+EXEMPT_NAMESPACE: Final = "exempt-namespace"
+"""The rule that keeps pods of a namespace that queues never hold: they would come straight back."""
+
 NOT_EVICTED: Final = "not-evicted"
 """The rule that leaves out the pods that an earlier order of the same process could not evict."""
 
@@ -94,6 +97,8 @@ def answer(
             namespace = snapshot.queues.record(member.uid).namespace
             if more_restrictive(mode, policy.mode_for(namespace)) != mode:
                 return NAMESPACE_MODE
+            if namespace in snapshot.shields.exempt_namespaces:
+                return EXEMPT_NAMESPACE
             if policy.has_hard_budgets(namespace) and allowed.violates(member.uid):
                 return HARD_BUDGET
             return ""

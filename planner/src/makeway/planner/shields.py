@@ -12,6 +12,7 @@ from makeway.core.barrier import Barrier
 from makeway.core.facts import PodFacts, opts_out
 from makeway.core.objects import PriorityClass
 from makeway.core.policy import Policy
+from makeway.core.queues.exempt import exempt_namespaces
 from makeway.core.rules import Rule, barrier_of, rules_in_force
 from makeway.core.toleration import Toleration, toleration_of
 from makeway.planner.records import PodRecord
@@ -27,6 +28,7 @@ _REMEMBERED = 16384
 class Shields:
     """The policy in force, what it was read from at which `revision` (empty: none), and the classes by name.
 
+    `exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     """
 
@@ -34,6 +36,7 @@ class Shields:
         self.policy = Policy()
         self.revision = ""
         self.source: Source | None = None
+        self.exempt_namespaces = exempt_namespaces(self.policy, "")
         self.classes: dict[str, PriorityClass] = {}
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self._uids: dict[str, set[str]] = {}
@@ -89,6 +92,7 @@ class Shields:
         """Put a policy in force; say whether the barriers of pods may differ now."""
         differs = policy.protection != self.policy.protection
         self.policy, self.revision, self.source = policy, revision, source
+        self.exempt_namespaces = exempt_namespaces(policy, source[1] if source else "")
         self.rules = rules_in_force(policy, self.classes)
         self._known.clear()
         return differs
