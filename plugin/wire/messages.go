@@ -282,6 +282,15 @@ type Rules struct {
 	WhenUnplanned        string   `json:"whenUnplanned,omitempty" check:"fallback|hold"`
 }
 
+// SettledQuota is a queue whose quota has nothing left to enforce: no timer and no process runs for it on these
+// terms. It is the planner's own memory.
+type SettledQuota struct {
+	Path              string           `json:"path"`
+	Max               map[string]int64 `json:"max" check:"count"`
+	DelayMicroseconds int64            `json:"delayMicroseconds" check:"count"`
+	Mode              string           `json:"mode" check:"off|observe|enforce"`
+}
+
 // ControlState is what the leading planner tells plugin and evictor: how far to go, and within which
 // limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
 // configuration, and so no gate. Without Rules it is not known what the policy says of victims.
@@ -298,6 +307,7 @@ type ControlState struct {
 	Queues           []QueueLimit      `json:"queues,omitempty"`
 	Rules            *Rules            `json:"rules,omitempty"`
 	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
+	Settled          []SettledQuota    `json:"settled,omitempty"`
 }
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in

@@ -209,6 +209,28 @@ async def test_a_restart_begins_every_timer_anew(crash_cluster: RunningCluster, 
     assert len(await living(space)) == 1
 
 
+async def test_a_restart_does_not_enforce_what_an_increase_has_cancelled(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    await run_in_queue(space, 10, 10)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=12, delay="3s")))
+    await until_state(crash_cluster, path(space), "a timer", lambda s: s.timer is not None)
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=15, delay="3s")))
+    await until_state(crash_cluster, path(space), "no timer", lambda s: s.timer is None)
+    await asyncio.sleep(0.5)
+
+    await crash_cluster.kill(PLANNER)
+    await crash_cluster.start(PLANNER)
+    state = await until_state(crash_cluster, path(space), "is known", lambda s: s.usage["cpu"] == 20_000)
+
+    assert (state.timer, state.process) == (None, None)
+
+    async def ordered() -> bool:
+        return bool(await quota_orders(space, path(space)))
+
+    await never(4, "an order was written", ordered)
+
+
 async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_force(
     crash_cluster: RunningCluster, space: Space
 ) -> None:

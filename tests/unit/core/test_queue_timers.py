@@ -47,6 +47,44 @@ def test_a_decrease_fires_once_after_the_delay() -> None:
     assert due(lowered(), one(50), 0, 59.999, 60, 60.001, 1000) == [60]
 
 
+def restarted(timers: Timers, built: QueueTree, seconds: float = 300) -> Timers:
+    """What another planner begins with."""
+    after = Timers(timers.settled())
+    after.saved(built, at(seconds))
+    return after
+
+
+def test_a_restart_starts_a_running_timer_from_zero() -> None:
+    assert fires_at(restarted(lowered(), one(50), 30)) == at(90)
+
+
+def test_a_restart_does_not_start_what_an_increase_has_cancelled() -> None:
+    timers = lowered(50)
+    timers.saved(one(70), at(10))
+
+    assert fires_at(restarted(timers, one(70))) is None
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_restart_starts_a_process_again_only_where_it_had_not_ended(ended: bool) -> None:
+    timers = lowered()
+    assert timers.fired(one(50), at(60)) == ["root.a"]
+    timers.begin("root.a")
+    if ended:
+        timers.end("root.a", at(70))
+
+    assert fires_at(restarted(timers, one(50))) == (None if ended else at(360))
+
+
+def test_what_was_changed_while_no_planner_ran_counts_from_the_restart() -> None:
+    timers = lowered(50)
+    timers.saved(one(70), at(10))
+
+    assert fires_at(restarted(timers, one(60))) == at(360)
+    assert fires_at(restarted(timers, one(80))) is None
+    assert fires_at(restarted(timers, one(70, delay=30))) == at(330)
+
+
 def test_a_queue_that_the_tree_no_longer_has_does_not_fire() -> None:
     assert lowered().fired(tree(queue("b")), at(60)) == []
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
@@ -21,7 +21,7 @@ from makeway.core.policy import Policy, Protection, QueueRules
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner import control
 from makeway.planner.configuration import queue_limits
-from makeway.planner.control import Control, next_revision, state_of, within_bounds
+from makeway.planner.control import Control, next_revision, remembering, state_of, within_bounds
 from makeway.planner.metrics import Metrics
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -62,7 +62,11 @@ LOOKS = 8
 
 
 async def speaking(
-    bus: Bus, states: list[ControlState | None], monkeypatch: pytest.MonkeyPatch
+    bus: Bus,
+    states: list[ControlState | None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    settled: tuple[SettledQuota, ...] | None = None,
 ) -> CollectorRegistry:
     """Let a planner speak while the state that should be in force takes these values; return its metrics."""
     registry = CollectorRegistry()
@@ -77,7 +81,7 @@ async def speaking(
             looked.set()
         return current
 
-    speaker = Control(bus, "c", look, Metrics(registry))
+    speaker = Control(bus, "c", look, Metrics(registry), lambda: settled)
     task = asyncio.create_task(speaker.say_for_ever())
     for state in states:
         current, looks = state, 0
@@ -97,6 +101,38 @@ async def test_each_change_is_said_once_with_a_higher_revision(monkeypatch: pyte
     assert [state.mode for state in bus.said] == ["observe", "off", "observe"]
     revisions = [state.revision for state in bus.said]
     assert revisions == sorted(set(revisions))
+
+
+SETTLED = (SettledQuota(path="root.a", max={"cpu": 1}, delay_microseconds=1, mode="enforce"),)
+
+
+async def test_what_is_remembered_of_quotas_stays_until_a_new_leader_knows_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus = Bus(replace(STATE, mode="off", settled=SETTLED, revision=3), sequence=1)
+
+    await speaking(bus, [STATE], monkeypatch, settled=None)
+    await speaking(bus, [STATE], monkeypatch, settled=())
+
+    assert [state.settled for state in bus.said] == [SETTLED, ()]
+
+
+async def test_the_memory_of_another_cluster_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = Bus(replace(STATE, cluster_uid="other", settled=SETTLED), sequence=1)
+
+    await speaking(bus, [STATE], monkeypatch, settled=None)
+
+    assert [state.settled for state in bus.said] == [()]
+
+
+def test_a_memory_that_nats_cannot_carry_is_left_out_and_nothing_else() -> None:
+    path = "root." + "a" * 500
+    many = tuple(
+        SettledQuota(path=f"{path}{n}", max={}, delay_microseconds=1, mode="enforce") for n in range(3000)
+    )
+
+    assert remembering(STATE, many) == STATE
+    assert remembering(STATE, SETTLED).settled == SETTLED
 
 
 async def test_a_new_leader_says_nothing_where_what_stands_is_right(monkeypatch: pytest.MonkeyPatch) -> None:

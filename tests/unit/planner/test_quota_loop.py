@@ -13,19 +13,28 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Last
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Fence, Outcome, Victim, VictimOutcome
+from makeway.bus.messages import (
+    ControlState,
+    DecisionRecord,
+    EvictionOrder,
+    Fence,
+    Outcome,
+    SettledQuota,
+    Victim,
+    VictimOutcome,
+)
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.facts import PodFacts
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
-from makeway.planner.quota_control import Ended
+from makeway.planner.quota_control import Ended, QuotaControl
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import make_pod, make_snapshot
+from unit.planner.building import NOW, make_pod, make_snapshot
 
 FENCE = Fence(kind="kv", name="makeway-planner", epoch=1)
 AT_ONCE = timedelta(milliseconds=1)
@@ -38,9 +47,13 @@ class FakeBus:
 
     def __init__(self, *, last: str = "", outcomes: bool = False) -> None:
         self.orders: list[EvictionOrder] = []
+        self.stored: ControlState | None = None
         self.published = asyncio.Event()
         self._last = last
         self._outcomes = outcomes
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        return self.stored, 1
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
         if queue == self._last:
@@ -288,3 +301,39 @@ async def test_a_parent_and_a_queue_below_lowered_together_both_come_down() -> N
 
     assert [len(taken) for taken in bus.taken] == [10, 1]
     assert found["root.research"].result == "success"
+
+
+async def test_a_new_leader_leaves_alone_what_the_one_before_has_settled() -> None:
+    """The process of root.a ended without evicting a pod; the timer of root.b ran."""
+    built = tree(
+        *(replace(queue(name, maximum={"cpu": 5}), delay=timedelta(seconds=1)) for name in ("a", "b"))
+    )
+    snapshot = snapshot_of(built, *pods_in("root.a", "a1", "a2"), *pods_in("root.b", "b1", "b2"))
+    before = QuotaControl()
+    before.saved(built, "enforce", NOW)
+    assert before.due(built, NOW + timedelta(seconds=1)) == ["root.a", "root.b"]
+    before.finish("root.a", Ended("unsuccessful", NOW, "no pod could go"), NOW)
+    bus = Evicting(snapshot)
+    bus.stored = ControlState(revision=1, mode="enforce", cluster_uid="cluster", settled=before.settled())
+
+    await ended(snapshot, bus, "root.b")
+
+    assert bus.taken == [["b2"]]
+    assert "a2" in snapshot.pods
+
+
+async def test_what_has_settled_is_to_be_remembered() -> None:
+    built = tree(replace(queue("a", maximum={"cpu": 5}), delay=AT_ONCE))
+    snapshot = snapshot_of(built, *pods_in("root.a", "a1", "a2"))
+    loop = loop_of(snapshot, Evicting(snapshot), Ledger())
+    remembered = asyncio.Queue[tuple[SettledQuota, ...] | None]()
+    loop.remember = lambda: remembered.put_nowait(loop.settled())
+    assert loop.settled() is None
+
+    leading = asyncio.create_task(loop.lead(fence))
+    async with asyncio.timeout(3 * SECONDS):
+        while not (settled := await remembered.get()):
+            pass
+    leading.cancel()
+
+    assert settled == (SettledQuota(path="root.a", max={"cpu": 5}, delay_microseconds=1000, mode="enforce"),)

@@ -529,6 +529,18 @@ class Rules(Message, frozen=True):
     when_unplanned: WhenUnplanned = "fallback"
 
 
+class SettledQuota(Message, frozen=True):
+    """A queue whose quota has nothing left to enforce: no timer and no process runs for it on these terms.
+
+    `max` by resource as in `QueueLimit`; the delay in microseconds.
+    """
+
+    path: Text
+    max: dict[str, Count]
+    delay_microseconds: Count
+    mode: Mode
+
+
 class ControlState(Message, frozen=True):
     """What the leading planner tells plugin and evictor: how far to go, and within which limits.
 
@@ -538,7 +550,8 @@ class ControlState(Message, frozen=True):
     empty where there is no queue configuration, and so no gate. Without `rules` it is not known what the
     policy says of victims: the writer is of a version that does not tell. `exempt_namespaces`:
     whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
-    holds.
+    holds. `settled` is the planner's own memory: a planner that begins to lead starts no timer for a queue
+    whose terms are as they are there.
     """
 
     revision: Int64
@@ -551,3 +564,4 @@ class ControlState(Message, frozen=True):
     queues: tuple[QueueLimit, ...] = ()
     rules: Rules | None = None
     exempt_namespaces: tuple[str, ...] = ()
+    settled: tuple[SettledQuota, ...] = ()

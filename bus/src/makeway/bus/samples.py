@@ -47,6 +47,7 @@ from makeway.bus.messages import (
     Removable,
     Rollback,
     Rules,
+    SettledQuota,
     Spared,
     Victim,
     VictimOutcome,
@@ -377,6 +378,9 @@ _CONTROL_FULL: Final = ControlState(
         when_unplanned="hold",
     ),
     exempt_namespaces=("kube-system", "makeway-system"),
+    settled=(
+        SettledQuota(path="root.shop", max={"cpu": 64_000}, delay_microseconds=600_000_000, mode="enforce"),
+    ),
 )
 
 _COMPARISON_MINIMAL: Final = Comparison(

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from makeway.bus import codec
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.mode import Mode, more_restrictive
 from makeway.core.policy import Policy
@@ -112,6 +112,15 @@ def within_bounds(state: ControlState) -> ControlState:
     return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
 
 
+def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> ControlState:
+    """Return a control state with the memory of the quotas, without it where NATS would not carry both. Pure.
+
+    A planner that finds no memory starts every timer again.
+    """
+    told = replace(state, settled=settled)
+    return told if not settled or len(codec.encode(told)) <= MOST_BYTES else state
+
+
 def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
     """Give a revision above every one that this cluster has seen.
 
@@ -126,14 +135,23 @@ def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: 
 
 
 class Control:
-    """`state()`: what should be in force, with any revision; None while that is not known."""
+    """`state()`: what should be in force, with any revision; None while that is not known.
+
+    `settled()`: what is remembered of the quotas; None while that is not known, and what is stored stays.
+    """
 
     def __init__(
-        self, bus: Speaks, cluster_uid: str, state: Callable[[], ControlState | None], metrics: Metrics
+        self,
+        bus: Speaks,
+        cluster_uid: str,
+        state: Callable[[], ControlState | None],
+        metrics: Metrics,
+        settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
     ) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._state = state
+        self._settled = settled
         self._metrics = metrics
         self._changed = asyncio.Event()
         self._revision = 0
@@ -164,11 +182,16 @@ class Control:
 
     async def _say(self) -> bool:
         """Publish where that is needed; gives False where another was first."""
-        whole = self._state()
-        if whole is None:
+        in_force = self._state()
+        if in_force is None:
             return True
-        wanted = within_bounds(whole)
         stored, sequence = await self._bus.control()
+        settled = self._settled()
+        if settled is None:
+            ours = stored is not None and stored.cluster_uid == self._cluster_uid
+            settled = stored.settled if stored is not None and ours else ()
+        whole = remembering(in_force, settled)
+        wanted = within_bounds(whole)
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._stands(stored.revision)
             return True

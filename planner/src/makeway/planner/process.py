@@ -89,8 +89,6 @@ async def run(
         policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision, source))
         follow_queues(configuration.queues, snapshot)
         queue_warnings = QueueWarnings(snapshot, events)
-        control = Control(bus, cluster_uid, lambda: configuration.control_state(mode, cluster_uid), metrics)
-        configuration.subscribe(control.changed)
 
         def unsynced() -> str:
             if not watch.synced:
@@ -131,6 +129,15 @@ async def run(
             metrics=metrics,
             tell=configuration.tell_of_queues,
         )
+        control = Control(
+            bus,
+            cluster_uid,
+            lambda: configuration.control_state(mode, cluster_uid),
+            metrics,
+            quotas.settled,
+        )
+        quotas.remember = control.changed
+        configuration.subscribe(control.changed)
         configuration.subscribe(quotas.changed)
         metrics.watch_state(
             age=watch.age_seconds,

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
+from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome, SettledQuota
 from makeway.core.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser
 from makeway.core.queues.quota import Block, QuotaPlan
-from makeway.core.queues.timers import Timer, Timers
+from makeway.core.queues.timers import Terms, Timer, Timers
 from makeway.core.queues.tree import Queue, QueueTree
 
 MOST_FRUITLESS: Final = 3
@@ -87,11 +87,16 @@ class Process:
 
 @dataclass
 class QuotaControl:
-    """All queues of one leading planner. It begins empty: a restart starts every timer again."""
+    """All queues of one leading planner. Of the planner before it knows what was settled, and live orders."""
 
     timers: Timers = field(default_factory=Timers)
     processes: dict[str, Process] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
+
+    @classmethod
+    def remembering(cls, settled: Iterable[SettledQuota]) -> QuotaControl:
+        """Return the control of a planner that begins to lead, with what the one before has settled."""
+        return cls(Timers({one.path: _terms(one) for one in settled}))
 
     # ------------------------------------------------------------------------------------ events
 
@@ -219,6 +224,18 @@ class QuotaControl:
         process = self.processes[path]
         return process.refused, process.stuck
 
+    def settled(self) -> tuple[SettledQuota, ...]:
+        """Return what the next planner has to know so that it does not enforce again what is settled."""
+        return tuple(
+            SettledQuota(
+                path=path,
+                max=dict(terms.maximum),
+                delay_microseconds=terms.delay // timedelta(microseconds=1),
+                mode=terms.mode,
+            )
+            for path, terms in self.timers.settled().items()
+        )
+
     def running(self, path: str) -> frozenset[str]:
         """Give the queues that other processes run for."""
         return frozenset(self.processes) - {path}
@@ -234,6 +251,10 @@ class QuotaControl:
     def awaited(self) -> Mapping[str, EvictionOrder]:
         """Give the orders in flight, by queue."""
         return {path: one.order for path, one in self.processes.items() if one.order is not None}
+
+
+def _terms(settled: SettledQuota) -> Terms:
+    return Terms(settled.max, timedelta(microseconds=settled.delay_microseconds), settled.mode)
 
 
 def _gone(outcome: Outcome | None) -> int:

@@ -1,8 +1,8 @@
 """Enforcing lowered quotas, by the planner that leads: timers, plans, orders, outcomes, results.
 
-One round a moment: note outcomes, plan for the queues that are due, commit an order each. Nothing is
-remembered beyond the process but what stands in the streams: a new leader goes on with the orders that
-are live and starts every timer again.
+One round a moment: note outcomes, plan for the queues that are due, commit an order each. What is remembered
+beyond the process stands in the streams: a new leader goes on with the orders that are live, leaves alone
+what the control state says is settled, and starts every other timer again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ import structlog
 from makeway.bus.client import Last
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import PAST_DEADLINE, DecisionRecord, EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.messages import (
+    PAST_DEADLINE,
+    ControlState,
+    DecisionRecord,
+    EvictionOrder,
+    Fence,
+    Outcome,
+    SettledQuota,
+    Victim,
+)
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.event import EventType
 from makeway.core.mode import Mode
@@ -54,6 +63,9 @@ _log = structlog.get_logger()
 
 class Orders(Protocol):
     """What is used of the bus."""
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        """The last control state and its sequence; raises BusError."""
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
         """The last order of a queue; raises BusError or Malformed."""
@@ -108,17 +120,24 @@ class QuotaLoop:
         self._decisions = decisions
         self._metrics = metrics
         self._tell = tell
+        self._remembered = 0
         self._in_force: tuple[str, Mode] | None = None
         self._changed = asyncio.Event()
         self.control: QuotaControl | None = None
+        self.remember: Callable[[], None] = lambda: None
+        """Called when `settled` may return something else."""
 
     def changed(self) -> None:
         """Look at once: the configuration may be another."""
         self._changed.set()
 
+    def settled(self) -> tuple[SettledQuota, ...] | None:
+        """Return what the next leader has to know; None while this planner does not know it itself."""
+        return self.control.settled() if self.control is not None else None
+
     async def lead(self, fence: Callable[[], Awaitable[Fence]]) -> NoReturn:
         """Enforce quotas while this planner leads. `fence`: of its orders; asked before the first."""
-        self.control, self._in_force = None, None
+        self.control, self._in_force, self._remembered = None, None, 0
         try:
             while True:
                 self._changed.clear()
@@ -138,8 +157,9 @@ class QuotaLoop:
 
         What cannot be read makes the queue wait that it is about, and no other.
         """
+        control = self.control or await self._begin()
         now = datetime.now(UTC)
-        control = self._up_to_date(now)
+        self._up_to_date(control, now)
         for path, order in list(control.awaited().items()):
             await self._look_for_outcome(control, path, order)
         tree = self._snapshot.queues.tree
@@ -149,24 +169,30 @@ class QuotaLoop:
             except Malformed as error:
                 _log.warning("quota_round_failed", error=f"{path}: {error}")
                 control.wait(path, now)
+        if control.timers.changes != self._remembered:
+            self._remembered = control.timers.changes
+            self.remember()
 
-    def _up_to_date(self, now: datetime) -> QuotaControl:
-        """Take over the configuration in force, and at first the orders that are live."""
-        mode = self._settings.mode()
-        queues = self._snapshot.queues
-        control = self.control
-        if control is None:
-            control = self.control = QuotaControl()
-            control.saved(queues.tree, mode, now)
-            resumed = self._ledger.quota_orders(now)
-            control.resume(resumed, now)
-            self._in_force = (queues.revision, mode)
-            for order in resumed:
-                _log.info("quota_process_resumed", queue=order.queue, order_id=order.order_id)
-        elif self._in_force != (queues.revision, mode):
-            control.saved(queues.tree, mode, now)
-            self._in_force = (queues.revision, mode)
+    async def _begin(self) -> QuotaControl:
+        """Take over what the planner before has settled, and the orders that are live. Raises BusError."""
+        told, _ = await self._orders.control()
+        ours = told is not None and told.cluster_uid == self._settings.cluster_uid
+        control = QuotaControl.remembering(told.settled if told is not None and ours else ())
+        now = datetime.now(UTC)
+        self._up_to_date(control, now)
+        resumed = self._ledger.quota_orders(now)
+        control.resume(resumed, now)
+        for order in resumed:
+            _log.info("quota_process_resumed", queue=order.queue, order_id=order.order_id)
+        self.control = control
         return control
+
+    def _up_to_date(self, control: QuotaControl, now: datetime) -> None:
+        """Take over the configuration in force, where it is another."""
+        in_force = (self._snapshot.queues.revision, self._settings.mode())
+        if self._in_force != in_force:
+            control.saved(self._snapshot.queues.tree, in_force[1], now)
+            self._in_force = in_force
 
     async def _look_for_outcome(self, control: QuotaControl, path: str, order: EvictionOrder) -> None:
         found = await self._outcome(order)

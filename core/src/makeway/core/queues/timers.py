@@ -7,7 +7,8 @@ What starts, restarts and stops a timer (the seed's rules, and what is decided h
 * A changed delay starts it from zero; other changes do not touch it.
 * A delay of 0, no maximum, or quota preemption turned off, or the mode off: no timer.
 * Another mode starts it from zero: what was only observed is carried out after the full delay.
-* A restart starts every timer again, since nothing is remembered of what was saved before.
+* A restart starts every timer again that ran, and every one whose process had not ended. What was settled by
+  then is remembered, and compared with what is saved, as if the planner had gone on.
 * While a process runs for a queue, its changes wait. When it ends, the maximum and the delay that it began
   with are compared with the present ones, as if all had been changed then.
 
@@ -16,6 +17,7 @@ A timer that fires is gone: without a change it does not fire again, whatever ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -32,6 +34,11 @@ class Terms:
     delay: timedelta
     mode: Mode
 
+    @property
+    def enforced(self) -> bool:
+        """Whether a decrease to these terms would start a timer."""
+        return self.delay != NEVER and bool(self.maximum)
+
 
 @dataclass(frozen=True, slots=True)
 class Timer:
@@ -44,10 +51,21 @@ class Timer:
 class Timers:
     """The timers of all queues, by path. Quota processes are told to it by `begin` and `end`."""
 
-    def __init__(self) -> None:
-        self._terms: dict[str, Terms] = {}
+    def __init__(self, settled: Mapping[str, Terms] | None = None) -> None:
+        """`settled`: what a planner before remembered, as `settled` gave it."""
+        self._terms: dict[str, Terms] = dict(settled or {})
         self._timers: dict[str, Timer] = {}
         self._running: dict[str, Terms | None] = {}
+        self.changes = 0
+        """Rises with whatever may change what `settled` returns."""
+
+    def settled(self) -> dict[str, Terms]:
+        """Return the terms of queues that could have a timer or a process, and have neither. O(queues)."""
+        return {
+            path: terms
+            for path, terms in self._terms.items()
+            if terms.enforced and path not in self._timers and path not in self._running
+        }
 
     def timer(self, path: str) -> Timer | None:
         """Give a queue's timer, where one runs."""
@@ -60,6 +78,7 @@ class Timers:
 
     def saved(self, tree: QueueTree | None, now: datetime, mode: Mode = "enforce") -> None:
         """Take note of a configuration that has come into force; None where there is none. O(queues)."""
+        self.changes += 1
         terms = {queue.path: _terms(tree, queue, mode) for queue in tree} if tree is not None else {}
         for path in self._timers.keys() - terms.keys():
             del self._timers[path]
@@ -75,6 +94,7 @@ class Timers:
         tree no longer has are left out. O(timers).
         """
         due = [path for path, timer in self._timers.items() if timer.fires_at <= now]
+        self.changes += len(due)
         for path in due:
             del self._timers[path]
         return paths_in_order([queue for path in due if (queue := tree.find(path)) is not None])
@@ -85,11 +105,13 @@ class Timers:
         `resumed`: it was begun by another process of this program, so that its terms are not known, and
         the timer starts again when it ends.
         """
+        self.changes += 1
         self._timers.pop(path, None)
         self._running[path] = None if resumed else self._terms.get(path)
 
     def end(self, path: str, now: datetime) -> None:
         """The process of a queue has ended: what was changed meanwhile counts from now on."""
+        self.changes += 1
         began_with = self._running.pop(path)
         new = self._terms.get(path)
         if new is not None:
@@ -97,7 +119,7 @@ class Timers:
 
     def _change(self, path: str, old: Terms | None, new: Terms, now: datetime) -> None:
         """Start, stop or leave a timer for the change from `old`, None for a queue that was not known."""
-        if new.delay == NEVER or not new.maximum:
+        if not new.enforced:
             self._timers.pop(path, None)
             return
         before = old.maximum if old is not None else {}
