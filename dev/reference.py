@@ -27,6 +27,7 @@ from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
 from makeway.evictor.metrics import Metrics as EvictorMetrics
 from makeway.planner.metrics import Metrics as PlannerMetrics
+from makeway.runtime.brake import BrakeMetrics
 from makeway.runtime.config_metrics import ConfigMetrics
 
 _ROOT = Path(__file__).parents[1]
@@ -83,6 +84,7 @@ def metrics_page() -> str:
     ]
     planner, evictor, configuration = CollectorRegistry(), CollectorRegistry(), CollectorRegistry()
     ConfigMetrics(configuration)
+    BrakeMetrics(configuration)
     PlannerMetrics(planner).watch_state(
         age=float, revision=float, in_flight=float, marks=float, comparing=float, sizes={"nodes": float}
     )

@@ -77,13 +77,18 @@ type MakeWayArgs struct {
 	// 2000000000 and above, and of the namespace of queuesConfigMap, are exempt in any case. Default
 	// [kube-system].
 	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+
+	// BrakeConfigMap is the brake: while this ConfigMap exists, mode off holds, or holds for the namespaces
+	// that it names. It is followed by a watch, and without NATS. An empty name follows none; the evictors
+	// read theirs all the same. Default makeway-system/makeway-brake.
+	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
 }
 
 // ConfigMapReference names a ConfigMap.
 type ConfigMapReference struct {
 	// Namespace of the ConfigMap. Default makeway-system.
 	Namespace string `json:"namespace,omitempty"`
-	// Name of the ConfigMap. Empty: there is none. Default makeway-queues.
+	// Name of the ConfigMap. Empty: there is none. Default as said where it is referred to.
 	Name string `json:"name"`
 }
 
@@ -108,6 +113,7 @@ func defaultArgs() MakeWayArgs {
 
 		QueuesConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
 		ExemptNamespaces: []string{metav1.NamespaceSystem},
+		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
 	}
 }
 
@@ -201,6 +207,9 @@ func (a *MakeWayArgs) check() error {
 			say("exemptNamespaces", namespace, "names of namespaces, such as kube-system")
 		}
 	}
+	if a.BrakeConfigMap.Name != "" && a.BrakeConfigMap.Namespace == "" {
+		say("brakeConfigMap.namespace", a.BrakeConfigMap.Namespace, "the namespace of ConfigMap "+a.BrakeConfigMap.Name)
+	}
 	return errors.Join(wrong...)
 }
 
@@ -221,6 +230,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "queuesConfigMap"
 	case !slices.Equal(a.ExemptNamespaces, other.ExemptNamespaces):
 		return "exemptNamespaces"
+	case a.BrakeConfigMap != other.BrakeConfigMap:
+		return "brakeConfigMap"
 	}
 	return ""
 }

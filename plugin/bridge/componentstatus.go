@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
@@ -26,17 +28,19 @@ func (e *engine) status() *wire.ComponentStatus {
 	if uid, err := e.clusterUID(); err == nil {
 		status.ClusterUID = uid
 	}
-	current := e.control.current.Load()
-	if current == nil {
-		return status
+	brake := e.control.brake.Load()
+	status.Brake = brake.scope()
+	named := slices.Clone(brake.names())
+	if current := e.control.current.Load(); current != nil {
+		status.Revision = current.state.Revision
+		status.PolicyRevision = current.state.PolicyRevision
+		status.ToldPolicyRevision = current.state.PolicyRevision
+		status.QueuesRevision = current.state.QueuesRevision
+		named = slices.AppendSeq(named, maps.Keys(current.state.NamespaceModes))
 	}
-	status.Revision = current.state.Revision
-	status.PolicyRevision = current.state.PolicyRevision
-	status.ToldPolicyRevision = current.state.PolicyRevision
-	status.QueuesRevision = current.state.QueuesRevision
-	if len(current.state.NamespaceModes) > 0 {
+	if len(named) > 0 {
 		status.NamespaceModes = map[string]string{}
-		for namespace := range current.state.NamespaceModes {
+		for _, namespace := range named {
 			status.NamespaceModes[namespace] = e.control.mode(own, namespace)
 		}
 	}
@@ -50,8 +54,11 @@ func (e *engine) profileMode(mode string) {
 	}
 }
 
-// trouble is what stands in the way of preempting.
+// trouble is what stands in the way of preempting, or of stopping to.
 func (e *engine) trouble() string {
+	if unread := e.brakeTrouble.Load(); unread != nil {
+		return *unread
+	}
 	if state, _ := e.breaker.current(); state != breakerClosed {
 		return "the planner has not answered lately"
 	}

@@ -42,9 +42,11 @@ type inControl struct {
 	stream time.Time // when its stream was made
 }
 
-// control holds the last good control state. Without one nothing restricts a profile's own arguments.
+// control holds the last good control state, and the brake. Without either nothing restricts a profile's own
+// arguments.
 type control struct {
 	current atomic.Pointer[inControl]
+	brake   atomic.Pointer[brake]
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
@@ -68,9 +70,12 @@ func (c *control) holds(profileMode string, priority int32, namespace string) bo
 	return !slices.Contains(exempt, namespace) && c.mode(profileMode, namespace) == wire.ModeEnforce
 }
 
-// mode is the one in force for preemptors of a namespace: the more restrictive of the profile's own and the
-// control state's.
+// mode is the one in force for preemptors of a namespace: off where the brake holds, else the more restrictive
+// of the profile's own and the control state's.
 func (c *control) mode(profileMode, namespace string) string {
+	if c.brake.Load().holds(namespace) {
+		return wire.ModeOff
+	}
 	current := c.current.Load()
 	if current == nil {
 		return profileMode

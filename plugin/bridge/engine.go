@@ -44,9 +44,11 @@ type engine struct {
 	tried      *tried
 	seen       *seen
 	control    *control
-	gate       *queueGate
-	backlog    *backlog
-	forecast   *forecast
+	// brakeTrouble is why the brake cannot be read; nil where it can.
+	brakeTrouble atomic.Pointer[string]
+	gate         *queueGate
+	backlog      *backlog
+	forecast     *forecast
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -148,6 +150,9 @@ func (e *engine) start(ctx context.Context) error {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
 	if err := e.watchDependencies(ctx); err != nil {
+		return err
+	}
+	if err := e.watchBrake(ctx); err != nil {
 		return err
 	}
 	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()

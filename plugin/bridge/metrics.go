@@ -96,6 +96,11 @@ var (
 		Help: "1 for the mode of the control state in force, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
 	}, []string{"mode"})
 
+	brakeGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "brake", StabilityLevel: metrics.ALPHA,
+		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
+	}, []string{"scope"})
+
 	gateRejections = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "queue_gate_rejections_total", StabilityLevel: metrics.ALPHA,
 		Help: "Scheduling cycles that the queue gate ended, by reason: queue_full, victims_may_help (full, and pods of lower priority within it hold enough), limits_unknown.",
@@ -123,7 +128,7 @@ var (
 
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, status.",
+		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, brake, status.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -141,7 +146,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
-		controlRevision, controlPublished, controlMode, gateRejections, gateWaiting, gateWoken, gateShut,
+		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateShut,
 	)
 })
 

@@ -329,6 +329,7 @@ type ComponentStatus struct {
 	QueuesRevision     string            `json:"queuesRevision,omitempty"`
 	Leading            bool              `json:"leading,omitempty"`
 	Trouble            string            `json:"trouble,omitempty"`
+	Brake              string            `json:"brake,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
+from integration.configuring import NAMESPACE
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import ids
@@ -35,7 +36,9 @@ from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.events import CONTROLLER
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.runtime.kube import ApiError
+from makeway.runtime.brake import BrakeMetrics, BrakeReader
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.kube import Api, ApiError
 
 MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
 
@@ -49,12 +52,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     running.owned.stop()
 
 
+def edge_to(api: Api, registry: CollectorRegistry) -> ApiCluster:
+    """The edge as an evictor puts it together."""
+    brake = BrakeReader(api, BrakeMetrics(registry), ConfigMetrics(registry), namespace=NAMESPACE)
+    return ApiCluster(api, Metrics(registry), brake.fresh)
+
+
 @pytest_asyncio.fixture
 async def edge(cluster: RunningCluster, space: Space) -> AsyncIterator[ApiCluster]:
     """Give the evictor's edge under its own service account; no order stands behind what is done with it."""
     space.judged = False
     async with cluster.connect("evictor") as api:
-        yield ApiCluster(api, Metrics(CollectorRegistry()))
+        yield edge_to(api, CollectorRegistry())
 
 
 @pytest_asyncio.fixture
@@ -223,7 +232,7 @@ class TestWhatTheEdgeReliesOn:
         [node] = await space.add_nodes(make_node("n1"))
         registry = CollectorRegistry()
         async with cluster.connect("evictor") as api:
-            edge = ApiCluster(api, Metrics(registry))
+            edge = edge_to(api, registry)
             nodes, classes, epochs = await asyncio.gather(
                 asyncio.gather(*(edge.get_node(node) for _ in range(20))),
                 asyncio.gather(*(edge.get_priority_class("high") for _ in range(20))),
@@ -505,6 +514,7 @@ class TestWholeOrders:
 
         assert ready.splitlines() == [
             *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
+            "[+]brake ok",
             "readyz check passed",
         ]
         succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'

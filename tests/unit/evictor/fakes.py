@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
+from makeway.core.brake import RELEASED, Brake
 from makeway.core.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import Delivery
@@ -44,6 +45,10 @@ class FakeCluster:
         self.classes: dict[str, PriorityClass] = {}
         self.epoch: int | None = EPOCH
         self.epoch_since: datetime | None = None
+        self.brake = RELEASED
+        """As the API server has it."""
+        self.seen_brake = RELEASED
+        """As it was read last."""
         self.calls: list[tuple[str, str]] = []
         self.events: list[bytes] = []
         self.slow: dict[tuple[str, str], int] = {}
@@ -110,6 +115,11 @@ class FakeCluster:
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)
         return None if self.epoch is None else Epoch(self.epoch, since=self.epoch_since)
+
+    async def read_brake(self) -> Brake:
+        await self._called("read_brake", "")
+        self.seen_brake = self.brake
+        return self.brake
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         await self._called("mark", victim.name)

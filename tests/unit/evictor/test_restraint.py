@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.bus.messages import ControlState, Limits, PodRef
+from makeway.core.brake import Brake
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
 from makeway.core.policy import Policy
 from makeway.evictor.restraint import Restraint
 from unit.evictor.building import NODE, a_pod, make_order
-from unit.evictor.fakes import SERVER_ERROR
+from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE
 from unit.evictor.test_service import World, running
 
 ORDER: list[Mode] = ["off", "observe", "enforce"]
@@ -98,3 +100,79 @@ async def test_no_nomination_is_cleared_any_more_once_the_mode_is_off() -> None:
 
     assert (outcome.result, outcome.nominations_cleared) == ("succeeded", ())
     assert [world.cluster.pods[name].status.nominated_node_name for name in "xy"] == [NODE, NODE]
+
+
+EVERYWHERE = Brake(everywhere=True, by="ops")
+
+
+async def test_an_order_is_refused_while_the_brake_is_set_whatever_the_policy_says() -> None:
+    world = World(*running("a"))
+    world.cluster.brake = EVERYWHERE
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+    assert "the brake is set everywhere by ops" in outcome.message
+    assert world.cluster.deletes() == world.cluster.marks() == []
+    assert world.nominated_node() is None
+
+
+async def test_a_brake_that_no_watch_has_told_of_stops_the_next_delete() -> None:
+    world = World(*running("a", "b"))
+
+    def pull() -> None:
+        world.cluster.brake = EVERYWHERE
+
+    world.cluster.before("delete", "a", pull)
+
+    outcome = await world.carry_out(make_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+    assert world.cluster.deletes() == ["a"]
+
+
+async def test_each_delete_comes_after_a_read_of_the_brake_and_nothing_else() -> None:
+    world = World(*running("a", "b", "c"))
+
+    await world.carry_out(make_order("a", "b", "c"))
+
+    acts = [call for call in world.cluster.calls if call[0] in ("read_brake", "delete")]
+    assert [name for _, name in acts if name] == ["a", "b", "c"]
+    for name in "abc":
+        at = world.cluster.calls.index(("delete", name))
+        before = [call for call in world.cluster.calls[:at] if call[0] in ("read_brake", "mark")]
+        assert ("read_brake", "") in before[before.index(("mark", name)) :]
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, UNAVAILABLE])
+async def test_nothing_is_deleted_where_the_brake_cannot_be_read(error: Exception) -> None:
+    world = World(*running("a"))
+    world.cluster.always_fail("read_brake", "", error)
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert outcome.result in ("failed", "expired")
+    assert world.cluster.deletes() == []
+    assert world.nominated_node() is None
+
+
+async def test_a_braked_namespace_keeps_its_preemptors_from_evicting_and_no_others() -> None:
+    world = World(*running("a"))
+    world.cluster.brake = Brake(namespaces=frozenset({"elsewhere"}))
+    assert (await world.carry_out(make_order("a"))).result == "succeeded"
+
+    world = World(*running("a"))
+    world.cluster.brake = Brake(namespaces=frozenset({"default"}))
+    assert (await world.carry_out(make_order("a"))).reason == "mode-off"
+    assert world.restraint.modes() == ("enforce", {"default": "off"})
+
+
+async def test_a_quota_order_stops_for_the_brake_as_well() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.brake = EVERYWHERE
+    order = make_order("a", "b", kind="quota", queue="root.q", preemptor=None, node="", node_uid="")
+
+    outcome = await world.carry_out(order)
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+    assert world.cluster.deletes() == world.cluster.marks() == []

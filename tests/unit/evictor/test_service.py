@@ -50,7 +50,7 @@ class World:
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry)
         self.policy = Policy()
-        self.restraint = Restraint(mode, lambda: self.policy)
+        self.restraint = Restraint(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.evictor = Evictor(
             Settings(cluster_uid=CLUSTER, identity="evictor-1"),

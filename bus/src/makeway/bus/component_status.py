@@ -26,7 +26,8 @@ class ComponentStatus(Message, frozen=True):
     that it read, or was told of; empty without one. `told_policy_revision`: of the policy behind the control
     state, where it reads the policy too. `leading`: it is the planner that answers, or an evictor,
     all of which act; schedulers do not say.
-    `trouble`: what stands in the way of its work; empty where nothing does.
+    `trouble`: what stands in the way of its work; empty where nothing does. `brake`: what is braked, as it
+    read the brake itself: `everywhere`, or names of namespaces; empty where nothing is.
     """
 
     api_version: Text
@@ -44,6 +45,7 @@ class ComponentStatus(Message, frozen=True):
     queues_revision: str = ""
     leading: bool = False
     trouble: str = ""
+    brake: str = ""
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

@@ -445,6 +445,7 @@ _STATUS_FULL: Final = ComponentStatus(
     queues_revision="sha256:11ee",
     leading=True,
     trouble=_ODD_TEXT,
+    brake="batch, shop",
 )
 
 

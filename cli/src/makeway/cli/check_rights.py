@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from makeway.cli.check_result import Result
+from makeway.core.brake import CONFIGMAP
 from makeway.runtime.kube import Api, ApiError
 
 MAKEWAY: Final = "makeway's own namespace"
@@ -73,6 +74,7 @@ RIGHTS: Final = (
     *_rights("planner", *_LEASES, "get update", namespace=MAKEWAY, name="makeway-planner"),
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
     *_rights("planner", *_EVENTS, "create", namespace=MAKEWAY),
     *_rights("evictor", "", "pods", "get delete"),
     *_rights("evictor", "", "pods/status", "patch"),
@@ -82,12 +84,14 @@ RIGHTS: Final = (
     *_rights("evictor", "", "namespaces", "get", name="kube-system"),
     *_rights("evictor", *_EVENTS, "create"),
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
     *_rights("scheduler", "", "pods/status", "patch"),
     *_rights("scheduler", "", "pods/binding", "create"),
     *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
     Right("planner", "delete", "", "pods", wanted=False),
     Right("planner", "create", "", "pods/eviction", wanted=False),
 )
@@ -95,7 +99,8 @@ RIGHTS: Final = (
 
 _OWN: Final = {
     "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
-    "change the mode": Right("", "update", "", "configmaps", MAKEWAY, _POLICY),
+    "change the mode": Right("", "patch", "", "configmaps", MAKEWAY, _POLICY),
+    "set the brake": Right("", "patch", "", "configmaps", MAKEWAY, CONFIGMAP),
     "simulate on the live cluster": Right("", "list", "", "pods"),
 }
 """What commands do with the rights of whoever runs them."""

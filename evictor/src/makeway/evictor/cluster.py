@@ -8,7 +8,7 @@ metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -19,6 +19,7 @@ import msgspec
 from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
+from makeway.core.brake import Brake
 from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.evictor import patches
 from makeway.evictor.metrics import Metrics
@@ -60,6 +61,9 @@ class Cluster(Protocol):
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
+
+    async def read_brake(self) -> Brake:
+        """The brake as it is now, or was a second ago; what this reads the `Restraint` knows of."""
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read."""
@@ -130,8 +134,9 @@ def _pod_path(namespace: str, name: str) -> str:
 class ApiCluster:
     """`Cluster` over a connection to the API server."""
 
-    def __init__(self, api: Api, metrics: Metrics) -> None:
+    def __init__(self, api: Api, metrics: Metrics, brake: Callable[[], Awaitable[Brake]]) -> None:
         self._api = api
+        self._brake = brake
         self._metrics = metrics
         self._counters: dict[tuple[str, str], Counter] = {}
         self._nodes = SharedReads(self._read_node)
@@ -154,6 +159,13 @@ class ApiCluster:
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""
         return await self._leases((namespace, name))
+
+    async def read_brake(self) -> Brake:
+        """The brake, read anew where the last answer is older than a second; one read for all who ask."""
+        try:
+            return await self._brake()
+        except (ApiError, ApiUnavailable) as error:
+            raise classify(error) from error
 
     async def _read_node(self, name: str) -> Node | None:
         path = f"/api/v1/nodes/{quote(name, safe='')}"

@@ -3,8 +3,8 @@
 The order of things: wait for the orders this one counts on; read everything it names; judge; evict
 all victims but the last side by side; read the preemptor, the node and the fence again while the last
 is marked; delete it. Each delete comes right after a read of its victim, the mark's answer counting as
-one, and names the version that was read. The first thing that goes wrong for good stops everything that
-has not begun.
+one, and names the version that was read; and after a read of the brake that is no more than a second old.
+The first thing that goes wrong for good stops everything that has not begun.
 """
 
 from __future__ import annotations
@@ -233,13 +233,14 @@ class Execution:
         return wanted
 
     async def _still_wanted(self) -> Proceed | Stop:
-        """The order against fence, preemptor and node as they are now."""
+        """The order against fence, preemptor and node as they are now; the brake is read beside them."""
         preemptor = self.order.preemptor
         assert preemptor is not None  # noqa: S101 - `admit` refused the order otherwise
         reads = await asyncio.gather(
             self._epoch(),
             self._cluster.get_pod(preemptor.namespace, preemptor.name),
             self._cluster.get_node(self.order.node),
+            self._cluster.read_brake(),
         )
         epoch: Epoch | None = reads[0]
         pod: Pod | None = reads[1]
@@ -339,6 +340,7 @@ class Execution:
     async def _mark(self, victim: Victim, judged: Delete) -> Pod | None:
         """Mark the victim as it was judged; the pod as it is then, which counts as a read."""
         await failpoint("evictor.before-mark", self.order.order_id)
+        await self._cluster.read_brake()
         self._may_act()
         marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
         await failpoint("evictor.after-mark", self.order.order_id)
@@ -348,6 +350,7 @@ class Execution:
         """Delete the victim as it was judged last; through the eviction API where budgets are hard."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
+        await self._cluster.read_brake()
         self._may_act()
         progress.delete_sent = True
         deleted: Deleted | None

@@ -26,6 +26,7 @@ from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.status import Status
 from makeway.runtime import garbage, http
+from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
@@ -66,7 +67,9 @@ async def run(
 
         metrics, clock, config_metrics = Metrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
-        restraint = Restraint(mode, lambda: policy.current)
+        brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
+        restraint = Restraint(mode, lambda: policy.current, lambda: brake.current)
+        brake.subscribe(restraint.changed)
         control = FollowingControl(bus, cluster_uid, restraint, metrics)
         known = asyncio.Event()
 
@@ -84,7 +87,7 @@ async def run(
             configmap=config.policy_configmap,
             file=config.policy_file,
         )
-        cluster = ApiCluster(api, metrics)
+        cluster = ApiCluster(api, metrics, brake.fresh)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
         evictor = Evictor(
@@ -106,6 +109,7 @@ async def run(
                 "orders": orders.unhealthy(),
                 "kubernetes": probe.unhealthy(),
                 "configuration": source.unhealthy() or policy.unsynced(),
+                "brake": brake.unhealthy(),
             }
 
         status = Status(
@@ -129,6 +133,7 @@ async def run(
         async def take() -> NoReturn:
             # What restrains an order has to be known before the first is touched.
             await known.wait()
+            await brake.known.wait()
             await control.read.wait()
             repairs = await bus.repairs.serve(repairing.handle)
             closing.push_async_callback(repairs.unsubscribe)
@@ -138,6 +143,7 @@ async def run(
         return await run_until_signalled(
             take(),
             source.run(),
+            brake.run(),
             control.follow_for_ever(),
             events.write_for_ever(),
             probe.probe_for_ever(),

@@ -1,8 +1,8 @@
-"""How far this evictor may go at this moment: the most restrictive of three.
+"""How far this evictor may go at this moment: the brake first, then the most restrictive of three.
 
 Its own argument; the policy, which it reads from the API server itself; and the control state, which the
 leading planner says. So the loss of any one of them lifts nothing, and `off` gets here by two ways. Of
-each the last good one holds.
+each the last good one holds. The brake is none of them: it is read anew before each eviction.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from makeway.bus.messages import ControlState, EvictionOrder
+from makeway.core.brake import RELEASED, Brake
 from makeway.core.mode import Mode, more_restrictive
 from makeway.core.policy import Policy
 from makeway.evictor.verdicts import Refused
 
 
 class Restraint:
-    """One evictor's. Nothing of it awaits."""
+    """One evictor's. Nothing of it awaits. `brake`: as it was read last."""
 
-    def __init__(self, own_mode: Mode, policy: Callable[[], Policy] = Policy) -> None:
+    def __init__(
+        self,
+        own_mode: Mode,
+        policy: Callable[[], Policy] = Policy,
+        brake: Callable[[], Brake] = lambda: RELEASED,
+    ) -> None:
         self._own_mode: Mode = own_mode
         self._policy = policy
+        self._brake = brake
         self._control: ControlState | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -35,12 +42,14 @@ class Restraint:
         self.changed()
 
     def changed(self) -> None:
-        """Tell everybody: the policy, or the control state, is another."""
+        """Tell everybody: the policy, the control state or the brake is another."""
         for listener in tuple(self._listeners):
             listener()
 
     def mode(self, namespace: str) -> Mode:
         """Give the mode that holds for a namespace."""
+        if self._brake().holds(namespace):
+            return "off"
         return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
 
     @property
@@ -57,7 +66,13 @@ class Restraint:
         """Give the mode that holds everywhere, and for which namespaces another is said."""
         told = self._control.namespace_modes if self._control is not None else {}
         # No namespace has the empty name, so it has the mode of all that nothing is said of.
-        return self.mode(""), {name: self.mode(name) for name in sorted({*self._policy().modes(), *told})}
+        named = {*self._policy().modes(), *told, *self._brake().namespaces}
+        return self.mode(""), {name: self.mode(name) for name in sorted(named)}
+
+    @property
+    def brake(self) -> Brake:
+        """The brake as it was read last."""
+        return self._brake()
 
     @property
     def policy(self) -> Policy:
@@ -81,7 +96,10 @@ class Restraint:
         """
         preemptor = order.preemptor
         concerned = {v.namespace for v in order.victims} if preemptor is None else {preemptor.namespace}
+        brake = self._brake()
         for namespace in sorted(concerned):
+            if brake.holds(namespace):
+                return Refused("mode-off", f"the mode for namespace {namespace} is off: {brake.describe()}")
             match self.mode(namespace):
                 case "off":
                     return Refused("mode-off", f"the mode for namespace {namespace} is off")

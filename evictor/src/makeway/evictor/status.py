@@ -51,5 +51,6 @@ class Status:
             told_policy_revision=control.policy_revision if control else "",
             queues_revision=control.queues_revision if control else "",
             leading=True,
+            brake=self._restraint.brake.scope(),
             trouble=self._trouble(),
         )

@@ -1,4 +1,4 @@
-"""The planner's configuration: policy and queues, read from ConfigMaps or files, and told to the others."""
+"""The planner's configuration: policy, queues and the brake; read, and told to the others."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import ControlState, QueueLimit
 from makeway.core import policy, queues
+from makeway.core.brake import braked
 from makeway.core.event import EventType
 from makeway.core.mode import Mode
 from makeway.core.policy import Policy, parse_policy
 from makeway.core.queues.parsing import Queues, parse_queues
 from makeway.planner.control import state_of
+from makeway.runtime.brake import BrakeMetrics, BrakeReader, Requests
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_events import ConfigEvents, Records
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
-from makeway.runtime.listwatch import Reads
 from makeway.runtime.settings import ConfigSettings
 
 POLICY: Final[Kind[Policy]] = Kind("policy", policy.KEY, parse_policy, Policy())
@@ -46,11 +47,11 @@ def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
 
 
 class Configuration:
-    """Both configurations of one planner. `remembered`: the last control state of this cluster."""
+    """Both configurations of one planner, and the brake. `remembered`: this cluster's last control state."""
 
     def __init__(
         self,
-        api: Reads,
+        api: Requests,
         settings: ConfigSettings,
         registry: CollectorRegistry,
         recorder: Records,
@@ -61,6 +62,7 @@ class Configuration:
         self._namespace = settings.namespace
         self.policy = Config(POLICY, metrics, remembered=remembered.policy_revision if remembered else "")
         self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
+        self.brake = BrakeReader(api, BrakeMetrics(registry), metrics, namespace=settings.namespace)
         self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
         self._sources = [
             source_for(config, api, metrics, namespace=settings.namespace, configmap=configmap, file=file)
@@ -70,16 +72,24 @@ class Configuration:
             )
         ]
 
+    @property
+    def in_force(self) -> Policy:
+        """The policy, under the brake: where that holds, the mode is off."""
+        return braked(self.policy.current, self.brake.current)
+
     def unsynced(self) -> str:
         """Give what is missing before anything may be planned; empty where nothing is."""
-        return self.policy.unsynced() or self.queues.unsynced()
+        return self.brake.unsynced() or self.policy.unsynced() or self.queues.unsynced()
 
     def unhealthy(self) -> str:
         """Give what stands in the way of reading, or of what was read; for readiness."""
-        return "; ".join(trouble for source in self._sources if (trouble := source.unhealthy()))
+        return "; ".join(
+            trouble for source in (self.brake, *self._sources) if (trouble := source.unhealthy())
+        )
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Have a function called after anything may have changed."""
+        self.brake.subscribe(listener)
         self.policy.subscribe(listener)
         self.queues.subscribe(listener)
 
@@ -104,7 +114,7 @@ class Configuration:
         if self.unsynced():
             return None
         return state_of(
-            self.policy.current,
+            self.in_force,
             self.policy.revision,
             mode=mode,
             cluster_uid=cluster_uid,
@@ -114,4 +124,4 @@ class Configuration:
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Give the coroutines to run; each runs for ever."""
-        return [source.run() for source in self._sources]
+        return [source.run() for source in (self.brake, *self._sources)]

@@ -20,7 +20,7 @@ class Metrics:
         self.attempts = Counter(
             "makeway_planner_plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
-            "refused, notSynced, malformed, otherCluster, tooLate (waited longer than its time-out).",
+            "refused, notSynced, braked, malformed, otherCluster, tooLate (waited longer than its time-out).",
             ["result"],
             registry=registry,
         )

@@ -86,7 +86,12 @@ async def run(
         )
         policy = configuration.policy
         source = config.policy_object()
-        policy.subscribe(lambda: snapshot.enforce(policy.current, policy.revision, source))
+
+        def enforce() -> None:
+            snapshot.enforce(configuration.in_force, policy.revision, source)
+
+        policy.subscribe(enforce)
+        configuration.brake.subscribe(enforce)
         follow_queues(configuration.queues, snapshot)
         queue_warnings = QueueWarnings(snapshot, events)
 
@@ -105,6 +110,7 @@ async def run(
             metrics=metrics,
             unsynced=unsynced,
             behind=watch.behind,
+            brake=lambda: configuration.brake.current,
             observe=observing.expect,
         )
         repairing = Repairing(
@@ -119,7 +125,7 @@ async def run(
             QuotaSettings(
                 cluster_uid=cluster_uid,
                 identity=identity,
-                mode=lambda: mode_of(policy.current, mode),
+                mode=lambda: mode_of(configuration.in_force, mode),
                 ready=lambda: not unsynced(),
             ),
             snapshot=snapshot,

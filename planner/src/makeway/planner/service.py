@@ -16,6 +16,7 @@ from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.bus.ids import decision_id
 from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.core.brake import RELEASED, Brake
 from makeway.core.quantity import QuantityError
 from makeway.core.selector import SelectorError
 from makeway.planner.answer import Plan, Refusal
@@ -54,6 +55,7 @@ class Planner:
 
     `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
     `observe` is told of every decision of mode observe, before the scheduler is.
+    `brake()`: nothing is planned for pods that it holds, also where the plugin has not heard of it yet.
     `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
@@ -67,6 +69,7 @@ class Planner:
         metrics: Metrics,
         unsynced: Callable[[], str],
         behind: Callable[[Mapping[str, int]], bool],
+        brake: Callable[[], Brake] = lambda: RELEASED,
         observe: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self._facts = facts
@@ -76,6 +79,7 @@ class Planner:
         self._metrics = metrics
         self._unsynced = unsynced
         self._behind = behind
+        self._brake = brake
         self._observe = observe
         self._lateness = Lateness()
         self._second_look = SecondLook()
@@ -102,6 +106,9 @@ class Planner:
             question = question_of(request, {}, leaving)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
+        brake = self._brake()
+        if brake.holds(question.preemptor.namespace):
+            return self._decline("braked", "Braked", brake.describe(), request.request_id)
         asking = question.preemptor.uid
         question = replace(
             question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)

@@ -39,23 +39,24 @@ class Status:
 
     def now(self) -> ComponentStatus:
         """Give it as it is."""
-        policy = self._configuration.policy
+        in_force = self._configuration.in_force
         return ComponentStatus(
             api_version=API_VERSION,
             component="planner",
             identity=self._identity,
             version=version(),
             at=datetime.now(UTC),
-            mode=more_restrictive(self._mode, policy.current.mode),
+            mode=more_restrictive(self._mode, in_force.mode),
             own_mode=self._mode,
             cluster_uid=self._cluster_uid,
             namespace_modes={
                 namespace: more_restrictive(self._mode, mode)
-                for namespace, mode in sorted(policy.current.modes().items())
+                for namespace, mode in sorted(in_force.modes().items())
             },
             revision=self._said() if self.leading else 0,
-            policy_revision=policy.revision,
+            policy_revision=self._configuration.policy.revision,
             queues_revision=self._configuration.queues.revision,
             leading=self.leading,
             trouble=self._trouble(),
+            brake=self._configuration.brake.current.scope(),
         )
