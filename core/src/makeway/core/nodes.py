@@ -28,9 +28,8 @@ class NodeTerm:
         """Say whether a node is meant; a term without any condition means none."""
         if not self.expressions and not self.fields:
             return False
-        fields = {_NAME_FIELD: name}
         return all(_holds(*one, labels) for one in self.expressions) and all(
-            one[1] in ("In", "NotIn") and len(one[2]) == 1 and _holds(*one, fields) for one in self.fields
+            field_holds(*one, name) for one in self.fields
         )
 
 
@@ -60,6 +59,15 @@ def required_nodes(pod: Pod) -> RequiredNodes:
     return RequiredNodes(
         tuple(sorted((pod.spec.node_selector or {}).items())),
         None if selector is None else tuple(_term(term) for term in selector.node_selector_terms or ()),
+    )
+
+
+def field_holds(key: str, operator: str, values: tuple[str, ...], name: str) -> bool:
+    """Report whether a node of that name meets a condition on a field; the API server accepts no others."""
+    return (
+        operator in ("In", "NotIn")
+        and len(values) == 1
+        and _holds(key, operator, values, {_NAME_FIELD: name})
     )
 
 
@@ -103,12 +111,15 @@ def _holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str
         case "DoesNotExist":
             return key not in labels
         case "Gt" | "Lt":
-            return _compares(operator, values, labels.get(key))
+            return compares(operator, values, labels.get(key))
         case _:
             return False
 
 
-def _compares(operator: str, values: tuple[str, ...], label: str | None) -> bool:
+def compares(operator: str, values: tuple[str, ...], label: str | None) -> bool:
+    """Report whether a label's value meets `Gt` or `Lt`; an operator that is none of these is never met."""
+    if operator not in ("Gt", "Lt"):
+        return False
     if len(values) != 1 or not (_WHOLE.fullmatch(values[0]) and _WHOLE.fullmatch(label or "")):
         return False
     have, bound = int(label or ""), int(values[0])

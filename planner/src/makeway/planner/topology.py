@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.core.nodes import RequiredNodes, keeps_out
+from makeway.core.nodes import NodeTerm, RequiredNodes, compares, field_holds, keeps_out
 from makeway.core.objects import Taint, Toleration
-from makeway.planner.columns import Flags, Ints
+from makeway.planner.columns import Flags, Ints, extended
+from makeway.planner.values import NONE, Values
 
 NO_DOMAIN = -1
 """Domain of a node that lacks the label, or is not known."""
@@ -39,7 +40,8 @@ class Topology:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._labels: list[Mapping[str, str] | None] = []
-        self._taints: list[tuple[Taint, ...]] = []
+        self._taints: Values[tuple[Taint, ...]] = Values()
+        self._tainted: Ints = np.zeros(8, np.int64)
         self._stamp = 0
         self._changed: Ints = np.zeros(8, np.int64)
         self._values: dict[str, dict[str, int]] = {}
@@ -51,11 +53,18 @@ class Topology:
         while row >= len(self._names):
             self._names.append("")
             self._labels.append(None)
-            self._taints.append(())
-        if self._names[row] == name and self._labels[row] == labels and self._taints[row] == taints:
+        before = int(self._tainted[row]) if row < self._tainted.size else NONE
+        if (
+            self._names[row] == name
+            and self._labels[row] == labels
+            and (self._taints.value(before) or ()) == taints
+        ):
             return False
-        self._names[row], self._labels[row], self._taints[row] = name, labels, taints
+        self._names[row], self._labels[row] = name, labels
         self._touch(row)
+        self._tainted[row] = self._taints.take(taints)[0] if taints else NONE
+        if before != NONE:
+            self._taints.give(before)
         return True
 
     def drop(self, row: int) -> None:
@@ -100,14 +109,52 @@ class Topology:
                 self._eligible.popitem(last=False)
         else:
             self._eligible.move_to_end(key)
-        for row in self._renew(known, rows, 0):
-            labels = self._labels[row]
-            known.values[row] = (
-                labels is not None
-                and nodes.match(self._names[row], labels)
-                and (tolerations is None or not keeps_out(self._taints[row], tolerations))
-            )
+        stale = np.array(self._renew(known, rows, 0), np.int64)
+        if stale.size:
+            known.values[stale] = self._allowed(nodes, tolerations, stale)
         return known.values[:rows] > 0
+
+    def _allowed(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: Ints) -> Flags:
+        """Return bool[rows], whether a pod's own requirements allow them. O(rows) a condition."""
+        allowed: Flags = np.array([self._labels[row] is not None for row in rows.tolist()], np.bool_)
+        for key, value in nodes.labels:
+            allowed &= self._meets(key, "In", (value,), rows)
+        if nodes.terms is not None:
+            any_term = np.zeros(rows.size, np.bool_)
+            for term in nodes.terms:
+                any_term |= self._matches(term, rows)
+            allowed &= any_term
+        if tolerations is not None:
+            tainted = self._tainted[rows]
+            for number in np.unique(tainted).tolist():
+                if keeps_out(self._taints.value(number) or (), tolerations):
+                    allowed &= tainted != number
+        return allowed
+
+    def _matches(self, term: NodeTerm, rows: Ints) -> Flags:
+        """Return bool[rows], which nodes a term means; one without any condition means none."""
+        matches = np.full(rows.size, bool(term.expressions or term.fields))
+        for key, operator, values in term.expressions:
+            matches &= self._meets(key, operator, values, rows)
+        if term.fields:
+            names = [self._names[row] for row in rows.tolist()]
+            for one in term.fields:
+                matches &= np.array([field_holds(*one, name) for name in names], np.bool_)
+        return matches
+
+    def _meets(self, key: str, operator: str, values: tuple[str, ...], rows: Ints) -> Flags:
+        """Return bool[rows], which nodes' labels meet a condition."""
+        held = self.domains(key, len(self._names))[rows]
+        numbers = self._values[key]
+        if operator in ("Exists", "DoesNotExist"):
+            return np.asarray((held != NO_DOMAIN) == (operator == "Exists"))
+        table = np.zeros(len(numbers) + 1, np.bool_)  # the last for a node without the label
+        if operator in ("In", "NotIn"):
+            table[[numbers[value] for value in values if value in numbers]] = True
+            return np.asarray(table[held] == (operator == "In"))
+        for value, number in numbers.items():
+            table[number] = compares(operator, values, value)
+        return table[held]
 
     def _renew(self, known: _Known, rows: int, filler: int) -> list[int]:
         """Lengthen what is known to `rows`, never fewer than nodes; give those to work out again."""
@@ -122,5 +169,6 @@ class Topology:
         if row >= self._changed.size:
             more = np.zeros(max(self._changed.size, row + 1 - self._changed.size), np.int64)
             self._changed = np.concatenate([self._changed, more])
+            self._tainted = extended(self._tainted, more.size)
         self._stamp += 1
         self._changed[row] = self._stamp
