@@ -86,7 +86,13 @@ def metrics_page() -> str:
     ConfigMetrics(configuration)
     BrakeMetrics(configuration)
     PlannerMetrics(planner).watch_state(
-        age=float, revision=float, in_flight=float, marks=float, comparing=float, sizes={"nodes": float}
+        age=float,
+        revision=float,
+        in_flight=float,
+        marks=float,
+        comparing=float,
+        left_out=float,
+        sizes={"nodes": float},
     )
     EvictorMetrics(evictor)
     sections = {

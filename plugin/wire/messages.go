@@ -418,4 +418,5 @@ type DecisionRecord struct {
 	Recording                string            `json:"recording,omitempty"`
 	Ahead                    bool              `json:"ahead,omitempty"`
 	Quota                    *QuotaDecision    `json:"quota,omitempty"`
+	LeftToVerification       []string          `json:"leftToVerification,omitempty"`
 }

@@ -129,8 +129,9 @@ def make_snapshot(
 
 def settle(snapshot: Snapshot) -> None:
     """Do what a snapshot that is kept in pieces has left to do."""
-    while snapshot.backlog.unsettled:
+    while snapshot.backlog.unsettled or snapshot.upkeep.unsettled:
         snapshot.backlog.work()
+        snapshot.upkeep.work()
 
 
 def ask(

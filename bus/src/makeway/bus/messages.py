@@ -454,9 +454,11 @@ class DecisionRecord(Message, frozen=True):
     """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers.
 
     Of a refusal also `spared_by_rule`, how many pods rules keep on the potential nodes, and `nearest`, the
-    nodes that lack least. `recording` names what the planner saw while it decided; kept for a day at the
-    most, and read by `makeway replay`. `ahead` is the plan request's: without an order for it, the pod has
-    probably fitted after all.
+    nodes that lack least. `left_to_verification` names constraints that the planner did not look at, for
+    their size, so that only the scheduler's filters judge them: values of the label `constraint` of metric
+    makeway_planner_constraints_left_out_total. `recording` names what the planner saw while it decided; kept
+    for a day at the most, and read by `makeway replay`. `ahead` is the plan request's: without an order for
+    it, the pod has probably fitted after all.
     """
 
     decision_id: Token
@@ -486,6 +488,7 @@ class DecisionRecord(Message, frozen=True):
     recording: str = ""
     ahead: bool = False
     quota: QuotaDecision | None = None
+    left_to_verification: tuple[str, ...] = ()
 
 
 class Limits(Message, frozen=True):

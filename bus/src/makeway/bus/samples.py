@@ -327,6 +327,7 @@ _DECISION_FULL: Final = DecisionRecord(
     plan_duration_microseconds=1834,
     recording="rec-01kgw5g0000123456789abcdef",
     ahead=True,
+    left_to_verification=("podAntiAffinity", "topologySpread"),
 )
 _DECISION_QUOTA: Final = DecisionRecord(
     decision_id=_DECISION,

@@ -89,7 +89,8 @@ class Scope:
 class Plan:
     """Nodes on which room can be made, best first, and nodes where only the scheduler's filters know.
 
-    The totals count before the lists were cut.
+    The totals count before the lists were cut. `left_out`: constraints beyond the planner's bounds, which
+    only the scheduler's filters look at; constants of `bounds`.
     """
 
     scope: Scope
@@ -97,6 +98,7 @@ class Plan:
     candidates_total: int
     unmodelled: tuple[Proposal, ...]
     unmodelled_total: int
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ class Refusal:
     `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
     whose change may help, as (kind, namespace, name). `spared`: pods of lower priority that rules keep on
     the potential nodes, by rule. `nearest`: the nodes that lack least. `sample`: a node that the columns rule
-    out, with all that may be removed there; None where no such node has a removable pod.
+    out, with all that may be removed there; None where no such node has a removable pod. `left_out`: as of a
+    plan.
     """
 
     scope: Scope
@@ -127,3 +130,4 @@ class Refusal:
     spared: dict[str, int] = field(default_factory=dict)
     nearest: tuple[NearNode, ...] = ()
     sample: Proposal | None = None
+    left_out: tuple[str, ...] = ()

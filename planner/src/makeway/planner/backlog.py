@@ -22,7 +22,7 @@ class Backlog:
 
     def __init__(self, piece: int | None) -> None:
         self._piece = piece
-        self._left: dict[str, tuple[Iterator[str], Visit]] = {}
+        self._left: dict[str, tuple[Iterator[str], Visit, Callable[[], None]]] = {}
         self._told: Callable[[], None] = lambda: None
 
     @property
@@ -34,27 +34,32 @@ class Backlog:
         """Have a function called whenever something is left to `work`."""
         self._told = told
 
-    def visit(self, what: str, uids: Collection[str], visit: Visit) -> None:
+    def visit(
+        self, what: str, uids: Collection[str], visit: Visit, done: Callable[[], None] = lambda: None
+    ) -> None:
         """Visit these pods, if there are any; a visit for the same that is not over ends.
 
-        `what`: a sentence for people.
+        `what`: a sentence for people. `done`: called once all have been visited.
         """
         if not uids:
+            done()
             return
         self._left.pop(what, None)
         if self._piece is None or len(uids) <= self._piece:
             for uid in [*uids]:
                 visit(uid)
+            done()
         else:
-            self._left[what] = iter([*uids]), visit
+            self._left[what] = iter([*uids]), visit, done
             self._told()
 
     def work(self) -> None:
         """Make a piece of what is left."""
         if self._left:
-            what, (uids, visit) = next(iter(self._left.items()))
+            what, (uids, visit, done) = next(iter(self._left.items()))
             piece = list(islice(uids, self._piece))
             for uid in piece:
                 visit(uid)
             if not piece:
                 del self._left[what]
+                done()

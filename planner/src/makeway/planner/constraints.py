@@ -10,6 +10,7 @@ from makeway.core.nodes import RequiredNodes, required_nodes
 from makeway.core.objects import Pod, Toleration
 from makeway.core.ports import HostPort, host_ports
 from makeway.core.spread import Spread, hard_spreads
+from makeway.planner import bounds
 from makeway.planner.kinds import claims_of
 
 PORTS = "NodePorts"
@@ -17,13 +18,16 @@ AFFINITY = "InterPodAffinity"
 SPREAD = "PodTopologySpread"
 VOLUMES = "VolumeRestrictions"
 
+_ANY_TAINT = Toleration(operator="Exists")
+
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """Hashable, so that preemptors that are alike share what was worked out.
 
     `social`: the profile's filters look at pod affinity, also that of pods that are there. `nodes`,
-    `tolerations`: the pod's own requirements on nodes, which decide where spread counts.
+    `tolerations`: the pod's own requirements on nodes, which decide where spread counts. `left_out`: what is
+    more than is looked at, and asks for nothing here.
     """
 
     namespace: str = ""
@@ -36,6 +40,7 @@ class Constraints:
     claims: tuple[str, ...] = ()
     nodes: RequiredNodes = field(default_factory=RequiredNodes)
     tolerations: tuple[Toleration, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def constraints_of(pod: Pod, filters: Sequence[str]) -> Constraints:
@@ -47,16 +52,44 @@ def constraints_of(pod: Pod, filters: Sequence[str]) -> Constraints:
     def asks(name: str) -> bool:
         return not filters or name in filters
 
+    spec, affinity = pod.spec, pod.spec.affinity
+    left_out: list[str] = []
+
+    def within(what: str, large: bool) -> bool:
+        if large:
+            left_out.append(what)
+        return not large
+
     social = asks(AFFINITY)
+    required, forbidden = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
+    terms: tuple[Term, ...] = ()
+    anti_terms: tuple[Term, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    if social and within(bounds.POD_AFFINITY, bounds.is_large_affinity(required)):
+        terms = affinity_terms(pod)
+        terms = terms if within(bounds.POD_AFFINITY, bounds.is_large_matching(terms)) else ()
+    if social and within(bounds.POD_ANTI_AFFINITY, bounds.is_large_affinity(forbidden)):
+        anti_terms = anti_affinity_terms(pod)
+        large = bounds.is_large_matching(anti_terms)
+        anti_terms = anti_terms if within(bounds.POD_ANTI_AFFINITY, large) else ()
+    nodes = within(bounds.NODE_AFFINITY, bounds.is_large_node_selection(pod))
+    tolerations = within(bounds.TOLERATIONS, len(spec.tolerations or ()) > bounds.MOST_TERMS)
+    if asks(SPREAD) and spec.topology_spread_constraints:
+        # Which domains count depends on the nodes that the pod may use.
+        large = not (nodes and tolerations) or bounds.is_large_spread(spec.topology_spread_constraints)
+        spreads = hard_spreads(pod) if within(bounds.TOPOLOGY_SPREAD, large) else ()
+    ports = host_ports(pod) if asks(PORTS) else ()
+    claims = claims_of(pod) if asks(VOLUMES) else ()
     return Constraints(
         namespace=pod.metadata.namespace,
         labels=tuple(sorted((pod.metadata.labels or {}).items())),
-        ports=host_ports(pod) if asks(PORTS) else (),
+        ports=ports if within(bounds.HOST_PORTS, len(ports) > bounds.MOST_TERMS) else (),
         social=social,
-        affinity=affinity_terms(pod) if social else (),
-        anti_affinity=anti_affinity_terms(pod) if social else (),
-        spreads=hard_spreads(pod) if asks(SPREAD) else (),
-        claims=claims_of(pod) if asks(VOLUMES) else (),
-        nodes=required_nodes(pod),
-        tolerations=pod.spec.tolerations or (),
+        affinity=terms,
+        anti_affinity=anti_terms,
+        spreads=spreads,
+        claims=claims if within(bounds.CLAIMS, len(claims) > bounds.MOST_TERMS) else (),
+        nodes=required_nodes(pod) if nodes else RequiredNodes(),
+        tolerations=(spec.tolerations or ()) if tolerations else (_ANY_TAINT,),
+        left_out=tuple(left_out),
     )

@@ -6,8 +6,9 @@ each pod's kind, and a constraint becomes a table from kind to number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Set
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -16,10 +17,19 @@ from makeway.core.affinity import Term, anti_affinity_terms
 from makeway.core.objects import Pod
 from makeway.core.ports import HostPort, host_ports
 from makeway.core.selector import SelectorError
-from makeway.planner.columns import Ints
+from makeway.planner.bounds import MOST_TERMS, is_large_affinity
+from makeway.planner.columns import Flags, Ints, extended
+from makeway.planner.forbidding import Forbidding
+from makeway.planner.label_columns import LabelColumns, is_one_of
+from makeway.planner.values import NONE, Values
+
+_V = TypeVar("_V", bound=Hashable)
 
 _REMEMBERED = 16384
 """Kinds of pods that have nothing but labels, of which the value is shared."""
+
+_REMEMBERED_SEEN = 4096
+"""Kinds of which is remembered what selectors see of them: those of the workloads whose pods come and go."""
 
 
 class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -27,6 +37,7 @@ class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     `labels`: pairs, in order. `anti_affinity`: its required terms. `claims`: names of its
     PersistentVolumeClaims. `terminating`: it has a deletionTimestamp, and spread no longer counts it.
+    `left_out`: it has more terms or host ports than are looked at, and counts as having none.
     """
 
     namespace: str
@@ -35,6 +46,7 @@ class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     anti_affinity: tuple[Term, ...] = ()
     claims: tuple[str, ...] = ()
     terminating: bool = False
+    left_out: bool = False
 
 
 def kind_of(pod: Pod) -> Kind:
@@ -43,15 +55,22 @@ def kind_of(pod: Pod) -> Kind:
     Pods that have nothing but labels share the value; what tells their kinds apart is the same for all pods
     of a workload.
     """
-    ports, claims = host_ports(pod), claims_of(pod)
-    try:
-        terms = anti_affinity_terms(pod) if pod.spec.affinity is not None else ()
-    except SelectorError:
-        terms = ()
+    ports, claims, left_out = host_ports(pod), claims_of(pod), False
+    if len(ports) > MOST_TERMS:
+        ports, left_out = (), True
+    terms: tuple[Term, ...] = ()
+    if pod.spec.affinity is not None:
+        if is_large_affinity(pod.spec.affinity.pod_anti_affinity):
+            left_out = True
+        else:
+            try:
+                terms = anti_affinity_terms(pod)
+            except SelectorError:
+                terms = ()
     labels = tuple((pod.metadata.labels or {}).items())
     plain = (pod.metadata.namespace, labels, pod.metadata.deletion_timestamp is not None)
-    if ports or claims or terms:
-        return _kind(*plain, ports=ports, anti_affinity=terms, claims=claims)
+    if ports or claims or terms or left_out:
+        return _kind(*plain, ports=ports, anti_affinity=terms, claims=claims, left_out=left_out)
     return _plain_kind(*plain)
 
 
@@ -63,6 +82,7 @@ def _kind(
     ports: tuple[HostPort, ...] = (),
     anti_affinity: tuple[Term, ...] = (),
     claims: tuple[str, ...] = (),
+    left_out: bool = False,
 ) -> Kind:
     return Kind(
         namespace=namespace,
@@ -71,6 +91,7 @@ def _kind(
         anti_affinity=anti_affinity,
         claims=claims,
         terminating=terminating,
+        left_out=left_out,
     )
 
 
@@ -87,20 +108,36 @@ def claims_of(pod: Pod) -> tuple[str, ...]:
 class KindTable:
     """Kinds by number, with how many pods hold each. Mutated only by the snapshot that owns it.
 
+    Of a pod only what constraints ask for counts: of its labels those in `keys`, of its claims those that are
+    exclusive. So labels and claims that no other pod has do not make a kind of each pod.
+
     `assigned`: int64[numbers], the serial at which a number was last given to a kind, so that whoever
-    keeps a table by kind knows which entries are new since it last looked. `forbidden`: counts how often
-    the kinds with required anti-affinity have changed.
+    keeps a table by kind knows which entries are new since it last looked. `terminating`: bool[numbers].
+    `labels`: their labels; `forbidding`: their anti-affinity. `left_out`: how many pods have more
+    anti-affinity or host ports than is looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, exclusive: Set[tuple[str, str]]) -> None:
         self.serial = 0
-        self.forbidden = 0
+        self.left_out = 0
+        self.keys: frozenset[str] = frozenset()
         self.assigned: Ints = np.zeros(64, np.int64)
+        self.terminating: Flags = np.zeros(64, np.bool_)
+        self.labels = LabelColumns()
+        self.forbidding = Forbidding()
+        self._namespaces: Values[str] = Values()
+        self._ports: Values[tuple[HostPort, ...]] = Values()
+        self._claims: Values[tuple[str, ...]] = Values()
+        self._namespace: Ints = np.zeros(64, np.int64)
+        self._forbids: Ints = np.zeros(64, np.int64)
+        self._port: Ints = np.zeros(64, np.int64)
+        self._claim: Ints = np.zeros(64, np.int64)
+        self._exclusive = exclusive
+        self._seen: dict[int, tuple[Kind, Kind]] = {}
         self._numbers: dict[Kind, int] = {}
         self._kinds: list[Kind | None] = [None]
         self._holders: list[int] = [0]
         self._free: list[int] = []
-        self._forbidding: dict[int, Kind] = {}
 
     def __len__(self) -> int:
         """How many kinds there are."""
@@ -111,37 +148,121 @@ class KindTable:
         """One more than the highest number in use so far."""
         return len(self._kinds)
 
+    # --------------------------------------------------------------------------------- changing
+
     def acquire(self, kind: Kind) -> int:
-        """Give a kind's number and count one more holder of it. O(1)."""
-        number = self._numbers.get(kind)
+        """Give the number of a pod's kind and count one more holder of it. O(labels) at the most."""
+        seen = self._see(kind)
+        number = self._numbers.get(seen)
         if number is None:
-            number = self._new(kind)
+            number = self._new(seen)
         self._holders[number] += 1
+        if seen.left_out:
+            self.left_out += 1
         return number
 
-    def number(self, kind: Kind) -> int:
-        """Give a kind's number. Raises KeyError where no pod holds it."""
-        return self._numbers[kind]
-
-    def release(self, kind: Kind) -> None:
+    def release(self, number: int) -> None:
         """Count one holder less; a kind without holders is forgotten and its number used again."""
-        number = self._numbers[kind]
         self._holders[number] -= 1
-        if self._holders[number] == 0:
-            del self._numbers[kind]
-            self._kinds[number] = None
-            if self._forbidding.pop(number, None) is not None:
-                self.forbidden += 1
-            self._free.append(number)
+        kind = self._kinds[number]
+        if kind is None:
+            raise KeyError(number)
+        if kind.left_out:
+            self.left_out -= 1
+        if self._holders[number]:
+            return
+        del self._numbers[kind]
+        self._kinds[number] = None
+        self.labels.drop(number, kind.labels)
+        self._namespaces.give(int(self._namespace[number]))
+        self.forbidding.give(int(self._forbids[number]))
+        if kind.ports:
+            self._ports.give(int(self._port[number]))
+        if kind.claims:
+            self._claims.give(int(self._claim[number]))
+        self._free.append(number)
 
-    def since(self, serial: int) -> list[tuple[int, Kind | None]]:
-        """Give the numbers assigned after a serial, with their kinds. O(numbers)."""
-        fresh = np.flatnonzero(self.assigned[: self.size] > serial).tolist()
-        return [(number, self._kinds[number]) for number in fresh]
+    def ask(self, keys: frozenset[str]) -> None:
+        """Count labels of these keys and no others; pods that are there are to be entered anew."""
+        self.keys = keys
+        self._seen.clear()
 
-    def forbidding(self) -> Iterable[Kind]:
-        """Give the kinds that have required anti-affinity."""
-        return self._forbidding.values()
+    def ask_again(self) -> None:
+        """Look again at what is exclusive; its pods are to be entered anew."""
+        self._seen.clear()
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def since(self, serial: int) -> Ints:
+        """Give the numbers assigned after a serial, ascending. O(numbers)."""
+        return np.flatnonzero(self.assigned[: self.size] > serial)
+
+    def meant(self, term: Term, numbers: Ints) -> Ints:
+        """Return those of some numbers whose kinds a resolved term means. O(numbers) a requirement."""
+        if term.selector is None:
+            return numbers[:0]
+        if term.namespace_selector is None:
+            numbers = self._in_namespaces(term.namespaces, numbers)
+        for requirement in term.selector.requirements:
+            if not numbers.size:
+                return numbers
+            numbers = numbers[self.labels.meets(requirement, numbers)]
+        return numbers
+
+    def in_namespace(self, namespace: str, numbers: Ints) -> Ints:
+        """Return those of some numbers whose kinds are of a namespace."""
+        return self._in_namespaces((namespace,), numbers)
+
+    def forbidden(self, weights: Ints, numbers: Ints) -> Ints:
+        """Return int64[numbers], the weights of the kinds' terms. `weights`: int64[groups of terms]."""
+        return weights[self._forbids[numbers]]
+
+    def of_ports(self, weigh: Callable[[tuple[HostPort, ...]], int], numbers: Ints) -> Ints:
+        """Return int64[numbers], what the host ports of the kinds weigh; 0 where they have none."""
+        return _weighed(self._ports, self._port[numbers], weigh)
+
+    def of_claims(self, weigh: Callable[[tuple[str, ...]], int], numbers: Ints) -> Ints:
+        """Return int64[numbers], what the exclusive claims of the kinds weigh; 0 where they have none."""
+        return _weighed(self._claims, self._claim[numbers], weigh)
+
+    def of_labels(
+        self, keys: tuple[str, ...], weigh: Callable[[str, dict[str, str]], int], numbers: Ints
+    ) -> Ints:
+        """Return int64[numbers], what namespace and the labels of some keys weigh.
+
+        O(numbers · log), and once for each combination that there is.
+        """
+        told = np.stack([self._namespace[numbers], *(self.labels.of(key, numbers) for key in keys)])
+        different, place = np.unique(told, axis=1, return_inverse=True)
+        amounts = [
+            weigh(
+                self._namespaces.value(int(one[0])) or "",
+                {key: self.labels.value(key, int(at)) for key, at in zip(keys, one[1:], strict=True) if at},
+            )
+            for one in different.T
+        ]
+        return np.array(amounts, np.int64)[place.reshape(-1)]
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _in_namespaces(self, names: Set[str] | tuple[str, ...], numbers: Ints) -> Ints:
+        wanted = [self._namespaces.number(name) for name in names]
+        return numbers[is_one_of(self._namespace[numbers], wanted)]
+
+    def _see(self, kind: Kind) -> Kind:
+        """Return what constraints ask for of a kind; remembered for those that many pods share."""
+        known = self._seen.get(id(kind))
+        if known is not None and known[0] is kind:
+            return known[1]
+        labels = tuple(pair for pair in kind.labels if pair[0] in self.keys)
+        claims = tuple(name for name in kind.claims if (kind.namespace, name) in self._exclusive)
+        seen = kind
+        if len(labels) != len(kind.labels) or len(claims) != len(kind.claims):
+            seen = msgspec.structs.replace(kind, labels=labels, claims=claims)
+        if len(self._seen) >= _REMEMBERED_SEEN:
+            self._seen.clear()
+        self._seen[id(kind)] = kind, seen
+        return seen
 
     def _new(self, kind: Kind) -> int:
         if self._free:
@@ -152,11 +273,30 @@ class KindTable:
             self._kinds.append(kind)
             self._holders.append(0)
             if number >= self.assigned.size:
-                self.assigned = np.concatenate([self.assigned, np.zeros_like(self.assigned)])
+                self._lengthen()
         self.serial += 1
         self.assigned[number] = self.serial
         self._numbers[kind] = number
-        if kind.anti_affinity:
-            self._forbidding[number] = kind
-            self.forbidden += 1
+        self.terminating[number] = kind.terminating
+        self.labels.put(number, kind.labels)
+        self._namespace[number], _ = self._namespaces.take(kind.namespace)
+        self._forbids[number] = self.forbidding.take(kind.anti_affinity)
+        self._port[number] = self._ports.take(kind.ports)[0] if kind.ports else NONE
+        self._claim[number] = self._claims.take(kind.claims)[0] if kind.claims else NONE
         return number
+
+    def _lengthen(self) -> None:
+        more = self.assigned.size
+        self.assigned, self.terminating = extended(self.assigned, more), extended(self.terminating, more)
+        self._namespace, self._forbids = extended(self._namespace, more), extended(self._forbids, more)
+        self._port, self._claim = extended(self._port, more), extended(self._claim, more)
+
+
+def _weighed(values: Values[_V], held: Ints, weigh: Callable[[_V], int]) -> Ints:
+    """Return int64[…], what the held values weigh, each different one weighed once; 0 for NONE."""
+    table = np.zeros(values.size, np.int64)
+    for number in np.unique(held).tolist():
+        value = values.value(number)
+        if value is not None:
+            table[number] = weigh(value)
+    return np.asarray(table[held])

@@ -12,17 +12,19 @@ InterPodAffinity, PodTopologySpread and VolumeRestrictions plugins.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from makeway.core import ports
 from makeway.core.affinity import Term, means_all
+from makeway.core.selector import Selector
 from makeway.core.spread import Spread
+from makeway.planner import bounds
 from makeway.planner.columns import MOST, Flags, Ints
 from makeway.planner.constraints import Constraints
-from makeway.planner.kinds import Kind
 from makeway.planner.overlay import Block
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -38,6 +40,9 @@ SPREAD_OVER = "Topology spread over "
 MOST_KEYS = 10
 """So many topology keys have layers, of each sort of constraint, so that a question has 32 at the most.
 Beyond them verification decides: anybody may write a pod with a thousand, and each takes 8 bytes a slot."""
+
+_PYTHON = 100
+"""Steps of a tally for a kind that is weighed by itself, without numpy."""
 
 Placed = tuple[int, PodRecord]
 """A row, and a pod that the scheduler has placed there though the API does not show it."""
@@ -76,10 +81,11 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """All constraints of one preemptor, over all nodes."""
+    """All constraints of one preemptor, over all nodes; `left_out`: those that only verification looks at."""
 
     layers: tuple[Layer, ...] = ()
     company: Company | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
@@ -189,8 +195,15 @@ class Requirements:
 
 
 def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed]) -> Layers:
-    """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with."""
-    desk = _Desk(snapshot, tuple(placed))
+    """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with.
+
+    Raises:
+        Unfinished: the tallies' allowance did not suffice.
+    """
+    desk = _Desk(snapshot, tuple(placed), constraints.left_out)
+    # All at once and first: to group pods by another label gives them kinds that no tally has seen before.
+    selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
+    desk.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
     layers: list[Layer] = []
     if constraints.ports:
         layers.append(_ports(desk, constraints))
@@ -201,23 +214,24 @@ def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Pla
         asks = constraints.affinity or constraints.anti_affinity
         if asks or any((layer.room < 0).any() for layer in others):
             layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
-    if len(constraints.spreads) <= MOST_KEYS:  # which nodes count is known only with all of them
-        layers += [_spread(desk, constraints, spread) for spread in constraints.spreads]
+    if constraints.spreads:
+        layers += _spreads(desk, constraints)
     if constraints.claims:
         layers += _claims(desk, constraints)
     company = _company(desk, constraints) if constraints.affinity else None
-    return Layers(tuple(layers), company)
+    return Layers(tuple(layers), company, tuple(dict.fromkeys(desk.left_out)))
 
 
-@dataclass(frozen=True, slots=True)
 class _Desk:
-    """What all layers are worked out from."""
+    """What all layers are worked out from, and what was left out."""
 
-    snapshot: Snapshot
-    placed: tuple[Placed, ...]
+    def __init__(self, snapshot: Snapshot, placed: tuple[Placed, ...], left_out: Iterable[str]) -> None:
+        self.snapshot = snapshot
+        self.placed = placed
+        self.left_out = list(left_out)
 
-    def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None) -> Tally:
-        return self.snapshot.tallies.get(self.snapshot, key, weigh, counted)
+    def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> Tally:
+        return self.snapshot.tallies.get(self.snapshot, key, weigh, counted, cost)
 
     def held(self, tally: Tally) -> Ints:
         """Give int64[nodes], what is counted on each node, assumed pods included."""
@@ -238,63 +252,116 @@ class _Desk:
         count = max(1, self.snapshot.topology.count(key))
         return np.bincount(domains[counted], weights=held[counted], minlength=count).astype(np.int64)
 
-    def namespaces(self) -> dict[str, dict[str, str]]:
-        return {name: one.metadata.labels or {} for name, one in self.snapshot.namespaces.items()}
+    def resolved(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Return terms that name the namespaces which they select now. A selector is matched once for all."""
+        snapshot = self.snapshot
+        if all(term.namespace_selector is None for term in terms):
+            return terms
+        stamp = snapshot.namespaces_changed
+        return tuple(
+            snapshot.tallies.remembered(
+                ("resolved", term), stamp, partial(term.resolved, _Namespaces(snapshot))
+            )
+            for term in terms
+        )
+
+    def sorted_out(self, selectors: Iterable[Selector | None]) -> bool:
+        """Report whether kinds tell apart what these selectors look at."""
+        given = (selector for selector in selectors if selector is not None)
+        return self.snapshot.tell_apart(
+            frozenset(one.key for selector in given for one in selector.requirements)
+        )
+
+
+class _Namespaces(Mapping[str, Mapping[str, str]]):
+    """The labels of all namespaces, by name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._namespaces = snapshot.namespaces
+
+    def __getitem__(self, name: str) -> Mapping[str, str]:
+        return self._namespaces[name].metadata.labels or {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._namespaces)
+
+    def __len__(self) -> int:
+        return len(self._namespaces)
 
 
 def _ports(desk: _Desk, constraints: Constraints) -> Layer:
-    wanted = constraints.ports
+    wanted, kinds = constraints.ports, desk.snapshot.kinds
 
-    def weigh(kind: Kind) -> int:
-        return int(ports.conflict(wanted, kind.ports))
+    def conflict(taken: tuple[ports.HostPort, ...]) -> int:
+        return int(ports.conflict(wanted, taken))
 
-    tally = desk.tally(("ports", wanted), weigh)
+    def weigh(numbers: Ints) -> Ints:
+        return kinds.of_ports(conflict, numbers)
+
+    tally = desk.tally(("ports", wanted), weigh, cost=_PYTHON)
     return Layer(tally.key, PORT_TAKEN, tally.use, -desk.held(tally))
 
 
 def _anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
     """The preemptor's own terms, one layer a topology key."""
-    namespaces = desk.namespaces()
-    terms = [term.resolved(namespaces) for term in constraints.anti_affinity]
+    if not desk.sorted_out(term.selector for term in constraints.anti_affinity):
+        desk.left_out.append(bounds.POD_ANTI_AFFINITY)
+        return []
+    kinds = desk.snapshot.kinds
+    terms = desk.resolved(constraints.anti_affinity)
+    keys = sorted({term.topology_key for term in terms})
+    if len(keys) > MOST_KEYS:
+        desk.left_out.append(bounds.POD_ANTI_AFFINITY)
     layers = []
-    for key in sorted({term.topology_key for term in terms})[:MOST_KEYS]:
+    for key in keys[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
 
-        def weigh(kind: Kind, mine: tuple[Term, ...] = mine) -> int:
-            labels = dict(kind.labels)
-            return sum(term.means(kind.namespace, None, labels) for term in mine)
+        def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
+            weights = np.zeros(kinds.size, np.int64)
+            for term in mine:
+                weights[kinds.meant(term, numbers)] += 1
+            return weights[numbers]
 
-        tally = desk.tally(("anti-affinity", mine), weigh)
+        tally = desk.tally(("anti-affinity", mine), weigh, cost=len(mine))
         layers.append(_none_in_domain(desk, ANTI_AFFINITY, key, tally))
     return layers
 
 
 def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
-    """The terms of pods that are there and mean the preemptor, one layer a topology key."""
-    namespace = constraints.namespace
+    """The terms of pods that are there and mean the preemptor, one layer a topology key.
+
+    What they come to depends on nothing else, so preemptors that the same terms mean share a tally.
+    """
+    namespace, kinds = constraints.namespace, desk.snapshot.kinds
+    if kinds.left_out:
+        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
     known = desk.snapshot.namespaces.get(namespace)
     namespace_labels = (known.metadata.labels or {}) if known is not None else {}
-    labels = dict(constraints.labels)
+    forbidding = kinds.forbidding
     told = (namespace, tuple(sorted(namespace_labels.items())), constraints.labels)
-    kinds = desk.snapshot.kinds
 
-    def mentioned() -> tuple[str, ...]:
-        terms = (term for kind in kinds.forbidding() for term in kind.anti_affinity)
-        return tuple(
-            sorted({term.topology_key for term in terms if term.means(namespace, namespace_labels, labels)})
-        )
+    def meaning() -> list[Term] | None:
+        return forbidding.meaning(namespace, namespace_labels, dict(constraints.labels))
 
+    terms = desk.snapshot.tallies.remembered(("meaning", told), forbidding.changes, meaning)
+    if terms is None:
+        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        return []
+    keys = sorted({term.topology_key for term in terms})
+    if len(keys) > MOST_KEYS:
+        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
     layers = []
-    for key in desk.snapshot.tallies.remembered(("keys", told), kinds.forbidden, mentioned)[:MOST_KEYS]:
+    for key in keys[:MOST_KEYS]:
+        mine = tuple(term for term in terms if term.topology_key == key)
 
-        def weigh(kind: Kind, key: str = key) -> int:
-            return sum(
-                term.topology_key == key and term.means(namespace, namespace_labels, labels)
-                for term in kind.anti_affinity
-            )
+        def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
+            weights = np.zeros(forbidding.size, np.int64)
+            for term in mine:
+                weights[[*forbidding.groups(term)]] += 1
+            return kinds.forbidden(weights, numbers)
 
-        tally = desk.tally(("others-anti-affinity", key, told), weigh)
-        layers.append(_none_in_domain(desk, OTHERS_ANTI_AFFINITY, key, tally))
+        which = frozenset(forbidding.number(term) for term in mine)
+        layers.append(_none_in_domain(desk, OTHERS_ANTI_AFFINITY, key, desk.tally(("others", which), weigh)))
     return layers
 
 
@@ -305,21 +372,33 @@ def _none_in_domain(desk: _Desk, reason: str, key: str, tally: Tally) -> Layer:
     return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
 
 
+def _spreads(desk: _Desk, constraints: Constraints) -> list[Layer]:
+    """One layer a constraint, or none at all: which nodes count is known only with all of them."""
+    spreads = constraints.spreads
+    if len(spreads) > MOST_KEYS or not desk.sorted_out(spread.selector for spread in spreads):
+        desk.left_out.append(bounds.TOPOLOGY_SPREAD)
+        return []
+    return [_spread(desk, constraints, spread) for spread in spreads]
+
+
 def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
     """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
 
     A domain that holds no more than the others never violates it, so its own count need not lower `min`.
     A node that lacks the label of any constraint can never do.
     """
-    selector, namespace = spread.selector, constraints.namespace
+    selector, namespace, kinds = spread.selector, constraints.namespace, desk.snapshot.kinds
+    meant = Term("", frozenset({namespace}), None, selector)
 
-    def weigh(kind: Kind) -> int:
-        return int(
-            selector is not None and kind.namespace == namespace and selector.matches(dict(kind.labels))
-        )
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        weights[kinds.meant(meant, numbers)] = 1
+        return weights[numbers]
 
-    def counted(kind: Kind) -> int:
-        return 0 if kind.terminating or selector is None or selector.empty else weigh(kind)
+    def counted(numbers: Ints) -> Ints:
+        if selector is None or selector.empty:
+            return np.zeros(numbers.size, np.int64)
+        return np.where(kinds.terminating[numbers], 0, weigh(numbers))
 
     tally = desk.tally(("spread", namespace, selector), weigh, counted)
     nodes = desk.snapshot.columns.nodes
@@ -355,17 +434,23 @@ def _least_of_others(totals: Ints, exists: Flags) -> Ints:
 
 def _claims(desk: _Desk, constraints: Constraints) -> list[Layer]:
     """ReadWriteOncePod claims that another pod uses, wherever it runs."""
-    namespace = constraints.namespace
+    namespace, kinds = constraints.namespace, desk.snapshot.kinds
     exclusive = frozenset(
         claim for claim in constraints.claims if (namespace, claim) in desk.snapshot.exclusive_claims
     )
     if not exclusive:
         return []
 
-    def weigh(kind: Kind) -> int:
-        return len(exclusive.intersection(kind.claims)) if kind.namespace == namespace else 0
+    def used(claims: tuple[str, ...]) -> int:
+        return len(exclusive.intersection(claims))
 
-    tally = desk.tally(("claims", namespace, exclusive), weigh)
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        inside = kinds.in_namespace(namespace, numbers)
+        weights[inside] = kinds.of_claims(used, inside)
+        return weights[numbers]
+
+    tally = desk.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
     held = desk.held(tally)
     users = int(held.sum())
     if not users:
@@ -373,14 +458,22 @@ def _claims(desk: _Desk, constraints: Constraints) -> list[Layer]:
     return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
 
 
-def _company(desk: _Desk, constraints: Constraints) -> Company:
-    namespaces = desk.namespaces()
-    terms = tuple(term.resolved(namespaces) for term in constraints.affinity)
+def _company(desk: _Desk, constraints: Constraints) -> Company | None:
+    if not desk.sorted_out(term.selector for term in constraints.affinity):
+        desk.left_out.append(bounds.POD_AFFINITY)
+        return None
+    kinds = desk.snapshot.kinds
+    terms = desk.resolved(constraints.affinity)
 
-    def weigh(kind: Kind) -> int:
-        return int(means_all(terms, kind.namespace, dict(kind.labels)))
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        meant = numbers
+        for term in terms:
+            meant = kinds.meant(term, meant)
+        weights[meant] = 1
+        return weights[numbers]
 
-    tally = desk.tally(("affinity", terms), weigh)
+    tally = desk.tally(("affinity", terms), weigh, cost=len(terms))
     held = desk.held(tally)
     first = means_all(terms, constraints.namespace, dict(constraints.labels))
     may_come = np.full(held.size, first)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from makeway.bus.comparison import Comparison
+from makeway.planner.bounds import LEFT_OUT
 
 _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
@@ -20,7 +21,8 @@ class Metrics:
         self.attempts = Counter(
             "makeway_planner_plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
-            "refused, notSynced, braked, malformed, otherCluster, tooLate (waited longer than its time-out).",
+            "refused, notSynced, braked, malformed, otherCluster, tooLate (waited or took longer than its "
+            "time-out).",
             ["result"],
             registry=registry,
         )
@@ -31,6 +33,14 @@ class Metrics:
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
             "DaemonSetStartDelay, DaemonSetRoomOnItsWay, DaemonSetNoVictims.",
             ["reason"],
+            registry=registry,
+        )
+        self.left_out = Counter(
+            "makeway_planner_constraints_left_out",
+            "Plans that left a constraint to the scheduler's filters: it is larger than the planner looks "
+            "at, or pods are still being grouped by a label that it asks for. constraint: "
+            f"{', '.join(LEFT_OUT)}.",
+            ["constraint"],
             registry=registry,
         )
         self.plan_seconds = Histogram(
@@ -170,6 +180,7 @@ class Metrics:
         in_flight: Callable[[], float],
         marks: Callable[[], float],
         comparing: Callable[[], float],
+        left_out: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
         """Add the gauges that are read from the planner's state when they are asked for."""
@@ -198,6 +209,12 @@ class Metrics:
             "Plans of mode observe of which it is not known yet what DefaultPreemption does.",
             registry=self.registry,
         ).set_function(comparing)
+        Gauge(
+            "makeway_planner_pods_left_out",
+            "Pods whose required anti-affinity or host ports are more than the planner looks at, so that "
+            "only the scheduler's filters know them.",
+            registry=self.registry,
+        ).set_function(left_out)
         objects = Gauge(
             "makeway_planner_snapshot_objects",
             "Objects in the snapshot. resource: as of makeway_planner_lists_total.",

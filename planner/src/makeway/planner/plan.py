@@ -27,11 +27,15 @@ from makeway.planner.question import Question
 from makeway.planner.queue_terms import terms_of
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.standing import AT_ONCE, TOGETHER, Circumstances, Standing
+from makeway.planner.tally import PIECE, Allowance, Unfinished
 from makeway.planner.victims import Bounds, evaluate
 
 UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
 """As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
+
+_PIECES = 1000
+"""Pauses for tallies before the rest is worked out at one go: more than the largest question ever needs."""
 
 
 def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
@@ -47,18 +51,33 @@ def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusa
 def planning(snapshot: Snapshot, question: Question, now: datetime) -> Iterator[Plan | Refusal | None]:
     """Plan as `plan` does, and pause with None after every AT_ONCE nodes that have to be looked at.
 
+    It pauses as well where what constraints come to has to be worked out for many pods.
+
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
     snapshot may change there; what was looked at before and has changed is looked at again, so that all that
     is decided on is seen in one piece.
     """
-    for _ in range(2 * snapshot.columns.nodes // AT_ONCE):
-        found = _decide(snapshot, question, now, AT_ONCE)
+    for _ in range(2 * snapshot.columns.nodes // AT_ONCE + _PIECES):
+        found = _attempt(snapshot, question, now, AT_ONCE, Allowance(PIECE))
         yield found
         if found is not None:
             return
-    found = _decide(snapshot, question, now, snapshot.columns.nodes)
+    found = _attempt(snapshot, question, now, snapshot.columns.nodes, Allowance())
     assert found is not None  # noqa: S101 - all nodes were looked at
     yield found
+
+
+def _attempt(
+    snapshot: Snapshot, question: Question, now: datetime, at_most: int, allowance: Allowance
+) -> Plan | Refusal | None:
+    """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
+    snapshot.tallies.allowance = allowance
+    try:
+        return _decide(snapshot, question, now, at_most)
+    except Unfinished:
+        return None
+    finally:
+        snapshot.tallies.allowance = Allowance()
 
 
 def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int) -> Plan | Refusal | None:
@@ -79,7 +98,8 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     if question.pinned_to and snapshot.shields.policy.daemon_sets.enabled:
         if snapshot.rows.get(question.pinned_to) not in potential:
             return diagnosis.no_nodes(scope, question, unknown)
-        return plan_pinned(snapshot, question, scope, now)
+        found = plan_pinned(snapshot, question, scope, now)
+        return replace(found, left_out=question.constraints.left_out)
 
     view = View(snapshot, question, now)
     looked = view.few(potential, at_most)
@@ -93,12 +113,12 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
     unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
     if candidates_total or unmodelled_total:
-        return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total)
+        return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, view.left_out)
     grounds = view.grounds(looked, potential, at_most)
     if grounds is None:
         return None
     near, sample = view.nearest(grounds, potential)
-    return diagnosis.refusal(
+    refusal = diagnosis.refusal(
         scope,
         question,
         grounds,
@@ -110,6 +130,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         queues=view.queues,
         sample=sample,
     )
+    return replace(refusal, left_out=view.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +156,7 @@ class View:
         self._layers = layers_of(snapshot, question.constraints, placed)
         terms = terms_of(snapshot, question, placed)
         self.queues = replace(terms, limits=()) if question.ignore_columns else terms
+        self.left_out = self._layers.left_out
         self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order)
 
     def part(self, block: Block) -> Part:

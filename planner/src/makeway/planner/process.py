@@ -151,6 +151,7 @@ async def run(
             in_flight=lambda: len(ledger),
             marks=lambda: len(marks),
             comparing=lambda: len(observing),
+            left_out=lambda: snapshot.kinds.left_out,
             sizes={
                 "nodes": lambda: snapshot.node_count,
                 "pods": lambda: len(snapshot.pods),
@@ -225,6 +226,7 @@ async def run(
             *watch.runs(),
             *configuration.runs(),
             settle_for_ever(snapshot.backlog),
+            settle_for_ever(snapshot.upkeep),
             events.write_for_ever(),
             in_flight.follow_orders(),
             in_flight.follow_outcomes(),

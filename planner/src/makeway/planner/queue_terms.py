@@ -23,15 +23,17 @@ import numpy as np
 
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.exempt import is_exempt
-from makeway.core.queues.placement import asked_for, place
+from makeway.core.queues.placement import QUEUE_LABELS, asked_for, place
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.columns import MOST, Columns, Flags, Ints
-from makeway.planner.kinds import Kind
 from makeway.planner.layers import Placed
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
+
+_PYTHON = 300
+"""Steps of a tally for a kind that is placed by itself, without numpy."""
 
 QUEUE_GUARANTEED = "queue-guaranteed"
 """The rule that keeps a pod since its queue would be below its guarantee."""
@@ -165,10 +167,13 @@ def terms_of(snapshot: Snapshot, question: Question, assumed: Iterable[Placed]) 
     if not limits and not guards:
         return NO_TERMS
 
-    def weigh(kind: Kind) -> int:
-        return place(tree, asked_for(dict(kind.labels)), kind.namespace).queue.number + 1
+    def numbered(namespace: str, labels: dict[str, str]) -> int:
+        return place(tree, asked_for(labels), namespace).queue.number + 1
 
-    numbers = snapshot.tallies.get(snapshot, ("queue", book.revision), weigh).use
+    def weigh(kinds: Ints) -> Ints:
+        return snapshot.kinds.of_labels(QUEUE_LABELS, numbered, kinds)
+
+    numbers = snapshot.tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
     return QueueTerms(limits, guards, book.revision, numbers, len(tree))
 
 

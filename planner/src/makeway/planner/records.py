@@ -22,6 +22,9 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 _REMEMBERED_WORKLOADS = 4096
 """Workloads whose last record is kept, with some 3 kB each. A list comes workload by workload."""
 
+_LARGEST_LOOK = 32 * 1024
+"""Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
+
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One incarnation of a pod.
@@ -100,6 +103,9 @@ def pod_record(pod: Pod) -> PodRecord:
     known = _alike.get(workload)
     if known is None or known[0] != look:
         record = _count(pod)
+        if len(look) > _LARGEST_LOOK:
+            _alike.pop(workload, None)
+            return record
         if len(_alike) >= _REMEMBERED_WORKLOADS:
             _alike.clear()
         _alike[workload] = look, record

@@ -109,6 +109,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
         ahead=request.ahead,
+        left_to_verification=result.left_out,
     )
 
 

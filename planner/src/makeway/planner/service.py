@@ -143,9 +143,13 @@ class Planner:
     async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
         began = time.perf_counter()
         try:
-            result = await self._with_pauses(planning(self._snapshot, question, now))
+            seconds = request.timeout_milliseconds / 1000
+            result = await self._with_pauses(planning(self._snapshot, question, now), began + seconds)
         except _Unsynced as missing:
             return self._decline("notSynced", "NotSynced", str(missing), request.request_id)
+        except TimeoutError:
+            message = f"the plan was not ready within the plugin's {request.timeout_milliseconds} ms"
+            return self._decline("tooLate", "TooLate", message, request.request_id)
         seconds = time.perf_counter() - began
         looked_at_again = False
         if isinstance(result, Refusal):
@@ -179,14 +183,17 @@ class Planner:
         self._log(decision, reply)
         return codec.encode(reply)
 
-    async def _with_pauses(self, steps: Iterator[Plan | Refusal | None]) -> Plan | Refusal:
+    async def _with_pauses(self, steps: Iterator[Plan | Refusal | None], until: float) -> Plan | Refusal:
         """Run a plan to its end; all else that is ready has its turn at each pause.
 
         Raises:
             _Unsynced: there was nothing to plan on any more after one of them.
+            TimeoutError: nobody waits for it any more. What was worked out is kept for the next request.
         """
         while (found := next(steps)) is None:
             await asyncio.sleep(0)
+            if time.perf_counter() > until:
+                raise TimeoutError
             if missing := self._unsynced():
                 raise _Unsynced(missing)
         return found
@@ -200,6 +207,8 @@ class Planner:
             self._metrics.victims.observe(len(result.candidates[0].victims))
         else:
             label = "unmodelled"
+        for constraint in result.left_out:
+            self._metrics.left_out.labels(constraint).inc()
         self._metrics.attempts.labels(label).inc()
         self._metrics.plan_seconds.labels(label).observe(seconds)
 

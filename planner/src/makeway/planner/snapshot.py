@@ -18,8 +18,10 @@ from makeway.core.importance import Importance
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.asked_keys import AskedKeys
 from makeway.planner.backlog import Backlog
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
+from makeway.planner.claimants import Claimants
 from makeway.planner.columns import BASE_RESOURCES, Columns, Flags, Ints, extended
 from makeway.planner.kinds import KindTable
 from makeway.planner.kinship import Kinship
@@ -57,12 +59,14 @@ class Snapshot:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `tallies`, `standings`: what plans have worked out, kept for the next;
     they change no answer. `backlog`: what has still to be done, where it is done in pieces (`piece`); until
-    then nothing may be planned on the snapshot.
+    then nothing may be planned on the snapshot. `upkeep`: the same for what plans can do without until then:
+    `tell_apart` says whether they have to. `namespaces_changed` counts changes of namespaces.
     """
 
     def __init__(self, *, piece: int | None = None) -> None:
         self.revision = 0
         self.backlog = Backlog(piece)
+        self.upkeep = Backlog(piece)
         self.columns = Columns()
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
@@ -76,14 +80,20 @@ class Snapshot:
         self.kinship = Kinship()
         self.queues = QueueBook(self.shields, self.kinship)
         self.namespaces: dict[str, Namespace] = {}
-        self.kinds = KindTable()
+        self.namespaces_changed = 0
+        self.exclusive_claims: set[Key] = set()
+        self.kinds = KindTable(self.exclusive_claims)
         self.topology = Topology()
         self.tallies = Tallies()
         self.standings = Standings()
-        self.exclusive_claims: set[Key] = set()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
         self._budget_sets: dict[str, int] = {}
+        self._kinds: dict[str, int] = {}
+        self._claimants = Claimants()
+        self._asked_keys = AskedKeys()
+        self._regrouping = False
+        self.kinds.ask(self._asked_keys.keys)
         self._uids: dict[str, dict[str, str]] = {}
         self._free_rows: list[int] = []
         self._node_names: tuple[str, ...] | None = None
@@ -119,7 +129,7 @@ class Snapshot:
 
     def kind(self, uid: str) -> int:
         """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
-        return self.kinds.number(self.pods[uid].kind)
+        return self._kinds[uid]
 
     def budget_revision(self, key: Key) -> int:
         """Give the revision at which a budget's object was last seen to change."""
@@ -248,6 +258,9 @@ class Snapshot:
             self.exclusive_claims.add(key)
         else:
             self.exclusive_claims.discard(key)
+        self.kinds.ask_again()
+        what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
+        self.upkeep.visit(what, self._claimants.get(key), self._group)
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
@@ -280,12 +293,26 @@ class Snapshot:
     def put_namespace(self, namespace: Namespace) -> None:
         """Add or change a namespace."""
         self.revision += 1
+        self.namespaces_changed += 1
         self.namespaces[namespace.metadata.name] = namespace
 
     def remove_namespace(self, name: str) -> None:
         """Forget a namespace."""
         self.revision += 1
+        self.namespaces_changed += 1
         self.namespaces.pop(name, None)
+
+    def tell_apart(self, keys: frozenset[str]) -> bool:
+        """Have kinds tell labels of these keys apart; report whether they do, for all pods.
+
+        Called by plans, for the selectors that they match. O(1) for keys that were asked for before; others
+        are ready after a visit to all pods.
+        """
+        if self._asked_keys.want(keys):
+            self.kinds.ask(self._asked_keys.keys)
+            if not self._regrouping:
+                self._regroup()
+        return keys <= self._asked_keys.ready
 
     # -------------------------------------------------------------------------------- inner work
 
@@ -295,6 +322,33 @@ class Snapshot:
         No revision of its own: a replay may meet as new what was known long before its recording.
         """
         self.backlog.visit("a new resource is being counted", self.pods, self._recount)
+
+    def _regroup(self) -> None:
+        """Enter all pods by the keys that are asked for now, and again where others are asked for meanwhile.
+
+        It changes no answer: what was counted of a pod, on its node too, is the same for its new kind.
+        """
+        asked, self._regrouping = self._asked_keys, True
+        asked.begin()
+
+        def done() -> None:
+            self._regrouping = False
+            if asked.end():
+                self._regroup()
+
+        self.upkeep.visit("pods are being grouped by more labels", self.pods, self._group, done)
+
+    def _group(self, uid: str) -> None:
+        """Enter a pod by what is asked for now."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        before = self._kinds[uid]
+        number = self._kinds[uid] = self.kinds.acquire(pod.kind)
+        self.kinds.release(before)
+        if pod.node and number != before:
+            row = self.rows[pod.node]
+            self.columns.kind[self._slot(row, pod), row] = number
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)
@@ -384,7 +438,9 @@ class Snapshot:
 
     def _count_in(self, pod: PodRecord) -> tuple[int, int]:
         """Enter a pod everywhere but in the columns; give the numbers of its kind and of its budgets' set."""
-        kind = self.kinds.acquire(pod.kind)
+        kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
+        if pod.kind.claims:
+            self._claimants.add(pod)
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
@@ -395,7 +451,9 @@ class Snapshot:
         return kind, budgets
 
     def _count_out(self, pod: PodRecord) -> None:
-        self.kinds.release(pod.kind)
+        self.kinds.release(self._kinds.pop(pod.uid))
+        if pod.kind.claims:
+            self._claimants.discard(pod)
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)

@@ -1,0 +1,245 @@
+"""Clusters in which one pod, node or budget could decide how long the planner is busy: `make bench`.
+
+150,000 pods on 5,000 nodes each. A plan is a series of pieces; the event loop has its turn between them. The
+column is the whole plan; `extra_info` has the longest piece and how many there were, and they are printed.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from makeway.core.affinity import Term
+from makeway.core.selector import Requirement, Selector
+from makeway.core.spread import Spread
+from makeway.planner.constraints import Constraints
+from makeway.planner.kinds import Kind
+from makeway.planner.plan import planning
+from makeway.planner.question import Question
+from makeway.planner.records import NodeRecord, PodRecord
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.warmup import warm_up
+from unit.planner.building import NOW, ask, make_pod
+
+NODES, PODS_A_NODE, APPS = 5_000, 30, 5_000
+ROUNDS = 20
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+CPU = 100
+
+_numbers = itertools.count()
+
+
+def selecting(**labels: str) -> Selector:
+    return Selector(
+        tuple(Requirement(key, "In", frozenset({value})) for key, value in sorted(labels.items()))
+    )
+
+
+def term(key: str, namespace: str = "default", **labels: str) -> Term:
+    return Term(key, frozenset({namespace}), None, selecting(**labels))
+
+
+def pods_of(
+    labels: Callable[[int], Mapping[str, str]], forbids: Callable[[int], tuple[Term, ...]] = lambda _: ()
+) -> Iterable[PodRecord]:
+    """Pods of ten priorities that fill their nodes; labels and terms by number."""
+    for number in range(NODES * PODS_A_NODE):
+        own = dict(labels(number))
+        pod = make_pod(
+            f"p{number}",
+            f"n{number % NODES:05}",
+            10 * (number % 10),
+            start=number % 1000,
+            labels=own,
+            requests={"cpu": CPU},
+        )
+        kind = Kind("default", tuple(sorted(own.items())), anti_affinity=forbids(number))
+        yield PodRecord(
+            **{name: getattr(pod, name) for name in pod.__struct_fields__ if name != "kind"}, kind=kind
+        )
+
+
+def nodes_of(more: Callable[[int], Mapping[str, int]] = lambda _: {}) -> Iterable[NodeRecord]:
+    for number in range(NODES):
+        name = f"n{number:05}"
+        amounts = {"cpu": PODS_A_NODE * CPU, "pods": 110, **more(number)}
+        yield NodeRecord(name=name, allocatable=amounts, labels={HOST: name, ZONE: str(number % 10)})
+
+
+def filled(pods: Iterable[PodRecord], nodes: Iterable[NodeRecord] | None = None) -> Snapshot:
+    warm_up()
+    snapshot = Snapshot(piece=500)
+    for node in nodes_of() if nodes is None else nodes:
+        snapshot.put_node(node)
+    for pod in pods:
+        snapshot.put_pod(pod)
+    settle(snapshot)
+    gc.collect()
+    gc.freeze()  # as the process does; a full collection over 150,000 pods takes longer than any plan
+    return snapshot
+
+
+def settle(snapshot: Snapshot) -> list[float]:
+    """Do what is left to do; return how long each piece took."""
+    took = []
+    while snapshot.backlog.unsettled or snapshot.upkeep.unsettled:
+        began = time.perf_counter()
+        snapshot.backlog.work()
+        snapshot.upkeep.work()
+        took.append(time.perf_counter() - began)
+    return took
+
+
+@cache
+def by_app() -> Snapshot:
+    """5,000 applications; a hundredth of the pods may not stand beside their like."""
+    return filled(
+        pods_of(
+            lambda number: {"app": f"app-{number % APPS}"},
+            lambda number: (term(HOST, app=f"app-{number % APPS}"),) if number % 100 == 0 else (),
+        )
+    )
+
+
+@cache
+def own_labels() -> Snapshot:
+    """Each pod has a label of its own, and may not stand beside its application's others."""
+    return filled(
+        pods_of(
+            lambda number: {"app": f"app-{number % APPS}", "apps.kubernetes.io/pod-index": str(number)},
+            lambda number: (term(HOST, app=f"app-{number % APPS}"),),
+        )
+    )
+
+
+@cache
+def large_pods() -> Snapshot:
+    """A thousand pods have a hundred terms each, no two alike."""
+    return filled(
+        pods_of(
+            lambda number: {"app": f"app-{number % APPS}"},
+            lambda number: (
+                tuple(term(HOST, app=f"x-{number}-{one}") for one in range(100)) if number % 150 == 0 else ()
+            ),
+        )
+    )
+
+
+@cache
+def drawn() -> Snapshot:
+    """Labels, terms and who has them are drawn, some unique."""
+    chance = random.Random(20)
+
+    def labels(number: int) -> dict[str, str]:
+        drawn = {key: f"v{int(chance.paretovariate(0.5))}" for key in "abcdef" if chance.random() < 0.5}
+        return {"app": f"app-{int(chance.paretovariate(0.7)) % APPS}", "own": str(number), **drawn}
+
+    def forbids(_: int) -> tuple[Term, ...]:
+        some = int(chance.paretovariate(0.6)) % 100 if chance.random() < 0.1 else 0
+        return tuple(
+            term(chance.choice((HOST, ZONE)), **{chance.choice("abcdef"): f"v{chance.randrange(10**4)}"})
+            for _ in range(some)
+        )
+
+    return filled(pods_of(labels, forbids))
+
+
+def question(constraints: Constraints = Constraints(), **needs: int) -> Question:  # noqa: B008 - frozen
+    """A preemptor of a class of its own."""
+    number = next(_numbers)
+    pod = make_pod("P", "", 95, requests={"cpu": 3 * CPU - number % 90, **needs})
+    return replace(ask(pod, max_candidates=3), constraints=constraints)
+
+
+def asking(*, terms: int = 0, spread: bool = False, **labels: str) -> Constraints:
+    own = {"app": f"app-{next(_numbers) % APPS}", **labels}
+    forbidden = tuple(term(HOST, app=f"app-{next(_numbers) % APPS}") for _ in range(terms))
+    spreads = (Spread(ZONE, 1, 1, selecting(app=own["app"]), True, False, True),) if spread else ()
+    return Constraints(
+        namespace="default",
+        labels=tuple(sorted(own.items())),
+        social=True,
+        anti_affinity=forbidden,
+        spreads=spreads,
+    )
+
+
+def planned_in_pieces(snapshot: Snapshot, asked: Question, pieces: list[float]) -> None:
+    steps = planning(snapshot, asked, NOW)
+    found = None
+    while found is None:
+        began = time.perf_counter()
+        found = next(steps)
+        pieces.append(time.perf_counter() - began)
+
+
+def measure(
+    benchmark: BenchmarkFixture, snapshot: Snapshot, each: Callable[[], Question], rounds: int = ROUNDS
+) -> None:
+    """Plan for one preemptor after another; say how long the longest piece was."""
+    pieces: list[float] = []
+    planned_in_pieces(snapshot, each(), [])
+    settle(snapshot)
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        planned_in_pieces, setup=lambda: ((snapshot, each(), pieces), {}), rounds=rounds
+    )
+    tell(benchmark, pieces, snapshot)
+
+
+def tell(benchmark: BenchmarkFixture, pieces: list[float], snapshot: Snapshot) -> None:
+    info: dict[str, Any] = {
+        "pieces": len(pieces),
+        "longest_piece_ms": round(1000 * max(pieces), 2),
+        "median_piece_ms": round(1000 * sorted(pieces)[len(pieces) // 2], 2),
+        "kinds": len(snapshot.kinds),
+        "layers": len(snapshot.columns.resources),
+    }
+    benchmark.extra_info.update(info)
+    print("", info)
+
+
+SHAPES = {"by app": by_app, "labels of their own": own_labels, "large pods": large_pods, "drawn": drawn}
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=str)
+def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
+    shape = SHAPES[request.param]
+    yield shape()
+    shape.cache_clear()
+
+
+def test_plain_preemptor(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    measure(benchmark, snapshot, lambda: question(asking()))
+
+
+def test_preemptor_with_a_label_of_its_own(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    measure(benchmark, snapshot, lambda: question(asking(own=str(next(_numbers)))))
+
+
+def test_preemptor_with_zone_spread(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    measure(benchmark, snapshot, lambda: question(asking(spread=True)))
+
+
+def test_preemptor_with_a_hundred_terms(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    measure(benchmark, snapshot, lambda: question(asking(terms=100)))
+
+
+def test_grouping_by_a_new_label(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
+    """What it takes, in all, until a label that was never asked for is told apart; plans go on meanwhile."""
+    pieces: list[float] = []
+
+    def group() -> None:
+        snapshot.tell_apart(frozenset({f"key-{next(_numbers)}"}))
+        pieces.extend(settle(snapshot))
+
+    benchmark.pedantic(group, rounds=2)  # type: ignore[no-untyped-call]
+    tell(benchmark, pieces, snapshot)

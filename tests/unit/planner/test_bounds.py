@@ -1,0 +1,456 @@
+"""What a pod may ask for before it is left to the scheduler's filters, and how pods are grouped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.affinity import Term
+from makeway.core.nodes import NodeTerm, RequiredNodes, keeps_out
+from makeway.core.objects import Taint, Toleration
+from makeway.core.selector import Requirement, Selector
+from makeway.planner import bounds, plan, records
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
+from makeway.planner.kinds import Kind, KindTable
+from makeway.planner.plan import planning
+from makeway.planner.records import node_record, pod_record
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.topology import Topology
+from unit.planner.building import NOW, choices, planned, settle
+from unit.planner.manifests import (
+    HOST,
+    ZONE,
+    affinity,
+    anti_affinity,
+    claim,
+    cluster,
+    node,
+    pod,
+    question,
+    spread,
+    term,
+)
+
+MOST = bounds.MOST_TERMS
+WEB = {"app": "web"}
+
+
+def terms(number: int, **match: str) -> list[dict[str, Any]]:
+    """So many terms that mean pods of these labels, each with a value of its own besides."""
+    labels = match or WEB
+    return [
+        {
+            "topologyKey": HOST,
+            "labelSelector": {
+                "matchLabels": labels,
+                "matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"other-{index}"]}],
+            },
+        }
+        for index in range(number)
+    ]
+
+
+def in_any_of(*values: str) -> dict[str, Any]:
+    """Node affinity by one term a value."""
+    listed = [{"matchExpressions": [{"key": "x", "operator": "In", "values": [value]}]} for value in values]
+    required = {"nodeSelectorTerms": listed}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+# ---------------------------------------------------------------------------- what a preemptor asks for
+
+
+@pytest.mark.parametrize(("number", "left_out"), [(MOST, ()), (MOST + 1, (bounds.POD_ANTI_AFFINITY,))])
+def test_terms_of_anti_affinity_beyond_the_bound_are_left_to_verification(
+    number: int, left_out: tuple[str, ...]
+) -> None:
+    snapshot = cluster(node("a"), pod("web", "a", priority=1, labels=WEB), pod("low", "a", cpu="3"))
+
+    result = planned(snapshot, question(pod("P", priority=9, affinity=anti_affinity(*terms(number)))))
+
+    assert result.left_out == left_out
+    looked_at = any(victim.pod.uid == "web" for victim in result.candidates[0].victims)
+    assert looked_at == (not left_out)
+
+
+@pytest.mark.parametrize(
+    ("spec", "left_out"),
+    [
+        ({"affinity": affinity(*terms(MOST + 1))}, bounds.POD_AFFINITY),
+        (
+            {"affinity": anti_affinity(term(HOST, {f"k{n}": "v" for n in range(17)}))},
+            bounds.POD_ANTI_AFFINITY,
+        ),
+        (
+            {"affinity": anti_affinity({**term(HOST, WEB), "namespaces": [f"n{n}" for n in range(1001)]})},
+            bounds.POD_ANTI_AFFINITY,
+        ),
+        (
+            {
+                "affinity": anti_affinity(
+                    *(
+                        {**term(HOST, WEB), "namespaceSelector": {"matchLabels": {"t": str(n)}}}
+                        for n in range(11)
+                    )
+                )
+            },
+            bounds.POD_ANTI_AFFINITY,
+        ),
+        ({"topologySpreadConstraints": [spread(HOST, WEB)] * (MOST + 1)}, bounds.TOPOLOGY_SPREAD),
+        ({"affinity": in_any_of(*map(str, range(MOST + 1)))}, bounds.NODE_AFFINITY),
+        ({"nodeSelector": {f"k{n}": "v" for n in range(17)}}, bounds.NODE_AFFINITY),
+        ({"tolerations": [{"key": str(n)} for n in range(MOST + 1)]}, bounds.TOLERATIONS),
+        ({"ports": [{"hostPort": n + 1} for n in range(MOST + 1)]}, bounds.HOST_PORTS),
+        ({"volumes": [claim(str(n)) for n in range(MOST + 1)]}, bounds.CLAIMS),
+    ],
+)
+def test_what_is_larger_than_the_planner_looks_at_is_left_to_verification(
+    spec: dict[str, Any], left_out: str
+) -> None:
+    snapshot = cluster(node("a"), pod("web", "a", cpu="4", labels=WEB))
+
+    result = planned(snapshot, question(pod("P", priority=9, **spec)))
+
+    assert result.left_out == (left_out,)
+    assert choices(result) == [("a", {"web"})]
+
+
+def test_spread_is_left_to_verification_where_the_pods_own_nodes_are() -> None:
+    tolerations = [{"key": str(n)} for n in range(MOST + 1)]
+    asked = pod("P", priority=9, tolerations=tolerations, topologySpreadConstraints=[spread(ZONE, WEB)])
+
+    result = planned(cluster(node("a"), pod("web", "a", cpu="4")), question(asked))
+
+    assert result.left_out == (bounds.TOLERATIONS, bounds.TOPOLOGY_SPREAD)
+
+
+# ------------------------------------------------------------------------- what pods that are there ask for
+
+
+def test_an_existing_pod_with_thousands_of_terms_weighs_on_no_plan() -> None:
+    large = pod("large", "a", affinity=anti_affinity(*terms(5000)))
+    snapshot = cluster(node("a"), large, pod("low", "a", cpu="3"))
+
+    result = planned(snapshot, question(pod("P", priority=9, labels=WEB)))
+
+    assert snapshot.kinds.left_out == 1
+    assert snapshot.kinds.forbidding.size == 1
+    assert result.left_out == (bounds.EXISTING_ANTI_AFFINITY,)
+
+    snapshot.remove_pod("large")
+    assert snapshot.kinds.left_out == 0
+
+
+def test_a_plan_compares_only_terms_that_name_the_preemptors_namespace_and_a_label_of_it() -> None:
+    forbidding = Forbidding()
+    for number in range(3 * MOST_CANDIDATES):
+        forbidding.take((_term(("app", f"app-{number}")), _term(("app", "web"), f"tenant-{number}")))
+
+    assert forbidding.meaning("default", {}, WEB) == []
+    assert forbidding.meaning("tenant-7", {}, WEB) == [_term(("app", "web"), "tenant-7")]
+
+
+def test_where_too_many_terms_might_mean_a_preemptor_existing_anti_affinity_is_left_to_verification() -> None:
+    shy = [
+        pod(f"shy-{number}", "a", cpu="0", affinity=anti_affinity(*terms(50, app="web", tier=str(number))))
+        for number in range(MOST_CANDIDATES // 50 + 1)
+    ]
+    snapshot = cluster(node("a"), *shy, pod("low", "a", cpu="4"))
+
+    result = planned(snapshot, question(pod("P", priority=9, labels=WEB)))
+
+    # Only terms that differ count, and the label that has fewest values is the same for all of them.
+    assert result.left_out == (bounds.EXISTING_ANTI_AFFINITY,)
+    assert choices(result) == [("a", {"low"})]
+
+
+def _term(label: tuple[str, str], namespace: str = "default") -> Term:
+    requirement = Requirement(label[0], "In", frozenset({label[1]}))
+    return Term(HOST, frozenset({namespace}), None, Selector((requirement,)))
+
+
+# -------------------------------------------------------------------------------------------- grouping
+
+OWN_LABELS = (
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "spark-exec-id",
+)
+
+
+@pytest.mark.parametrize("key", OWN_LABELS)
+def test_labels_and_claims_that_no_selector_asks_for_make_no_kind_of_each_pod(key: str) -> None:
+    pods = [
+        pod(f"p{number}", "a", cpu="0", labels={**WEB, key: str(number)}, volumes=[claim(f"data-{number}")])
+        for number in range(200)
+    ]
+    snapshot = cluster(node("a"), *pods, pod("low", "a", cpu="4"))
+    own = pod("P", priority=9, labels={**WEB, key: "x"}, topologySpreadConstraints=[spread(HOST, WEB)])
+
+    planned(snapshot, question(own))
+
+    assert len(snapshot.kinds) == 2
+
+
+def test_a_label_that_a_selector_asks_for_tells_kinds_apart() -> None:
+    pods = [pod(f"p{number}", "a", labels={"own": str(number)}) for number in range(4)]
+    snapshot = cluster(node("a"), *pods)
+    assert len(snapshot.kinds) == 1
+
+    result = planned(
+        snapshot, question(pod("P", priority=9, affinity=anti_affinity(term(HOST, {"own": "2"}))))
+    )
+
+    assert len(snapshot.kinds) == 4
+    assert choices(result) == [("a", {"p2"})]
+
+
+def test_a_claim_that_becomes_exclusive_tells_its_pod_apart() -> None:
+    users = [pod(f"p{number}", "a", volumes=[claim(f"data-{number}")]) for number in range(4)]
+    snapshot = cluster(node("a"), *users)
+    assert len(snapshot.kinds) == 1
+
+    snapshot.put_claim(("default", "data-2"), exclusive=True)
+
+    assert len(snapshot.kinds) == 2
+    asked = question(pod("P", priority=9, volumes=[claim("data-2")]))
+    assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
+
+    snapshot.put_claim(("default", "data-2"), exclusive=False)
+    assert len(snapshot.kinds) == 1
+
+
+def in_pieces(pods: int) -> Snapshot:
+    snapshot = Snapshot(piece=1)
+    at_once = cluster(node("a"), *(pod(f"p{n}", "a", labels={"own": str(n)}) for n in range(pods)))
+    for record in (*at_once.pods.values(),):
+        snapshot.put_pod(record)
+    snapshot.put_node(node_record(node("a")))
+    settle(snapshot)
+    return snapshot
+
+
+def test_while_pods_are_being_grouped_by_a_label_its_constraint_is_left_to_verification() -> None:
+    snapshot = in_pieces(4)
+    asked = question(pod("P", priority=9, affinity=anti_affinity(term(HOST, {"own": "2"}))))
+
+    meanwhile = planned(snapshot, asked)
+    assert meanwhile.left_out == (bounds.POD_ANTI_AFFINITY,)
+    assert not snapshot.backlog.unsettled  # it plans on
+    settle(snapshot)
+
+    assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
+    assert planned(snapshot, asked).left_out == ()
+
+
+def test_a_label_asked_for_while_pods_are_being_grouped_is_told_apart_after_them() -> None:
+    snapshot = in_pieces(4)
+    first, second = frozenset({"own"}), frozenset({"other"})
+
+    assert not snapshot.tell_apart(first)
+    snapshot.upkeep.work()
+    assert not snapshot.tell_apart(second)
+    while snapshot.upkeep.unsettled and not snapshot.tell_apart(first):
+        assert not snapshot.tell_apart(second)
+        snapshot.upkeep.work()
+    settle(snapshot)
+
+    assert snapshot.tell_apart(first | second)
+
+
+def test_the_label_that_was_not_asked_for_longest_is_given_up() -> None:
+    snapshot = cluster(*(pod(f"p{n}", labels={"own": str(n), "mine": str(n)}) for n in range(3)))
+    snapshot.tell_apart(frozenset({"own"}))
+    assert len(snapshot.kinds) == 3
+
+    for number in range(100):
+        assert snapshot.tell_apart(frozenset({f"key-{number}"}))
+    assert len(snapshot.kinds) == 1
+
+    assert snapshot.tell_apart(frozenset({"own"}))
+    assert len(snapshot.kinds) == 3
+
+
+# ------------------------------------------------------------------- the same as matching one by one
+
+LABELS = st.dictionaries(st.sampled_from(["app", "own", "tier"]), st.sampled_from(["a", "b", "c"]))
+REQUIREMENTS = st.builds(
+    lambda key, operator, values: Requirement(
+        key, operator, frozenset(values) if operator in ("In", "NotIn") else frozenset()
+    ),
+    st.sampled_from(["app", "own", "tier"]),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.sets(st.sampled_from("abcdefg"), min_size=1),
+)
+SELECTORS = st.one_of(
+    st.none(), st.builds(lambda some: Selector(tuple(some)), st.lists(REQUIREMENTS, max_size=3))
+)
+TERMS = st.builds(
+    Term,
+    st.sampled_from([HOST, ZONE]),
+    st.frozensets(st.sampled_from([*"uvwxyz"])),
+    st.one_of(st.none(), st.just(Selector(())), SELECTORS),
+    SELECTORS,
+)
+KINDS = st.builds(
+    lambda namespace, labels, terms, terminating: Kind(
+        namespace, tuple(sorted(labels.items())), (), tuple(terms), (), terminating
+    ),
+    st.sampled_from("uvw"),
+    LABELS,
+    st.lists(TERMS, max_size=2),
+    st.booleans(),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(KINDS, max_size=12), st.data())
+def test_terms_mean_the_same_kinds_as_one_by_one(kinds: list[Kind], data: st.DataObject) -> None:
+    table = KindTable(set())
+    table.ask(frozenset({"app", "own", "tier"}))
+    held = [(kind, table.acquire(kind)) for kind in kinds]
+    for index in sorted(data.draw(st.sets(st.integers(0, max(len(held) - 1, 0)))), reverse=True):
+        if held:
+            table.release(held.pop(index)[1])
+    numbers = np.array(sorted({number for _, number in held}), np.int64)
+    own = data.draw(TERMS).resolved({name: {"app": name} for name in "uvw"})
+    namespace, labels = data.draw(st.sampled_from("uvw")), data.draw(LABELS)
+
+    meant = set(table.meant(own, numbers).tolist())
+    found = table.forbidding.meaning(namespace, {"app": "a"}, labels)
+
+    assert meant == {number for kind, number in held if own.means(kind.namespace, None, dict(kind.labels))}
+    there = {one for kind, _ in held for one in kind.anti_affinity}
+    assert found is not None
+    assert len(found) == len(set(found))
+    assert set(found) == {one for one in there if one.means(namespace, {"app": "a"}, labels)}
+
+
+CONDITIONS = st.tuples(
+    st.sampled_from(["app", "size"]),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"]),
+    st.lists(st.sampled_from(["a", "1", "2", "30"]), max_size=2).map(tuple),
+)
+FIELDS = st.tuples(
+    st.sampled_from(["metadata.name", "spec.x"]),
+    st.sampled_from(["In", "NotIn", "Exists"]),
+    st.lists(st.sampled_from(["n0", "n1"]), max_size=2).map(tuple),
+)
+NODE_TERMS = st.builds(
+    NodeTerm, st.lists(CONDITIONS, max_size=2).map(tuple), st.lists(FIELDS, max_size=1).map(tuple)
+)
+REQUIRED = st.builds(
+    RequiredNodes,
+    st.lists(st.tuples(st.sampled_from(["app", "size"]), st.sampled_from(["a", "1"])), max_size=1).map(tuple),
+    st.one_of(st.none(), st.lists(NODE_TERMS, max_size=2).map(tuple)),
+)
+TAINTS = st.lists(
+    st.builds(
+        Taint,
+        key=st.sampled_from("xy"),
+        value=st.sampled_from(["", "v"]),
+        effect=st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]),
+    ),
+    max_size=2,
+).map(tuple)
+TOLERATIONS = st.lists(
+    st.builds(
+        Toleration,
+        key=st.sampled_from(["", "x", "y"]),
+        operator=st.sampled_from(["", "Equal", "Exists"]),
+        value=st.sampled_from(["", "v"]),
+    ),
+    max_size=2,
+).map(tuple)
+NODES = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(["app", "size"]), st.sampled_from(["a", "1", "2", "30"])), TAINTS
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(NODES, NODES, REQUIRED, st.one_of(st.none(), TOLERATIONS))
+def test_nodes_are_allowed_the_same_as_one_by_one(
+    before: list[tuple[dict[str, str], tuple[Taint, ...]]],
+    after: list[tuple[dict[str, str], tuple[Taint, ...]]],
+    required: RequiredNodes,
+    tolerations: tuple[Toleration, ...] | None,
+) -> None:
+    topology, known = Topology(), dict[int, tuple[dict[str, str], tuple[Taint, ...]]]()
+    for nodes in (before, after):
+        for row, (labels, taints) in enumerate(nodes):
+            topology.put(row, f"n{row}", labels, taints)
+            known[row] = labels, taints
+        if nodes is before and before:
+            topology.drop(0)
+            known.pop(0)
+
+        allowed = topology.eligible(required, tolerations, 8)
+
+        assert set(np.flatnonzero(allowed).tolist()) == {
+            row
+            for row, (labels, taints) in known.items()
+            if required.match(f"n{row}", labels)
+            and (tolerations is None or not keeps_out(taints, tolerations))
+        }
+
+
+# ------------------------------------------------------------------------------------------- in pieces
+
+
+def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    shy = [
+        pod(
+            f"p{n}",
+            f"n{n % 5}",
+            priority=n % 3,
+            labels={"app": f"a{n % 7}"},
+            affinity=anti_affinity(*terms(2)),
+        )
+        for n in range(20)
+    ]
+    asked = question(
+        pod(
+            "P",
+            priority=9,
+            cpu="3",
+            labels=WEB,
+            affinity={**anti_affinity(*terms(20, app="a1"), term(ZONE, {"app": "a2"}))},
+            topologySpreadConstraints=[spread(ZONE, {"app": "a3"}), spread(HOST, {"app": "a4"})],
+        )
+    )
+    nodes = [node(f"n{n}", zone=str(n % 2)) for n in range(5)]
+    at_once = planned(cluster(*nodes, *shy), asked)
+
+    monkeypatch.setattr(plan, "PIECE", 10)
+    steps: list[Plan | Refusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW))
+
+    assert steps[:-1] == [None] * (len(steps) - 1)
+    assert len(steps) > 5
+    assert steps[-1] == at_once
+
+
+def test_a_large_pod_is_not_kept_to_compare_others_with() -> None:
+    large = pod("large", affinity=anti_affinity(*terms(5000)))
+
+    pod_record(large)
+
+    assert all(len(look) <= records._LARGEST_LOOK for look, _ in records._alike.values())
+
+
+def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_out_before() -> None:
+    shy = pod("shy", "a", cpu="0", affinity=anti_affinity(term(HOST, WEB)))
+    there = [pod(f"p{n}", "a", cpu="0", labels={"own": str(n)}) for n in range(100)]
+    asked = pod("P", priority=9, labels=WEB, topologySpreadConstraints=[spread(HOST, {"own": "7"})])
+
+    result = planned(cluster(node("a"), shy, *there), question(asked))
+
+    assert choices(result) == [("a", {"shy"})]
