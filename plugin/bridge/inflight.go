@@ -25,9 +25,6 @@ const (
 	// settle is how long after the pod informer's delete event a victim counts as gone from the
 	// scheduler's cache, where the queueing hint did not say so exactly (see victimLeft).
 	settle = 20 * time.Millisecond
-	// releasedMemory is how long a released preemptor's victims are remembered, so that a cycle that
-	// still sees one of them is recognised as having come too early.
-	releasedMemory = 5 * time.Second
 	// earlyRetries bounds how often such a cycle is repeated.
 	earlyRetries = 5
 	// earlyRetryDelay is the first delay of such a repetition; it doubles.
@@ -41,7 +38,7 @@ var errDoomed = errors.New("an order that this one counted on failed")
 
 // phase is where a preemptor stands.
 //
-//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──► (forgotten)
+//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──its cycle ends──► (forgotten)
 //	   │                    │                                │
 //	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: reverting
 //	      reverting            or notAfter + 2 s: reverting     nomination taken, or grace + 60 s: wake
@@ -54,7 +51,7 @@ const (
 	planned   phase = iota // nominated; its order is not in the stream yet
 	committed              // its order is in the stream, without outcome
 	leaving                // the order succeeded; victims have not all left the scheduler's cache
-	released               // woken; remembered for a moment
+	released               // woken; it keeps its place until its cycle ends
 	reverting              // came to nothing; its nomination is being taken back
 )
 
@@ -72,21 +69,20 @@ type entry struct {
 	// at which the pod informer reported them deleted (zero where it has not).
 	remaining map[types.UID]time.Time
 
-	createdAt  time.Time
-	opensAt    time.Time // whatever happens, the gate opens then
-	notBefore  time.Time // a wake that is put off until then
-	releasedAt time.Time
-	early      int  // how often a cycle came too early
-	doomed     bool // an order that this one counted on failed
-	taken      bool // the API shows the pod nominated elsewhere, or not at all
-	nodeGone   bool // the node was deleted, so nobody there ends pods any more
-	orphaned   bool // the preemptor is gone or bound; the order is alive until its outcome
-	waking     bool // the revert was handed out; finish is called when it is done
-	revertAt   time.Time
-	reason     string         // why it is reverted
-	own        bool           // this process wrote the order
-	message    []byte         // the order as it is stored, or about to be
-	live       wire.LiveOrder // the order as plan requests tell it
+	createdAt time.Time
+	opensAt   time.Time // whatever happens, the gate opens then
+	notBefore time.Time // a wake that is put off until then
+	early     int       // how often a cycle came too early
+	doomed    bool      // an order that this one counted on failed
+	taken     bool      // the API shows the pod nominated elsewhere, or not at all
+	nodeGone  bool      // the node was deleted, so nobody there ends pods any more
+	orphaned  bool      // the preemptor is gone or bound; the order is alive until its outcome
+	waking    bool      // the revert was handed out; finish is called when it is done
+	revertAt  time.Time
+	reason    string         // why it is reverted
+	own       bool           // this process wrote the order
+	message   []byte         // the order as it is stored, or about to be
+	live      wire.LiveOrder // the order as plan requests tell it
 }
 
 // wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -388,6 +384,17 @@ func (f *inflight) forget(uid types.UID) {
 	f.notify()
 }
 
+// cycled drops a preemptor that was woken and whose cycle has ended: it has a node, or it failed and nothing holds it
+// again. Until then it keeps the place that its order made in its queue, however many pods the scheduler has
+// before it.
+func (f *inflight) cycled(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.byPod[uid]; e != nil && e.phase == released {
+		f.drop(e)
+	}
+}
+
 // countsOnStored says whether every order that this one counts on has been stored or has ended, and
 // gives those that live in memory alone, which no evictor can wait for. An error says that this order
 // is forgotten, or that one it counted on has failed.
@@ -504,11 +511,6 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			e.waking = true
 			w.revert, w.reason = true, e.reason
 		case released:
-			if forgetAt := e.releasedAt.Add(releasedMemory); now.Before(forgetAt) {
-				again(forgetAt)
-				continue
-			}
-			f.drop(e)
 			continue
 		case leaving:
 			switch {
@@ -520,8 +522,7 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 				f.drop(e)
 			case f.gone(e, now, again):
 				w.reason, w.waited = "the last victim has left", now.Sub(e.createdAt)
-				e.phase, e.gated, e.releasedAt = released, false, now
-				again(now.Add(releasedMemory))
+				e.phase, e.gated = released, false
 			default:
 				again(e.opensAt)
 				continue

@@ -390,17 +390,28 @@ func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
 	}
 }
 
-func TestReleasedPreemptorsAreForgotten(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(10), at(90000), notGone)
-	f.leftCache("p", "a")
-	expectWakes(t, f, at(10), wake{orderID: "o"})
+func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
+	for name, end := range map[string]func(*inflight){
+		"it has a node":    func(f *inflight) { f.cycled("p") },
+		"its cycle failed": func(f *inflight) { f.refuse("p", at(20), notThere); f.cycled("p") },
+		"it is gone":       func(f *inflight) { f.forget("p") },
+	} {
+		f := newInflight()
+		f.begin(order("o", "a"))
+		f.cycled("p") // of another cycle: its order is in flight
+		f.succeed("o", at(10), at(90000), notGone)
+		f.leftCache("p", "a")
+		expectWakes(t, f, at(10), wake{orderID: "o"})
+		f.due(at(10).Add(time.Hour))
+		if !f.has("o") {
+			t.Errorf("%s: forgotten before", name)
+		}
 
-	f.due(at(10).Add(releasedMemory))
+		end(f)
 
-	if len(f.byPod)+len(f.byOrder) != 0 {
-		t.Errorf("%d pods and %d orders are remembered", len(f.byPod), len(f.byOrder))
+		if len(f.byPod)+len(f.byOrder) != 0 {
+			t.Errorf("%s: %d pods and %d orders are remembered", name, len(f.byPod), len(f.byOrder))
+		}
 	}
 }
 

@@ -106,6 +106,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		gateRejections.WithLabelValues(rejected.reason).Inc()
 		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
 	}
+	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
 	pl.engine.placements.assume(pod, nodeName)
 	pl.settleAhead(state)
 	return nil

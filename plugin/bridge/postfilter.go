@@ -104,6 +104,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
 	if !keptOut && kind != endNominated {
 		e.gate.failed(pod.UID)
 	}
+	e.inflight.cycled(pod.UID)
 	if kind != endLimited && e.backlog.leave(pod.UID) {
 		e.inflight.notify()
 	}

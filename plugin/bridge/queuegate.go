@@ -180,6 +180,7 @@ func (g *queueGate) observe(pod *v1.Pod) {
 	case pod.Spec.NodeName != "":
 		delete(g.reserved, pod.UID)
 		g.leaveLine(pod.UID)
+		g.waiting.settled(pod.UID)
 		g.count(pod, true, true)
 	default:
 		_, reserved := g.reserved[pod.UID]
@@ -395,6 +396,7 @@ func (g *queueGate) drop(uid types.UID) {
 	delete(g.reserved, uid)
 	delete(g.held, uid)
 	g.leaveLine(uid)
+	g.waiting.settled(uid)
 	if g.usage != nil {
 		g.relieve(g.usage.forget(uid))
 	}

@@ -689,3 +689,71 @@ func TestTheNamespacesThatThePolicyExemptsReplaceThoseOfTheArguments(t *testing.
 		t.Error("makeway's own namespace is held")
 	}
 }
+
+func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
+	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
+		w := limited(t, limit("root", "cpu", 100))
+		f := newInflight()
+		f.holds = w.gate
+		p, other, victim := in("", "p", high, 100).Obj(), in("", "o", low, 100).Obj(), on(in("", "v", low, 100).Obj(), "n1")
+		w.shows(p, other, victim)
+		w.rejected(p)
+		f.begin(&entry{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
+		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
+		f.leftCache("p", "v")
+		w.deletes(victim)
+		if wakes, _ := f.due(start); len(wakes) != 1 {
+			t.Fatalf("%d wakes", len(wakes))
+		}
+
+		f.due(start.Add(time.Minute))
+
+		w.rejected(other)
+		if placed {
+			if !w.enters(p) {
+				t.Errorf("%s: the preemptor does not get the place that was made for it", name)
+			}
+			f.cycled("p")
+			w.rejected(other)
+			continue
+		}
+		f.cycled("p")
+		if !w.enters(other) {
+			t.Errorf("%s: the place is kept", name)
+		}
+	}
+}
+
+func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	victim := on(in("", "v", 0, 100).Obj(), "n1")
+	p := in("", "p", mid, 100).Obj() // of a group that does not fit as a whole
+	w.shows(victim, p)
+	w.rejected(p)
+	w.deletes(victim)
+
+	wakes := 0
+	for range 600 { // a minute
+		for range w.woken() {
+			wakes++
+			if !w.enters(p) {
+				t.Fatal("it does not fit")
+			}
+			w.rejected(in("", "q", low, 10).Obj())
+			w.gate.unreserve(p.UID)
+			w.deletes(in("", "q", low, 10).Obj())
+			w.shows(victim)
+			w.rejected(p)
+			w.deletes(victim)
+		}
+		w.clock.Step(100 * time.Millisecond)
+	}
+
+	if wakes < 8 || wakes > 11 { // after 0, 1, 3, 7, 15, 25, 35, 45 and 55 s
+		t.Errorf("woken %d times in a minute", wakes)
+	}
+	w.shows(on(p, "n1"))
+	if len(w.gate.waiting.paces) != 0 {
+		t.Error("the back-off of a placed pod is kept")
+	}
+}

@@ -15,6 +15,28 @@ import (
 // its cycle, unless the scheduler has thousands before it.
 const promiseLasts = 10 * time.Second
 
+// A pod that was woken is not woken again before firstWakePause is over; that doubles with each time up to
+// longestWakePause, as the scheduler's own back-off does (podInitialBackoff, podMaxBackoff).
+const (
+	firstWakePause   = time.Second
+	longestWakePause = 10 * time.Second
+)
+
+// pace is how often a pod has been woken in vain, and until when it is left in peace.
+type pace struct {
+	wakes int
+	until time.Time
+}
+
+// next is the pace after one more wake.
+func (p pace) next(now time.Time) pace {
+	if now.After(p.until.Add(longestWakePause)) {
+		p.wakes = 0
+	}
+	pause := min(firstWakePause<<min(p.wakes, 10), longestWakePause)
+	return pace{wakes: p.wakes + 1, until: now.Add(pause)}
+}
+
 // waiter is a pod that the gate keeps out.
 type waiter struct {
 	demand
@@ -39,17 +61,20 @@ func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
 //  2. older,
 //  3. lower UID.
 //
+// One that was woken and came back is passed over while it backs off.
+//
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingLine struct {
 	pods     map[types.UID]*waiter
-	relieved map[*queue]bool // hold less than when they were last looked at
-	all      bool            // every pod is to be looked at again
-	promised [][]int64       // by queue's number and resource's index
+	relieved map[*queue]bool    // hold less than when they were last looked at
+	paces    map[types.UID]pace // of pods that were woken and are not placed
+	all      bool               // every pod is to be looked at again
+	promised [][]int64          // by queue's number and resource's index
 }
 
 func newWaitingLine() *waitingLine {
-	return &waitingLine{pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}}
+	return &waitingLine{pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}, paces: map[types.UID]pace{}}
 }
 
 // enter lets a pod wait that does not.
@@ -81,6 +106,9 @@ func (l *waitingLine) leave(uid types.UID) *queue {
 	l.promise(w, -1)
 	return w.leaf
 }
+
+// settled forgets how often a pod was woken: it is placed or gone.
+func (l *waitingLine) settled(uid types.UID) { delete(l.paces, uid) }
 
 // relieve notes that a queue and those above it hold less.
 func (l *waitingLine) relieve(leaf *queue) {
@@ -140,13 +168,16 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 			delete(l.pods, uid)
 		}
 	}
+	soon := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
 	var look []*waiter
 	for _, w := range l.pods {
 		switch {
 		case w.promised:
-			if next.IsZero() || w.until.Before(next) {
-				next = w.until
-			}
+			soon(w.until)
 		case l.all || w.blocked == nil || l.relieved[w.blocked]:
 			look = append(look, w)
 		}
@@ -164,7 +195,8 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		if knows != inForce {
 			continue
 		}
-		own := usage.members[types.UID(w.pod.UID)]
+		uid := types.UID(w.pod.UID)
+		own := usage.members[uid]
 		if short := usage.shortages(w.leaf, w.needs, own, l.promised); len(short) > 0 {
 			w.blocked = short[0].queue
 			if w.unlooked {
@@ -174,11 +206,16 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 			}
 			continue
 		}
+		paced := l.paces[uid]
+		if now.Before(paced.until) {
+			w.blocked = nil // to be looked at again then
+			soon(paced.until)
+			continue
+		}
+		l.paces[uid] = paced.next(now)
 		w.promised, w.passed, w.unlooked, w.until = true, false, false, now.Add(promiseLasts)
 		l.promise(w, 1)
-		if next.IsZero() || w.until.Before(next) {
-			next = w.until
-		}
+		soon(w.until)
 		pods = append(pods, w.pod)
 	}
 	return pods, next
