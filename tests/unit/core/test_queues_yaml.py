@@ -67,6 +67,33 @@ def test_a_whole_file_becomes_a_tree() -> None:
     assert web.delay == timedelta(0)
 
 
+def with_delay(delay: str, *, enabled: bool = True) -> Queues:
+    switch = "partitions:\n- preemption: {quotapreemptionenabled: true}\n" if enabled else "partitions:\n-"
+    text = f"  queues: [{{name: a, resources: {{max: {{vcore: 1}}, quota.preemption.delay: {delay}}}}}]\n"
+    return parse_queues(switch + text if enabled else switch + text[1:], "queues.yaml")
+
+
+def test_a_delay_that_never_evicts_is_warned_of() -> None:
+    (warning,) = with_delay("300", enabled=False).warnings
+
+    assert "quota.preemption.delay of root.a has no effect" in warning
+    assert "quotapreemptionenabled" in warning
+
+
+def test_a_delay_too_short_to_take_a_mistake_back_is_warned_of() -> None:
+    (warning,) = with_delay("5").warnings
+
+    assert "quota.preemption.delay of root.a is below 60s" in warning
+    assert not with_delay("60").warnings
+    assert not with_delay("0").warnings
+
+
+def test_the_longest_delay_of_yunikorn_is_accepted() -> None:
+    assert with_delay("2147483647").tree.at("root.a").delay == timedelta(seconds=2147483647)
+    with pytest.raises(ConfigError, match="longer than 2147483647 s"):
+        with_delay("2147483648")
+
+
 def test_what_has_no_meaning_here_is_accepted_and_named() -> None:
     warnings = parse_queues(WHOLE, "queues.yaml").warnings
 

@@ -9,8 +9,8 @@ import re
 from datetime import timedelta
 from typing import Final
 
-LONGEST: Final = timedelta(days=365)
-"""More than this is taken for a slip of the pen."""
+LONGEST: Final = timedelta(seconds=2**31 - 1)
+"""As many seconds as YuniKorn and Kubernetes have room for."""
 
 EXPECTED: Final = "whole seconds or a duration such as 90s, 1m30s or 2h"
 
@@ -41,7 +41,7 @@ def parse_duration(text: str) -> timedelta:
     digits = text.removeprefix("+")
     nanoseconds = int(digits) * _NANOSECONDS["s"] if _is_whole(digits) else _sum_of_parts(digits)
     if nanoseconds > LONGEST // timedelta(microseconds=1) * 1_000:
-        raise DurationError(f"is longer than {LONGEST.days} days")
+        raise DurationError(f"is longer than {LONGEST // timedelta(seconds=1)} s")
     return timedelta(microseconds=-(-nanoseconds // 1_000))
 
 

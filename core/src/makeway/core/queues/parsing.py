@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from makeway.core.config import ConfigError, Document, Problem, read
 from makeway.core.duration import EXPECTED, parse_duration
@@ -13,9 +14,16 @@ from makeway.core.queues.checks import check
 from makeway.core.queues.document import DELAY, MISS, QueueEntry, QueuesFile, ignored
 from makeway.core.queues.tree import EVICT_WHAT_IS_POSSIBLE, NEVER, ROOT, QueueSpec, QueueTree
 from makeway.core.shapes import join_path
+from makeway.core.text import counted
 
 KEY = "queues.yaml"
 """The key of the ConfigMap that holds it."""
+
+LEAST_DELAY: Final = timedelta(seconds=60)
+"""Below this a delay is warned of (YuniKorn's design recommends 60 s to 5 h)."""
+
+MOST_NAMED: Final = 5
+"""Queues that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,27 @@ def parse_queues(text: str, source: str) -> Queues:
         raise ConfigError(source, problems)
     partition = document.value.partitions[0]
     tree = QueueTree.of(root, quota_preemption=partition.preemption.quotapreemptionenabled)
-    return Queues(tree, tuple(reading.warnings))
+    return Queues(tree, (*reading.warnings, *_delays(tree)))
+
+
+def _delays(tree: QueueTree) -> Iterator[str]:
+    """Say which delays do not do what they seem to."""
+    paths = [queue.path for queue in tree if queue.delay != NEVER]
+    if paths and not tree.quota_preemption:
+        yield (
+            f"{DELAY} of {_some(paths)} has no effect: a lowered max evicts no pod; set "
+            "partitions[0].preemption.quotapreemptionenabled to true, or leave the delay out"
+        )
+    elif short := [path for path in paths if tree.at(path).delay < LEAST_DELAY]:
+        yield (
+            f"{DELAY} of {_some(short)} is below {LEAST_DELAY.seconds}s, which leaves little time to take a "
+            "mistaken max back; 60s to 5h is recommended, and a plain number is seconds"
+        )
+
+
+def _some(paths: list[str]) -> str:
+    more = len(paths) - MOST_NAMED
+    return ", ".join(paths[:MOST_NAMED]) + (f" and {counted(more, 'other queue')}" if more > 0 else "")
 
 
 class _Reading:
