@@ -161,3 +161,36 @@ def test_no_connection_ends_with_3(tmp_path: Path) -> None:
 
 def test_wrong_usage_ends_with_2() -> None:
     assert run()[0] == 2
+
+
+LOWERED = """\
+partitions:
+- name: default
+  preemption: {quotapreemptionenabled: true}
+  queues:
+  - name: root
+    queues:
+    - name: default
+      resources: {max: {vcore: "1"}, quota.preemption.delay: 10m}
+"""
+
+
+def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster: str) -> None:
+    code, output, _ = run("--queues", "-", "--cluster", cluster, stdin=LOWERED)
+    _, data, _ = run("--queues", "-", "--cluster", cluster, "-o", "json", stdin=LOWERED)
+
+    assert code == 0
+    assert output.splitlines() == [
+        "root.default after 10m: root.default uses cpu 2 of at most cpu 1, cpu 1 too much: 1 pod with cpu 1",
+        "  1. default/one (priority 0) on a, in root.default",
+        "1 quota to enforce; 1 victim",
+    ]
+    report = json.loads(data)
+    assert report["pods"] == []
+    (quota,) = report["quotas"]
+    assert (quota["queue"], quota["afterSeconds"]) == ("root.default", 600)
+    assert (quota["victims"][0]["name"], quota["victims"][0]["queue"]) == ("one", "root.default")
+
+
+def test_without_pods_and_queues_there_is_nothing_to_simulate(cluster: str) -> None:
+    assert run("--cluster", cluster)[0] == 2

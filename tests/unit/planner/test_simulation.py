@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.policy import Limits, Policy
+from makeway.core.policy import DaemonSets, Limits, Policy
 from makeway.planner.offline.manifests import ManifestError, documents, pods_of
 from unit.planner.offline_building import (
     Object,
@@ -293,3 +293,45 @@ def test_no_node_ever_holds_more_than_it_can_and_only_lesser_pods_leave(
             for on, taken, lower in pods.values():
                 lesser[on] += taken if lower < priority else 0
             assert all(held[f"n{n}"] - lesser[f"n{n}"] + cpu > size for n, size in enumerate(sizes))
+
+
+def daemon_set(**spec: Any) -> Object:
+    """A DaemonSet of 1 CPU a pod."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [container], **spec}}
+    return {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {"template": template}}
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() -> None:
+    taint = [{"key": "gpu", "effect": "NoSchedule"}]
+    cluster = world(
+        node("a", labels={"disk": "ssd"}),
+        node("b"),
+        node("c", labels={"disk": "ssd"}, taints=taint),
+        node("d", labels={"disk": "ssd"}, unschedulable=True),
+        pod("p", "a", cpu="4", priority=0),
+    )
+    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.nodes.values())
+
+    first, second = simulated(cluster, *manifests)
+
+    assert [one["metadata"]["name"] for one in manifests] == ["agent-a", "agent-d"]
+    assert first.result == "refused"
+    assert first.diagnosis is not None
+    assert first.diagnosis.reason == "NoLowerPriorityPods"
+    assert (second.result, second.node) == ("fits", "d")
+
+
+def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> None:
+    cluster = world(node("a"), pod("small", "a", priority=0), pod("large", "a", cpu="3", priority=0))
+    cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True)), "policy")
+
+    (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.nodes.values()))
+
+    assert (answer.result, names(answer)) == ("preempts", ["small"])
+    assert answer.victims[0].rule == "daemonset-single"
+
+
+def test_a_daemon_set_that_selects_no_node_is_said_to() -> None:
+    with pytest.raises(ManifestError, match="x: DaemonSet agent selects no node"):
+        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).nodes.values())

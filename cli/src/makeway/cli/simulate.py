@@ -14,11 +14,13 @@ from makeway.cli.errors import fail
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.simulate_text import lines
 from makeway.core.config import ConfigError
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.manifests import Manifest, ManifestError, documents, pods_of
-from makeway.planner.offline.results import SimulationReport
+from makeway.planner.offline.quotas import SimulatedQuota, lowered, not_enforced
+from makeway.planner.offline.results import SimulatedPod, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
 from makeway.runtime.settings import ConfigSettings
@@ -39,10 +41,10 @@ async def simulate(
             "--filename",
             "-f",
             metavar="FILE",
-            help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets and Jobs, as YAML or JSON; - reads "
-            "stdin. May be given again.",
+            help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, as YAML or "
+            "JSON; - reads stdin. May be given again. Not needed with --queues.",
         ),
-    ],
+    ] = [],  # noqa: B006 - typer copies it
     cluster: Annotated[
         str,
         typer.Option(
@@ -58,7 +60,12 @@ async def simulate(
     ] = "",
     queues: Annotated[
         str,
-        typer.Option("--queues", metavar="FILE", help="A queues.yaml to try instead of the one in force."),
+        typer.Option(
+            "--queues",
+            metavar="FILE",
+            help="A queues.yaml to try instead of the one in force; without -f it is said which pods the "
+            "quotas that it lowers would take.",
+        ),
     ] = "",
     all_candidates: Annotated[
         bool, typer.Option("--all-candidates", help="Name every node that would do, not only the best.")
@@ -68,6 +75,9 @@ async def simulate(
 ) -> None:
     """Say what would happen if pods were created: who fits, who would preempt whom, who is refused and why.
 
+    With --queues and without pods: which pods would go for the quotas that the file lowers, in which queue
+    and in which order.
+
     Nothing is created or changed. The pods come one after the other, and each sees what the ones before it
     would have done. Of the scheduler's filters those with a column are known: resources, host ports, node
     selectors and affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims,
@@ -75,11 +85,13 @@ async def simulate(
 
     Exit code 0 whatever the answer; 1 where a file cannot be used.
     """
+    if not files and not queues:
+        raise typer.BadParameter("give pods with --filename, or queues to try with --queues")
     settings = ConfigSettings(namespace=installation.makeway_namespace)
     try:
-        if [*files, cluster].count(_STDIN) > 1:
+        if [*files, cluster, policy, queues].count(_STDIN) > 1:
             raise ManifestError("stdin can be read once: give - once")
-        manifests = [pair for file in files for pair in _pods(file)]
+        found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
         if cluster:
             world = _dumped(cluster, settings)
         else:
@@ -87,10 +99,16 @@ async def simulate(
                 world = await read_world(api, settings)
         if policy:
             configuring.enforce(world, _text(policy), policy)
+        before = world.snapshot.queues.tree
         if queues:
             configuring.adopt(world, _text(queues), queues)
         default = namespace or "default" if cluster else installation.namespace(namespace)
-        report = _run(world, manifests, default, all_candidates=all_candidates)
+        nodes = world.nodes.values()
+        manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
+        if manifests:
+            report = _run(world, manifests, default, all_candidates=all_candidates)
+        else:
+            report = _lowered(world, before)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
     printer = Printer(output)
@@ -106,9 +124,28 @@ async def simulate(
 def _run(
     world: World, manifests: list[tuple[Manifest, str]], namespace: str, *, all_candidates: bool
 ) -> SimulationReport:
+    """Create pods one after the other."""
     now = datetime.now(UTC)
     simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
-    pods = tuple(simulation.run(manifest, source) for manifest, source in manifests)
+    return _report(world, now, pods=tuple(simulation.run(manifest, source) for manifest, source in manifests))
+
+
+def _lowered(world: World, before: QueueTree | None) -> SimulationReport:
+    """Lower the quotas that the queues in force lower."""
+    now = datetime.now(UTC)
+    tree = world.snapshot.queues.tree
+    if tree is not None:
+        world.warnings += not_enforced(before, tree)
+    return _report(world, now, quotas=tuple(lowered(world.snapshot, before, now)))
+
+
+def _report(
+    world: World,
+    now: datetime,
+    *,
+    pods: tuple[SimulatedPod, ...] = (),
+    quotas: tuple[SimulatedQuota, ...] = (),
+) -> SimulationReport:
     snapshot = world.snapshot
     return SimulationReport(
         at=now,
@@ -116,6 +153,7 @@ def _run(
         policy_revision=snapshot.shields.revision,
         queues_revision=snapshot.queues.revision,
         pods=pods,
+        quotas=quotas,
         warnings=tuple(world.warnings),
     )
 
@@ -130,11 +168,6 @@ def _dumped(file: str, settings: ConfigSettings) -> World:
         if found is not None:
             configuring.take(world, key, (found.data or {}).get(key), ("ConfigMap", settings.namespace, name))
     return world
-
-
-def _pods(file: str) -> list[tuple[Manifest, str]]:
-    source = _named(file)
-    return [(pod, source) for pod in pods_of(documents(_text(file), source), source)]
 
 
 def _named(file: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 
 from makeway.bus.messages import RankedCandidate, Spared, Victim
+from makeway.core.duration import as_text
 from makeway.core.text import counted
+from makeway.planner.offline.quotas import SimulatedQuota
 from makeway.planner.offline.results import SimulatedPod, SimulationReport
 
 _SHOWN = 3
@@ -13,7 +16,10 @@ _SHOWN = 3
 
 
 def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
-    """Give a paragraph for each pod, and a last line that sums up."""
+    """Give a paragraph for each pod, or each lowered quota, and a last line that sums up."""
+    if not report.pods:
+        yield from _quotas(report.quotas)
+        return
     for pod in report.pods:
         yield from _pod(pod, all_candidates=all_candidates)
     counts = [
@@ -24,6 +30,20 @@ def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
     told = ", ".join(f"{number} {text}" for number, text in counts if number)
     pods, nodes = counted(len(report.pods), "pod"), counted(report.nodes, "node")
     yield f"{pods} on {nodes}: {told}; {counted(victims, 'victim')}"
+
+
+def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:
+    for one in quotas:
+        after = as_text(timedelta(seconds=one.after_seconds))
+        yield f"{one.queue} after {after}: {one.message}"
+        for number, victim in enumerate(one.victims, 1):
+            told = f"{victim.namespace}/{victim.name} (priority {victim.priority}) on {victim.node}"
+            violates = ", violates a PDB" if victim.pdb_violating else ""
+            yield f"  {number}. {told}, in {victim.queue}{violates}"
+        if one.mode != "enforce" and one.victims:
+            yield f"  mode {one.mode}: makeway would not do it by itself"
+    victims = sum(len(one.victims) for one in quotas)
+    yield f"{counted(len(quotas), 'quota')} to enforce; {counted(victims, 'victim')}"
 
 
 def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:

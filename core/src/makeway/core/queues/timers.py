@@ -79,7 +79,7 @@ class Timers:
     def saved(self, tree: QueueTree | None, now: datetime, mode: Mode = "enforce") -> None:
         """Take note of a configuration that has come into force; None where there is none. O(queues)."""
         self.changes += 1
-        terms = {queue.path: _terms(tree, queue, mode) for queue in tree} if tree is not None else {}
+        terms = terms_of(tree, mode)
         for path in self._timers.keys() - terms.keys():
             del self._timers[path]
         for path, new in terms.items():
@@ -127,6 +127,11 @@ class Timers:
             self._timers.pop(path, None)
         elif old is None or before != new.maximum or (old.delay, old.mode) != (new.delay, new.mode):
             self._timers[path] = Timer(now, now + new.delay)
+
+
+def terms_of(tree: QueueTree | None, mode: Mode) -> dict[str, Terms]:
+    """Return what the timers of a configuration depend on, by path. O(queues)."""
+    return {queue.path: _terms(tree, queue, mode) for queue in tree} if tree is not None else {}
 
 
 def is_lowered(before: Amounts, after: Amounts) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
 import yaml
+
+from makeway.planner.offline.daemonsets import pods_of_daemonset
+from makeway.planner.records import NodeRecord
 
 Manifest = dict[str, Any]
 """An object as YAML or JSON has it."""
@@ -16,6 +20,7 @@ MOST_REPLICAS: Final = 10_000
 
 _COUNTED: Final = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas"}
 _ONE_AT_A_TIME: Final = {"Job": "parallelism"}
+_GIVE: Final = "give Pods, a List of them, or Deployments, ReplicaSets, StatefulSets, DaemonSets or Jobs"
 
 
 class ManifestError(ValueError):
@@ -47,32 +52,30 @@ def documents(text: str, source: str) -> list[Manifest]:
     return found
 
 
-def pods_of(found: list[Manifest], source: str) -> list[Manifest]:
-    """Give the pods that the documents stand for, in order: each with a name. Raises ManifestError."""
-    pods = [pod for one in found for pod in _pods(one, source)]
+def pods_of(found: list[Manifest], source: str, nodes: Iterable[NodeRecord] = ()) -> list[Manifest]:
+    """Return the pods that the documents stand for, in order: each with a name. Raises ManifestError.
+
+    `nodes`: of the cluster, for DaemonSets.
+    """
+    pods = [pod for one in found for pod in _pods(one, source, nodes)]
     if not pods:
-        raise ManifestError(
-            f"{source}: no pods in it; give Pods, a List of them, or Deployments, ReplicaSets, "
-            "StatefulSets or Jobs"
-        )
+        raise ManifestError(f"{source}: no pods in it; {_GIVE}")
     return pods
 
 
-def _pods(one: Manifest, source: str) -> Iterator[Manifest]:
+def _pods(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[Manifest]:
     kind = one.get("kind")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(one.get("items"), list):
         for item in one["items"]:
-            yield from _pods({"kind": kind.removesuffix("List"), **item}, source)
+            yield from _pods({"kind": kind.removesuffix("List"), **item}, source, nodes)
     elif kind == "Pod":
         yield _named(one, 0)
     elif kind in _COUNTED or kind in _ONE_AT_A_TIME:
         yield from _replicas(one, str(kind), source)
+    elif kind == "DaemonSet":
+        yield from _on_each_node(one, source, nodes)
     else:
-        named = kind or "a document without kind"
-        raise ManifestError(
-            f"{source}: {named} is no pod; give Pods, a List of them, or Deployments, ReplicaSets, "
-            "StatefulSets or Jobs"
-        )
+        raise ManifestError(f"{source}: {kind or 'a document without kind'} is no pod; {_GIVE}")
 
 
 def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
@@ -80,9 +83,8 @@ def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
     spec, meta = one.get("spec") or {}, one.get("metadata") or {}
     field = _COUNTED.get(kind) or _ONE_AT_A_TIME[kind]
     count = 1 if spec.get(field) is None else spec[field]
-    template, name = spec.get("template"), meta.get("name") or kind.lower()
-    if not isinstance(template, dict):
-        raise ManifestError(f"{source}: {kind} {name} has no spec.template")
+    name = meta.get("name") or kind.lower()
+    template = _template(spec, f"{source}: {kind} {name}")
     if not isinstance(count, int) or not 0 <= count <= MOST_REPLICAS:
         raise ManifestError(f"{source}: {kind} {name}: spec.{field} is no number from 0 to {MOST_REPLICAS}")
     for number in range(count):
@@ -93,6 +95,28 @@ def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
             "namespace": meta.get("namespace"),
         }
         yield pod
+
+
+def _on_each_node(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[Manifest]:
+    """Give the pods of a DaemonSet, as its controller would make them."""
+    meta = {"name": "daemonset", **(one.get("metadata") or {})}
+    where = f"{source}: DaemonSet {meta['name']}"
+    template = _template(one.get("spec") or {}, where)
+    uid = meta.get("uid") or f"uid-of-{meta['name']}"
+    try:
+        pods = list(pods_of_daemonset(meta, template, uid, nodes))
+    except msgspec.MsgspecError as error:
+        raise ManifestError(f"{where}: {error}") from error
+    if not pods:
+        raise ManifestError(f"{where} selects no node: look at its node selector, affinity and tolerations")
+    yield from pods
+
+
+def _template(spec: Manifest, where: str) -> Manifest:
+    template = spec.get("template")
+    if not isinstance(template, dict):
+        raise ManifestError(f"{where} has no spec.template")
+    return template
 
 
 def _named(pod: Manifest, number: int) -> Manifest:

@@ -8,6 +8,7 @@ import msgspec
 
 from makeway.bus.messages import NearNode, Preemptor, RankedCandidate, Refusal, Time, Victim
 from makeway.core.mode import Mode
+from makeway.planner.offline.quotas import SimulatedQuota
 
 Result = Literal["fits", "preempts", "refused"]
 
@@ -51,11 +52,15 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Pods in the order in which they were given; each finds the cluster as the ones before it left it."""
+    """Pods in the order in which they were given; each finds the cluster as the ones before it left it.
+
+    quotas: what would come of the quotas that are lowered, where no pods were given.
+    """
 
     at: Time
     nodes: int
     policy_revision: str
     queues_revision: str
     pods: tuple[SimulatedPod, ...]
+    quotas: tuple[SimulatedQuota, ...]
     warnings: tuple[str, ...]

@@ -1,0 +1,119 @@
+"""What a lowered quota would take, before it is lowered: who goes, in which queue, in which order. Pure.
+
+It asks the planner's own timers which queues a change concerns, and plans for them as the quota loop does:
+in the order in which the timers would fire, leaves before the queues above them, each with the pods gone
+that the ones before have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from makeway.bus.messages import QuotaDecision
+from makeway.core.mode import Mode
+from makeway.core.queues.timers import Timers, is_lowered, terms_of
+from makeway.core.queues.tree import NEVER, QueueTree
+from makeway.planner.quota_plan import QuotaAnswer, answer, mode_of
+from makeway.planner.snapshot import Snapshot
+
+
+class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    priority: int
+    queue: str
+    rule: str
+    pdb_violating: bool
+
+
+class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What would come of one queue's lowered quota. No field is ever left out.
+
+    after_seconds: how long after the change; queues come in the order in which they would be enforced.
+    mode: how far the policy lets quotas go; only in `enforce` would this happen.
+    message: the numbers, and what stands in the way, in a sentence.
+    victims: in the order in which they are chosen.
+    """
+
+    queue: str
+    after_seconds: int
+    mode: Mode
+    message: str
+    quota: QuotaDecision
+    victims: tuple[QuotaVictim, ...]
+
+
+def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iterator[SimulatedQuota]:
+    """Return what the tree in force would do that was not in force before. O(queues + pods) a queue.
+
+    `before`: the tree in force until now; None where there was none, so that every maximum is new. Whatever
+    the mode, it is told what would happen.
+    """
+    tree = snapshot.queues.tree
+    if tree is None:
+        return
+    timers = Timers(terms_of(before, "enforce"))
+    timers.saved(tree, now, "enforce")
+    due = {timer.fires_at for queue in tree if (timer := timers.timer(queue.path)) is not None}
+    mode = mode_of(snapshot.shields.policy, "enforce")
+    leaving: set[str] = set()
+    for moment in sorted(due):
+        for path in timers.fired(tree, moment):
+            queue = tree.at(path)
+            found = answer(
+                snapshot,
+                tree,
+                queue,
+                maximum=queue.maximum,
+                leaving=leaving,
+                running=frozenset(),
+                mode=mode,
+            )
+            leaving |= {victim.uid for victim in found.victims}
+            yield _described(snapshot, found, moment - now, mode)
+
+
+def not_enforced(before: QueueTree | None, after: QueueTree) -> Iterator[str]:
+    """Say of each queue whose maximum is lowered without a delay, or without the switch, that no pod goes."""
+    for queue in after:
+        old = before.find(queue.path) if before is not None else None
+        if not is_lowered(old.maximum if old is not None else {}, queue.maximum):
+            continue
+        if not after.quota_preemption:
+            why = "quotapreemptionenabled is not true"
+        elif queue.delay == NEVER:
+            why = "it has no quota.preemption.delay"
+        else:
+            continue
+        yield f"the max of {queue.path} is lowered, and no pod goes for it: {why}"
+
+
+def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: Mode) -> SimulatedQuota:
+    book = snapshot.queues
+    return SimulatedQuota(
+        queue=found.plan.queue,
+        after_seconds=int(after.total_seconds()),
+        mode=mode,
+        message=found.plan.message,
+        quota=found.described(),
+        victims=tuple(
+            QuotaVictim(
+                namespace=one.namespace,
+                name=one.name,
+                uid=one.uid,
+                node=one.node,
+                priority=one.priority,
+                queue=book.path_of(book.record(one.uid)),
+                rule=one.rule,
+                pdb_violating=one.pdb_violating,
+            )
+            for one in found.victims
+        ),
+    )
