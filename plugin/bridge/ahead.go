@@ -141,6 +141,9 @@ func (pl *MakeWay) mayAskAhead(pod *v1.Pod) bool {
 	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || len(interestedExtenders(pl.handle, pod)) > 0 {
 		return false
 	}
+	if why, _ := pl.engine.orders.shut(); why != "" {
+		return false
+	}
 	breaker, _ := pl.engine.breaker.current()
 	return breaker == breakerClosed && !pl.engine.inflight.concerns(pod.UID) && !pl.engine.avoid.concerns(pod.UID) && !pl.engine.tried.concerns(pod.UID) && !pl.ordersLimited()
 }

@@ -73,6 +73,12 @@ func (e *engine) startCommit(order *pendingOrder) {
 			return
 		}
 		logger := klog.FromContext(ctx)
+		var unstored *notStoredError
+		if errors.As(err, &unstored) {
+			e.futile(ctx, order.id, notStored)
+		} else {
+			e.orders.undecided(order.id)
+		}
 		if errors.Is(err, errPodGone) {
 			e.inflight.abandon(order.id)
 			logger.Info("order_dropped", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "reason", err.Error())
@@ -119,21 +125,36 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	if err != nil {
 		return err
 	}
-	message, err := e.buildOrder(ctx, order)
+	message, inMemory, err := e.buildOrder(ctx, order)
 	if err != nil {
 		return err
 	}
 	message.Awaited = slices.DeleteFunc(message.Awaited, func(a wire.Awaited) bool { return memoryOnly[a.OrderID] })
 	if len(message.Victims)+len(message.Awaited)+len(message.NominationsToClear) == 0 {
-		// All were dealt with in memory: nothing is left for an evictor.
-		e.inflight.remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
-		e.succeeded(order.id, nil)
-		return nil
+		// All may be dealt with in memory: then nothing is left for an evictor, and nothing to store.
+		stay := e.preemptAllInMemory(ctx, order, inMemory)
+		if len(stay) == 0 {
+			e.orders.undecided(order.id)
+			e.inflight.remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
+			e.succeeded(order.id, nil)
+			return nil
+		}
+		inMemory = nil
+		for _, v := range stay {
+			message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
+		}
 	}
 	failpoint(failBeforePublish)
 	sequence, err := e.publish(ctx, message)
 	if err != nil {
 		return err
+	}
+	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
+	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
+		e.inflight.stays(order.id, v.pod.UID)
+	}
+	if e.orders.stored() {
+		e.ordersCarried(ctx)
 	}
 	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
 	failpoint(failAfterCommit)
@@ -162,23 +183,22 @@ func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly
 	}
 }
 
-// buildOrder makes the message. Victims that wait in Permit or are being bound are preempted in memory
-// and left out; where that says no, they are in the order as assumed. One whose
-// placement was taken back meanwhile is left out too: it is pending again, and no evictor's business.
-func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.EvictionOrder, error) {
+// buildOrder makes the message. Victims that wait in Permit or are being bound are left out, to be preempted in memory. One
+// whose placement was taken back meanwhile is left out too: it is pending again, and no evictor's business.
+func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *wire.EvictionOrder, inMemory []victim, err error) {
 	clusterUID, err := e.clusterUID()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	fenceCtx, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
 	fence, err := e.fence.get(fenceCtx, e.subjects.EpochsBucket)
 	if err != nil {
-		return nil, fmt.Errorf("fencing epoch: %w", err)
+		return nil, nil, unstored(fmt.Errorf("fencing epoch: %w", err))
 	}
 	now := e.clock.Now()
 	priority := corev1helpers.PodPriority(order.pod)
-	message := &wire.EvictionOrder{
+	message = &wire.EvictionOrder{
 		OrderID:    order.id,
 		Kind:       "pod",
 		ClusterUID: clusterUID,
@@ -199,7 +219,11 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.Evi
 		if v.violating {
 			message.PDBViolations++
 		}
-		if e.preemptInMemory(ctx, order, v.pod) || e.placements.pending(v.pod.UID) {
+		switch {
+		case e.placements.pending(v.pod.UID):
+			continue
+		case e.handle.GetWaitingPod(v.pod.UID) != nil || e.handle.GetPodInPreBind(v.pod.UID) != nil:
+			inMemory = append(inMemory, v)
 			continue
 		}
 		message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
@@ -207,7 +231,17 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (*wire.Evi
 	for _, a := range order.chosen.awaited {
 		message.Awaited = append(message.Awaited, wire.Awaited{UID: string(a.pod.UID), OrderID: a.orderID})
 	}
-	return message, nil
+	return message, inMemory, nil
+}
+
+// preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
+func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, victims []victim) (stay []victim) {
+	for _, v := range victims {
+		if !e.preemptInMemory(ctx, order, v.pod) && !e.placements.pending(v.pod.UID) {
+			stay = append(stay, v)
+		}
+	}
+	return stay
 }
 
 // preemptInMemory stops a victim that has not been bound. Preempt, not Reject: a rejected pod would
@@ -275,7 +309,7 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 			failpoint(failAfterPublish)
 			return sequence, nil
 		case errors.Is(err, errNotSent) && !ambiguous:
-			return 0, fmt.Errorf("publish order: %w", err)
+			return 0, unstored(err)
 		case errors.Is(err, errConflict):
 			// Another writer was first, or an earlier attempt of this one has arrived.
 			return e.readBack(ctx, order, subject)
@@ -292,8 +326,11 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	call, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
 	last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
-	if err != nil || !found {
-		return 0, err
+	if err != nil {
+		return 0, unstored(err)
+	}
+	if !found {
+		return 0, nil
 	}
 	previous := &wire.EvictionOrder{}
 	if _, err := wire.Unwrap(last.data, wire.TypeOrder, previous); err != nil {
@@ -309,7 +346,7 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	}
 	_, done, err := e.records.Last(call, e.subjects.OutcomesStream, e.subjects.Outcome(previous.OrderID))
 	if err != nil {
-		return 0, err
+		return 0, unstored(err)
 	}
 	if !done {
 		return 0, &orderLivesError{stored: last}
@@ -334,13 +371,13 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 			if found {
 				return 0, &orderLivesError{stored: last}
 			}
-			return 0, errors.New("the order is not in the stream")
+			return 0, unstored(errors.New("it is not in the stream"))
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
 		if !e.clock.Now().Before(order.NotAfter.Add(gateSlack)) {
-			return 0, fmt.Errorf("it cannot be known whether the order was stored: %w", err)
+			return 0, unstored(fmt.Errorf("it cannot be known whether it was stored: %w", err))
 		}
 		sleep(ctx, readBackDelay)
 	}

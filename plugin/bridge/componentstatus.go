@@ -62,6 +62,9 @@ func (e *engine) trouble() string {
 	if state, _ := e.breaker.current(); state != breakerClosed {
 		return "the planner has not answered lately"
 	}
+	if state, why := e.orders.state(); state != breakerClosed {
+		return why.String()
+	}
 	return ""
 }
 

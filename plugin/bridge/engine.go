@@ -42,6 +42,8 @@ type engine struct {
 	retry      *retries
 	avoid      *avoidance
 	tried      *tried
+	orders     *orderBreaker
+	reverted   *reverted
 	seen       *seen
 	control    *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
@@ -115,6 +117,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
 		tried:      newTried(clock),
+		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
+		reverted:   newReverted(),
 		seen:       newSeen(),
 		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 		backlog:    newBacklog(clock),
@@ -224,6 +228,7 @@ func (e *engine) forget(uid types.UID) {
 	e.retry.forget(uid)
 	e.avoid.forget(uid)
 	e.tried.forget(uid)
+	e.reverted.forget(uid)
 	if e.backlog.leave(uid) {
 		e.inflight.notify()
 	}
@@ -258,6 +263,8 @@ func (e *engine) runWaker(ctx context.Context) {
 		inFlightGauge.Set(float64(inFlight))
 		state, _ := e.breaker.current()
 		breakerGauge.Set(float64(state))
+		evictors, _ := e.orders.state()
+		orderBreakerGauge.Set(float64(evictors))
 
 		var timer <-chan time.Time
 		if !next.IsZero() {
@@ -290,7 +297,14 @@ func (e *engine) wake(ctx context.Context, w wake) {
 	failpoint(failBeforeActivate)
 	logger := klog.FromContext(ctx)
 	pod := e.podOf(w.pod)
+	if w.unanswered {
+		e.futile(ctx, w.orderID, notStarted)
+	}
 	if w.revert {
+		if w.unpublished || pod.Status.NominatedNodeName == w.node {
+			// No evictor takes it back in the API, or none has.
+			e.reverted.note(pod.UID, w.node)
+		}
 		e.handle.DeleteNominatedPodIfExists(pod)
 		e.inflight.finish(w.orderID)
 		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
@@ -301,6 +315,23 @@ func (e *engine) wake(ctx context.Context, w wake) {
 		logger.Info("preemptor_released", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
 	}
 	e.activate(ctx, pod)
+}
+
+// futile takes in that nobody carries an order out.
+func (e *engine) futile(ctx context.Context, orderID string, why futility) {
+	futileTotal.WithLabelValues(string(why)).Inc()
+	e.orders.futile(orderID, why)
+	if state, why := e.orders.state(); state != breakerClosed {
+		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
+	}
+	e.inflight.notify() // the metric is set there
+}
+
+// ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
+func (e *engine) ordersCarried(ctx context.Context) {
+	e.retry.ordersCarried()
+	e.inflight.notify()
+	klog.FromContext(ctx).Info("orders_carried_out_again")
 }
 
 // activate moves a pod, where there is one, to the active queue, past any back-off.

@@ -69,20 +69,21 @@ type entry struct {
 	// at which the pod informer reported them deleted (zero where it has not).
 	remaining map[types.UID]time.Time
 
-	createdAt time.Time
-	opensAt   time.Time // whatever happens, the gate opens then
-	notBefore time.Time // a wake that is put off until then
-	early     int       // how often a cycle came too early
-	doomed    bool      // an order that this one counted on failed
-	taken     bool      // the API shows the pod nominated elsewhere, or not at all
-	nodeGone  bool      // the node was deleted, so nobody there ends pods any more
-	orphaned  bool      // the preemptor is gone or bound; the order is alive until its outcome
-	waking    bool      // the revert was handed out; finish is called when it is done
-	revertAt  time.Time
-	reason    string         // why it is reverted
-	own       bool           // this process wrote the order
-	message   []byte         // the order as it is stored, or about to be
-	live      wire.LiveOrder // the order as plan requests tell it
+	createdAt  time.Time
+	opensAt    time.Time // whatever happens, the gate opens then
+	notBefore  time.Time // a wake that is put off until then
+	early      int       // how often a cycle came too early
+	doomed     bool      // an order that this one counted on failed
+	taken      bool      // the API shows the pod nominated elsewhere, or not at all
+	nodeGone   bool      // the node was deleted, so nobody there ends pods any more
+	orphaned   bool      // the preemptor is gone or bound; the order is alive until its outcome
+	waking     bool      // the revert was handed out; finish is called when it is done
+	revertAt   time.Time
+	reason     string         // why it is reverted
+	unanswered bool           // it is reverted since no evictor has ended it in time
+	own        bool           // this process wrote the order
+	message    []byte         // the order as it is stored, or about to be
+	live       wire.LiveOrder // the order as plan requests tell it
 }
 
 // wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -94,8 +95,10 @@ type wake struct {
 	revert  bool
 	reason  string
 	// waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
-	waited time.Duration
-	own    bool // this process wrote the order
+	waited      time.Duration
+	own         bool // this process wrote the order
+	unpublished bool // its publishing has not begun, so that no evictor knows of it
+	unanswered  bool // this process stored the order, and no evictor has ended it in time
 }
 
 // inflight knows which preemptors have an order in flight. PreEnqueue and queueing hints read it under
@@ -212,6 +215,22 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 // a moment later, should nobody come back for it.
 func (f *inflight) revert(e *entry, reason string, at time.Time) {
 	e.phase, e.reason, e.revertAt, e.opensAt, e.taken = reverting, reason, at, at.Add(gateSlack), false
+	f.notify()
+}
+
+// stays notes that a victim which was to be preempted in memory is bound by now, and in no order: the preemptor does
+// not wait for it, and its next cycle plans for it.
+func (f *inflight) stays(orderID string, victim types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(orderID)
+	if e == nil {
+		return
+	}
+	is := func(uid types.UID) bool { return uid == victim }
+	e.victims = slices.DeleteFunc(e.victims, is)
+	e.live.Victims = slices.DeleteFunc(slices.Clone(e.live.Victims), func(uid string) bool { return uid == string(victim) })
+	delete(e.remaining, victim)
 	f.notify()
 }
 
@@ -509,7 +528,7 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 				continue
 			}
 			e.waking = true
-			w.revert, w.reason = true, e.reason
+			w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
 		case released:
 			continue
 		case leaving:
@@ -543,6 +562,7 @@ func (f *inflight) giveUp(e *entry, now time.Time) {
 			f.drop(e)
 			return
 		}
+		e.unanswered = e.phase == committed && e.own
 		f.revert(e, "the order had no outcome in time", now)
 	case e.phase == leaving && e.doomed:
 		f.revert(e, errDoomed.Error(), now)

@@ -26,7 +26,7 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, orders_not_stored, no_evictor, off, observed, planner_unreachable, planner_not_synced, error, panic.",
 	}, []string{"result"})
 
 	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
@@ -65,6 +65,16 @@ var (
 		Subsystem: subsystem, Name: "breaker_state", StabilityLevel: metrics.ALPHA,
 		Help: "The circuit breaker round the planner: 0 closed, 1 half-open, 2 open.",
 	})
+
+	orderBreakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "order_breaker_state", StabilityLevel: metrics.ALPHA,
+		Help: "The circuit breaker round the evictors: 0 closed, 1 half-open, 2 open: eviction orders are not stored, or not carried out.",
+	})
+
+	futileTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "futile_orders_total", StabilityLevel: metrics.ALPHA,
+		Help: "Eviction orders that nobody carries out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter).",
+	}, []string{"reason"})
 
 	inFlightGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "orders_in_flight", StabilityLevel: metrics.ALPHA,
@@ -145,7 +155,7 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateShut,
 	)
 })

@@ -23,6 +23,8 @@ const (
 	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
 	// the nomination back, so that the next cycle does not start with it.
 	revertWait = 500 * time.Millisecond
+	// answerFresh is how old an outcome may be to tell that evictors are at work.
+	answerFresh = time.Minute
 )
 
 // Reasons of outcomes that the plugin tells apart.
@@ -137,6 +139,10 @@ func (e *engine) takeOutcome(ctx context.Context, r record) {
 	}
 	failpoint(failOnOutcome)
 	e.inflight.remember(outcome)
+	// The stream is read from its past after a start.
+	if e.clock.Since(outcome.FinishedAt.Time) < answerFresh && e.orders.answered() {
+		e.ordersCarried(ctx)
+	}
 	e.applyOutcome(ctx, outcome)
 }
 

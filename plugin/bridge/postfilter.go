@@ -56,6 +56,12 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if potential.count == 0 {
 		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", total)}
 	}
+	mode := pl.mode(pod)
+	if mode == wire.ModeEnforce {
+		if end := pl.ordersShut(pod); end != nil {
+			return *end
+		}
+	}
 	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
 		pl.engine.retry.postpone(refOf(pod), until)
 		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
@@ -68,7 +74,6 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
 	}
 
-	mode := pl.mode(pod)
 	if mode == wire.ModeEnforce && pl.ordersLimited() {
 		pl.awaitOrders(pod)
 		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", pl.engine.control.ordersInFlight())}
@@ -77,6 +82,21 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
 	attempt.failed = pl.engine.tried.of(pod.UID, attempt.generation)
 	return attempt.run(ctx)
+}
+
+// ordersShut ends an attempt whose order nobody would carry out, as it looks; nil where one may be tried.
+func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
+	asked := pl.engine.retry.now()
+	why, until := pl.engine.orders.shut()
+	if why == "" {
+		return nil
+	}
+	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
+	kind := endNoEvictor
+	if why == notStored {
+		kind = endNotStored
+	}
+	return &ending{kind: kind, message: why.String() + "; an order is tried now and then"}
 }
 
 // mode is the one in force for a preemptor.
@@ -288,6 +308,8 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 		chosen:     best,
 	}
 	a.engine.retry.forget(a.pod.UID)
+	a.engine.reverted.forget(a.pod.UID)
+	a.engine.orders.begin(order.id)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.victims)))
 	failpoint(failNominated)

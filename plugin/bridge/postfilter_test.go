@@ -532,17 +532,17 @@ func TestHintsSkipAndTakeANote(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseOrdersCannotBeCommittedPauses(t *testing.T) {
+func TestAPodWhoseOrdersComeToNothingPauses(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	w.bus.publish = func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", errNotSent) }
 	w.show(p, "n1")
 	w.eventually("the nomination shows", func() bool {
 		current, err := w.plugin.engine.pods.Pods("default").Get("p")
 		return err == nil && current.Status.NominatedNodeName == "n1"
 	})
 
-	for range pauseAfter {
+	for n := range pauseAfter {
 		w.nominated(p, "n1")
+		w.end(w.order(2*n+1), wire.ResultRefused) // an order and its outcome each time
 		w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
 	}
 

@@ -41,6 +41,8 @@ const (
 	kindPDB           = "PodDisruptionBudget"
 	kindPriorityClass = "PriorityClass"
 	kindConfigMap     = "ConfigMap"
+	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it.
+	kindOrders = "orders"
 )
 
 // refused is a pod that waits for a time or for an object.
@@ -183,6 +185,11 @@ func (r *retries) changed(kind, namespace, name string) {
 // policyChanged marks the pods that depend on the policy. O(pods).
 func (r *retries) policyChanged() {
 	r.mark(func(d wire.Dependency) bool { return d.Kind == kindConfigMap })
+}
+
+// ordersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
+func (r *retries) ordersCarried() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders })
 }
 
 func (r *retries) mark(meant func(wire.Dependency) bool) {

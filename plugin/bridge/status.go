@@ -34,7 +34,9 @@ const (
 	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
 	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
 	// not read the cluster yet, the question is too large for NATS, an extender failed, a panic was
-	// recovered, or nodes are left to be verified in the next cycles. The nomination is kept; a DefaultPreemption listed after this plugin may act.
+	// recovered, nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not
+	// been carried out by any evictor. Where the API may still show a nomination that was taken back in memory, the result is
+	// Override("") instead of nil, which clears it. The nomination is kept; a DefaultPreemption listed after this plugin may act.
 	endNever       outcomeKind = "never_preempts"
 	endPodGroup    outcomeKind = "pod_group"
 	endOff         outcomeKind = "off"
@@ -42,6 +44,8 @@ const (
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
 	endUnfinished  outcomeKind = "unfinished"
+	endNotStored   outcomeKind = "orders_not_stored"
+	endNoEvictor   outcomeKind = "no_evictor"
 	endError       outcomeKind = "error"
 	endPanic       outcomeKind = "panic"
 )
@@ -51,6 +55,7 @@ type ending struct {
 	kind    outcomeKind
 	node    string // with endNominated
 	message string
+	clear   bool // a nomination that the ending would keep was taken back in memory
 }
 
 // pair is what PostFilter returns for the ending: the pairs documented above, and no other.
@@ -61,10 +66,27 @@ func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
 	case endRefused, endUnverifiable, endHopeless, endQueueFull:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endInFlight, endLeaving, endLimited:
-		return nil, e.status(fwk.UnschedulableAndUnresolvable)
+		return e.kept(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
-		return nil, e.status(fwk.Unschedulable)
+		return e.kept(), e.status(fwk.Unschedulable)
 	}
+}
+
+// kept leaves the pod's nomination as it is, unless it was taken back.
+func (e ending) kept() *fwk.PostFilterResult {
+	if e.clear {
+		return framework.NewPostFilterResultWithNominatedNode("")
+	}
+	return nil
+}
+
+// keeps reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
+func (e ending) keeps() bool {
+	switch e.kind {
+	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endInFlight, endLeaving:
+		return false
+	}
+	return true
 }
 
 func (e ending) status(code fwk.Code) *fwk.Status {

@@ -105,3 +105,18 @@ async def test_an_evictor_that_is_back_too_late_expires_the_order_and_the_pod_is
         assert len(orders) > 1
         assert (await space.bus.outcomes(orders[-1].order_id))[0].result == "succeeded"
         await assert_only_ordered_pods_were_deleted(space, [urgent])
+
+
+async def test_without_an_evictor_another_preempts_once_two_orders_had_no_outcome(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions(plugin_arguments=(("notAfter", "5s"),)))
+    async with open_space(cluster) as space:
+        await full_node_and_empty_node(space)
+
+        async with cluster.without("evictor"):
+            (urgent,) = await space.create(sized("urgent", "high", 500))
+
+            assert await space.until_bound("urgent", seconds=40) == "n1"
+            assert len(await space.bus.orders(urgent.metadata.uid)) == 2
+        await makes_room_again(cluster)
