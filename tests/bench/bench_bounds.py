@@ -243,3 +243,25 @@ def test_grouping_by_a_new_label(benchmark: BenchmarkFixture, snapshot: Snapshot
 
     benchmark.pedantic(group, rounds=2)  # type: ignore[no-untyped-call]
     tell(benchmark, pieces, snapshot)
+
+
+def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: BenchmarkFixture) -> None:
+    """One pod after another goes and comes back; the first two resources were asked for."""
+    offered = {f"example.com/device-{number}": 1 for number in range(1000)}
+    snapshot = filled(
+        pods_of(lambda number: {"app": f"app-{number % APPS}"}),
+        nodes_of(lambda number: offered if number == 7 else {}),
+    )
+    pieces: list[float] = []
+    for name in list(offered)[:2]:
+        planned_in_pieces(snapshot, question(asking(), **{name: 1}), pieces)
+        pieces += settle(snapshot)
+    numbers = itertools.count()
+
+    def event() -> None:
+        pod = snapshot.pods[f"p{next(numbers) * 37 % (NODES * PODS_A_NODE)}"]
+        snapshot.remove_pod(pod.uid)
+        snapshot.put_pod(pod)
+
+    benchmark.pedantic(event, rounds=5000)  # type: ignore[no-untyped-call]
+    tell(benchmark, pieces, snapshot)

@@ -15,13 +15,16 @@ from makeway.core.objects import Taint, Toleration
 from makeway.core.selector import Requirement, Selector
 from makeway.planner import bounds, plan, records
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.columns import BASE_RESOURCES
+from makeway.planner.diagnosis import NOT_OFFERED
 from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
 from makeway.planner.kinds import Kind, KindTable
 from makeway.planner.plan import planning
+from makeway.planner.question import Question
 from makeway.planner.records import node_record, pod_record
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.topology import Topology
-from unit.planner.building import NOW, choices, planned, settle
+from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle
 from unit.planner.manifests import (
     HOST,
     ZONE,
@@ -454,3 +457,69 @@ def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_ou
     result = planned(cluster(node("a"), shy, *there), question(asked))
 
     assert choices(result) == [("a", {"shy"})]
+
+
+# ------------------------------------------------------------------------------------------ resources
+
+
+def gpus(number: int, *, pods: int, piece: int | None = None) -> Snapshot:
+    """A node that offers one of each of so many resources, and pods that have the first of them."""
+    offered = {f"x.io/{index}": 1 for index in range(number)}
+    snapshot = Snapshot(piece=piece)
+    snapshot.put_node(make_node("a", **offered))
+    for index in range(pods):
+        requests = {"cpu": 1, "x.io/0": 1} if index == 0 else {"cpu": 1}
+        snapshot.put_pod(make_pod(f"p{index}", "a", requests=requests))
+    settle(snapshot)
+    return snapshot
+
+
+def wanting(*names: str) -> Question:
+    return ask(make_pod("P", "", 9, requests={"cpu": 1, **dict.fromkeys(names, 1)}))
+
+
+def test_a_resource_has_a_layer_once_a_preemptor_asks_for_it() -> None:
+    snapshot = gpus(1000, pods=3)
+    assert set(snapshot.columns.resources) == set(BASE_RESOURCES)
+
+    assert choices(planned(snapshot, wanting("x.io/0"))) == [("a", {"p0"})]
+    assert set(snapshot.columns.resources) == {*BASE_RESOURCES, "x.io/0"}
+
+    snapshot.put_node(make_node("b", **{"x.io/0": 1}))
+    assert planned(snapshot, wanting("x.io/0")).unmodelled_total == 0
+    assert int(snapshot.columns.allocatable[-1, snapshot.rows["b"]]) == 1
+
+
+def test_beyond_the_bound_a_resource_is_left_to_verification() -> None:
+    snapshot = gpus(100, pods=3)
+    for index in range(1, MOST_ASKED_RESOURCES + 1):
+        plan.plan(snapshot, wanting(f"x.io/{index}"), NOW)
+
+    result = planned(snapshot, wanting("x.io/0"))
+
+    assert len(snapshot.columns.resources) == len(BASE_RESOURCES) + MOST_ASKED_RESOURCES
+    assert result.left_out == (bounds.RESOURCES,)
+    assert [one.node for one in result.unmodelled] == ["a"]
+
+
+def test_while_pods_are_being_counted_for_a_resource_it_is_left_to_verification() -> None:
+    snapshot = gpus(1, pods=3, piece=1)
+
+    assert planned(snapshot, wanting("x.io/0")).left_out == (bounds.RESOURCES,)
+    assert not snapshot.backlog.unsettled  # it plans on
+    settle(snapshot)
+
+    assert choices(planned(snapshot, wanting("x.io/0"))) == [("a", {"p0"})]
+
+
+def test_a_resource_that_no_node_offers_any_more_is_not_offered() -> None:
+    snapshot = gpus(1, pods=1)
+    asked = wanting("hugepages-2Mi")
+    snapshot.put_node(make_node("b", **{"hugepages-2Mi": 1}))
+    assert plan.plan(snapshot, asked, NOW).scope.nodes_total == 2
+
+    snapshot.put_node(make_node("b"))
+    assert refused(snapshot, asked).reason == NOT_OFFERED
+    snapshot.put_node(make_node("b", **{"hugepages-2Mi": 1}))
+    snapshot.remove_node("b")
+    assert refused(snapshot, asked).reason == NOT_OFFERED

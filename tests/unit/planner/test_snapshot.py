@@ -39,6 +39,7 @@ events = st.lists(
             st.sets(st.sampled_from(PODS[:3]), max_size=2),
         ),
         st.tuples(st.just("remove_budget"), st.sampled_from(["u", "v"])),
+        st.tuples(st.just("count"), st.sampled_from(["x.io/gpu", "y.io/net"])),
         st.tuples(st.just("work"), st.none()),
     ),
     max_size=60,
@@ -69,6 +70,9 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
         left["budgets"][key] = budget
     elif kind == "work":
         snapshot.backlog.work()
+        snapshot.upkeep.work()
+    elif kind == "count":
+        snapshot.count(key)
     else:
         snapshot.remove_budget(("default", key))
         left["budgets"].pop(key, None)
@@ -123,9 +127,12 @@ def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
     left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
     for event in sequence:
         apply(snapshot, event, left)
-    settle(snapshot)
 
     fresh = make_snapshot(left["nodes"].values(), left["pods"].values(), left["budgets"].values())
+    for name in ("x.io/gpu", "y.io/net"):
+        assert fresh.count(name)
+        snapshot.count(name)
+    settle(snapshot)
 
     assert seen(snapshot) == seen(fresh)
 
@@ -193,19 +200,20 @@ def test_pods_on_a_node_not_yet_known_count_once_it_is() -> None:
     assert int(snapshot.columns.requested[0, row]) == S
 
 
-def test_what_only_pods_name_takes_no_room() -> None:
+def test_what_no_preemptor_has_asked_for_takes_no_room() -> None:
     strange = [make_pod(f"p{number}", "a", requests={"cpu": S, f"x.io/{number}": 1}) for number in range(100)]
 
-    snapshot = make_snapshot(["a"], strange)
+    snapshot = make_snapshot([make_node("a", **{f"x.io/{number}": 1 for number in range(1000)})], strange)
 
     assert set(snapshot.columns.resources) == set(BASE_RESOURCES)
     assert int(snapshot.columns.requested[0, snapshot.rows["a"]]) == 100 * S
 
 
-def test_pods_are_counted_for_a_resource_that_a_node_offers_or_a_queue_limits_later() -> None:
+def test_pods_are_counted_for_a_resource_that_a_preemptor_asks_for_or_a_queue_limits_later() -> None:
     snapshot = make_snapshot(["a"], [make_pod("p", "a", requests={"cpu": S, "x.io/gpu": 2, "y.io/net": 3})])
 
     snapshot.put_node(make_node("b", **{"x.io/gpu": 8}))
+    assert snapshot.count("x.io/gpu")
     snapshot.adopt(tree(queue("q", guaranteed={"y.io/net": 1})), "queues-1")
 
     columns, row = snapshot.columns, snapshot.rows["a"]
@@ -236,6 +244,7 @@ def test_resources_that_come_one_by_one_are_all_counted_and_few_of_them_move_wha
     for number in range(len(names)):
         before = columns.priority
         snapshot.put_node(make_node("a", **dict.fromkeys(names[: number + 1], 100)))
+        assert snapshot.count(names[number])
         moved += not np.shares_memory(before, columns.priority)
 
     snapshot.remove_pod("p0")

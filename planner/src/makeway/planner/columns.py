@@ -51,8 +51,8 @@ BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 class Columns:
     """Mutable arrays of nodes and their pods. Amounts are milli-CPU, bytes, units.
 
-    * `resources`: name to layer; `offer` adds one. What pods alone name has none: anybody may write a pod
-      that asks for a thousand different ones.
+    * `resources`: name to layer; `offer` adds one. What no plan has asked for has none: a node may offer a
+      thousand different ones, and a pod name them.
     * `allocatable`, `requested`: int64[resources, nodes].
     * `requests`: int64[resources, slots, nodes]; 0 in empty slots.
     * `priority`: int64[slots, nodes]; VACANT in empty slots.
@@ -112,10 +112,8 @@ class Columns:
         return new
 
     def set_allocatable(self, node: int, amounts: Mapping[str, int]) -> None:
-        """Put down what a node can hold, all of which has a layer; a resource not named is 0."""
-        layers = [self.resources[name] for name in amounts]
-        self.allocatable[:, node] = 0
-        self.allocatable[layers, node] = [min(amount, MOST) for amount in amounts.values()]
+        """Put down what a node can hold of what has a layer; a resource not named is 0. O(layers)."""
+        self.allocatable[:, node] = [min(amounts.get(name, 0), MOST) for name in self.resources]
 
     def insert(
         self,

@@ -15,6 +15,7 @@ from makeway.core.importance import microseconds
 from makeway.core.resources import is_extended
 from makeway.planner import diagnosis
 from makeway.planner.answer import NearNode, Plan, Proposal, Refusal, Scope
+from makeway.planner.bounds import RESOURCES
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.constraints import Constraints
 from makeway.planner.debits import debits
@@ -90,7 +91,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         return diagnosis.no_nodes(scope, question, unknown)
     if question.ignore_columns:
         question = replace(question, needs={}, constraints=Constraints())
-    needs, missing = _modelled(snapshot, question.needs)
+    needs, missing, uncounted = _modelled(snapshot, question.needs)
     if missing:
         return diagnosis.not_offered(scope, question, missing)
 
@@ -99,9 +100,10 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         if snapshot.rows.get(question.pinned_to) not in potential:
             return diagnosis.no_nodes(scope, question, unknown)
         found = plan_pinned(snapshot, question, scope, now)
-        return replace(found, left_out=question.constraints.left_out)
+        return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
     view = View(snapshot, question, now)
+    left_out = (*view.left_out, *uncounted)
     looked = view.few(potential, at_most)
     if looked is None:
         return None
@@ -113,7 +115,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
     unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
     if candidates_total or unmodelled_total:
-        return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, view.left_out)
+        return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
     grounds = view.grounds(looked, potential, at_most)
     if grounds is None:
         return None
@@ -130,7 +132,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         queues=view.queues,
         sample=sample,
     )
-    return replace(refusal, left_out=view.left_out)
+    return replace(refusal, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,20 +269,23 @@ def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
     return rows, len(set(names)) - int(rows.size)
 
 
-def _modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str]:
-    """Leave out extended resources that no node offers; name another kind that none does.
+def _modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:
+    """Leave out resources that are not counted, and extended ones that no node offers; name another kind.
 
-    A scheduler that asks for room with such an extended resource has devices behind it (DRA), which
-    have no column. Anything else that no node offers cannot be had by removing pods.
+    Returns what plans look at, a resource that cannot be had, and what is left to verification.
+    A scheduler that asks for room with an extended resource that no node offers has devices behind it (DRA),
+    which have no column. Anything else that no node offers cannot be had by removing pods.
     """
-    columns = snapshot.columns
     modelled: dict[str, int] = {}
+    left_out: tuple[str, ...] = ()
     for name, amount in needs.items():
-        offered = name in BASE_RESOURCES or (
-            name in columns.resources and bool(columns.allocatable[columns.resources[name]].any())
-        )
-        if offered:
+        if name in BASE_RESOURCES:
             modelled[name] = amount
-        elif not is_extended(name):
-            return {}, name
-    return modelled, ""
+        elif name not in snapshot.offers:
+            if not is_extended(name):
+                return {}, name, ()
+        elif snapshot.count(name):
+            modelled[name] = amount
+        else:
+            left_out = (RESOURCES,)
+    return modelled, "", left_out

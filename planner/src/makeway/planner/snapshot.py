@@ -22,9 +22,10 @@ from makeway.planner.asked_keys import AskedKeys
 from makeway.planner.backlog import Backlog
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
 from makeway.planner.claimants import Claimants
-from makeway.planner.columns import BASE_RESOURCES, Columns, Flags, Ints, extended
+from makeway.planner.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
 from makeway.planner.kinds import KindTable
 from makeway.planner.kinship import Kinship
+from makeway.planner.offers import Offers
 from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
@@ -34,6 +35,10 @@ from makeway.planner.topology import Topology
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
+
+MOST_ASKED_RESOURCES = 32
+"""Resources that have a layer because a preemptor asked for them, which takes 8 bytes a slot: 50 MiB in all
+with 200,000 slots. Of others the scheduler's filters judge."""
 
 _ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
 _NOBODY: Mapping[str, str] = {}
@@ -60,7 +65,8 @@ class Snapshot:
     claim that only one pod may use. `tallies`, `standings`: what plans have worked out, kept for the next;
     they change no answer. `backlog`: what has still to be done, where it is done in pieces (`piece`); until
     then nothing may be planned on the snapshot. `upkeep`: the same for what plans can do without until then:
-    `tell_apart` says whether they have to. `namespaces_changed` counts changes of namespaces.
+    `tell_apart` and `count` say whether they have to. `offers`: what nodes offer, also without a layer.
+    `namespaces_changed` counts changes of namespaces.
     """
 
     def __init__(self, *, piece: int | None = None) -> None:
@@ -68,6 +74,7 @@ class Snapshot:
         self.backlog = Backlog(piece)
         self.upkeep = Backlog(piece)
         self.columns = Columns()
+        self.offers = Offers()
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
         self.slots: list[list[PodRecord]] = []
@@ -92,6 +99,8 @@ class Snapshot:
         self._kinds: dict[str, int] = {}
         self._claimants = Claimants()
         self._asked_keys = AskedKeys()
+        self._asked_resources = 0
+        self._counting: set[str] = set()
         self._regrouping = False
         self.kinds.ask(self._asked_keys.keys)
         self._uids: dict[str, dict[str, str]] = {}
@@ -150,18 +159,14 @@ class Snapshot:
         """Add a node or change what it can hold, its labels or its taints."""
         row = self._row(node.name)
         moved = self.topology.put(row, node.name, node.labels, node.taints)
-        new = self.columns.offer(node.allocatable)
-        before = self.columns.allocatable[:, row].copy()
-        self.columns.set_allocatable(row, node.allocatable)
-        same = bool((before == self.columns.allocatable[:, row]).all())
-        if self.present[row] and same and not moved and not new:
+        other = self.offers.put(row, node.allocatable)
+        if self.present[row] and not other and not moved:
             return
+        self.columns.set_allocatable(row, node.allocatable)
         if not self.present[row]:
             self.present[row] = True
             self._node_names = None
         self._touch(row)
-        if new:
-            self._count_too()
 
     def remove_node(self, name: str) -> None:
         """Forget a node; the pods bound to it stay until they go themselves."""
@@ -171,6 +176,7 @@ class Snapshot:
         self.present[row] = False
         self._node_names = None
         self.topology.drop(row)
+        self.offers.drop(row)
         self.columns.set_allocatable(row, {})
         self._touch(row)
         self._release_row(name)
@@ -285,8 +291,9 @@ class Snapshot:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
         self.revision += 1
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
-        if self.columns.offer(sorted(limited)):
-            self._count_too()
+        if self._lay(sorted(limited)):
+            # No revision of its own: a replay may meet as new what was known long before its recording.
+            self.backlog.visit("a new resource is being counted", self.pods, self._recount)
         self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
         self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
 
@@ -302,6 +309,23 @@ class Snapshot:
         self.namespaces_changed += 1
         self.namespaces.pop(name, None)
 
+    def count(self, name: str) -> bool:
+        """Have a resource counted that a preemptor asks for; report whether it is, for all pods.
+
+        O(1) for one that was asked for before; another is ready after a visit to all pods, unless there are
+        MOST_ASKED_RESOURCES already.
+        """
+        if name not in self.columns.resources:
+            if self._asked_resources >= MOST_ASKED_RESOURCES:
+                return False
+            self._asked_resources += 1
+            self._lay([name])
+            self._counting.add(name)
+            self.upkeep.visit(
+                f"{name} is being counted", self.pods, self._recount, lambda: self._counting.discard(name)
+            )
+        return name not in self._counting
+
     def tell_apart(self, keys: frozenset[str]) -> bool:
         """Have kinds tell labels of these keys apart; report whether they do, for all pods.
 
@@ -316,12 +340,14 @@ class Snapshot:
 
     # -------------------------------------------------------------------------------- inner work
 
-    def _count_too(self) -> None:
-        """Count what pods request of resources that have a layer now. O(pods).
-
-        No revision of its own: a replay may meet as new what was known long before its recording.
-        """
-        self.backlog.visit("a new resource is being counted", self.pods, self._recount)
+    def _lay(self, names: Iterable[str]) -> list[str]:
+        """Give resources that have no layer yet one, with what nodes offer; return which. O(nodes) each."""
+        new = self.columns.offer(names)
+        for name in new:
+            layer = self.columns.allocatable[self.columns.resources[name]]
+            for row, amount in self.offers.of(name):
+                layer[row] = min(amount, MOST)
+        return new
 
     def _regroup(self) -> None:
         """Enter all pods by the keys that are asked for now, and again where others are asked for meanwhile.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from makeway.core.resources import PODS
-from makeway.planner.columns import MOST, Flags, Ints
+from makeway.planner.columns import BASE_RESOURCES, MOST, Flags, Ints
 from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
 from makeway.planner.plan import View
 from makeway.planner.proposals import Part
@@ -59,9 +59,11 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
         TAINT: int((present & matching & ~allowed).sum()),
     }
     chosen = np.flatnonzero(present & allowed)
-    layers = snapshot.columns.resources
-    unknown = sorted(name for name, amount in question.needs.items() if amount > 0 and name not in layers)
-    if unknown:  # no node offers it, so that there is no column either
+    asked = {name for name, amount in question.needs.items() if amount > 0}.difference(BASE_RESOURCES)
+    unknown = sorted(name for name in asked if name not in snapshot.offers)
+    for name in asked.difference(unknown):
+        snapshot.count(name)
+    if unknown:
         excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
         chosen = chosen[:0]
     parts = View(snapshot, question, now).parts(chosen)
