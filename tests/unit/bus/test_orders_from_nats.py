@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -102,6 +103,51 @@ async def test_a_consumer_that_somebody_deletes_is_made_again(bus: Bus) -> None:
     await bus.publish_order(make_order("uid-1"), 0)
 
     assert await waiting is not None
+
+
+async def test_a_lost_consumer_starts_with_the_orders_that_may_be_alive(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = await bus.orders_consumer()
+    await bus.publish_order(make_order("uid-old"), 0)
+    assert await consumer.next(5) is not None
+    monkeypatch.setattr("makeway.bus.orders.LIVE_LOOK_BACK", timedelta(seconds=0.5))
+    await asyncio.sleep(1)
+
+    await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
+    await bus.publish_order(make_order("uid-new"), 0)
+    delivery = await consumer.next(15)
+
+    assert delivery is not None
+    assert delivery.subject.endswith("uid-new")
+
+
+async def test_the_consumer_of_an_older_version_goes_on_where_it_is(bus: Bus) -> None:
+    await bus.orders_consumer()
+    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
+    older = {key: value for key, value in ours.items() if key != "opt_start_time"}
+    await bus.jetstream.api(
+        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
+        {"stream_name": "MAKEWAY_ORDERS", "config": {**older, "deliver_policy": "all"}},
+    )
+
+    await bus.orders_consumer()
+
+    config = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    assert config["deliver_policy"] == "all"
+
+
+async def test_two_evictors_that_make_the_consumer_at_once_share_it(
+    bus: Bus, connect_bus: ConnectBus
+) -> None:
+    other = await connect_bus()
+
+    first, second = await asyncio.gather(bus.orders_consumer(), other.orders_consumer())
+    await bus.publish_order(make_order("uid-1"), 0)
+    taken = await asyncio.gather(first.next(1), second.next(1))
+
+    assert sum(delivery is not None for delivery in taken) == 1
 
 
 async def test_a_consumer_configured_otherwise_is_brought_back(bus: Bus) -> None:

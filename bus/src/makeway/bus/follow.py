@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -19,7 +19,7 @@ import structlog
 from makeway.bus import metrics
 from makeway.bus.connection import Connection
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import JetStream, JetStreamError
+from makeway.bus.jetstream import JetStream, JetStreamError, written_time
 from makeway.bus.pull import Pull, PullBroken
 
 _SECOND: Final = 1_000_000_000
@@ -180,7 +180,7 @@ class Follower:
         if start.sequence:
             config["opt_start_seq"] = start.sequence
         if start.time:
-            config["opt_start_time"] = start.time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            config["opt_start_time"] = written_time(start.time)
         if self._subjects:
             config["filter_subjects"] = self._subjects
         return config

@@ -11,7 +11,7 @@ import base64
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -167,6 +167,11 @@ def translated(what: str) -> Iterator[None]:
 def parse_time(text: str) -> datetime:
     """Read a time as the server writes it, RFC 3339 with up to nine digits of fraction."""
     return msgspec.convert(text, datetime)
+
+
+def written_time(moment: datetime) -> str:
+    """Write a time as the server reads it."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _checked(what: str, data: bytes) -> dict[str, Any]:

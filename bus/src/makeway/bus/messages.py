@@ -34,6 +34,9 @@ TYPE_CONTROL = "dev.makeway.control.v1"
 PAST_DEADLINE = timedelta(seconds=2)
 """How long after its `not_after` an order without an outcome is still taken for a live one."""
 
+LIVE_LOOK_BACK = timedelta(minutes=15)
+"""An order that was stored longer ago lives no more; see `LONGEST_NOT_AFTER`."""
+
 LONGEST_NOT_AFTER = timedelta(minutes=11)
 """How far ahead an order's `not_after` may lie when it is stored.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -15,6 +15,7 @@ from makeway.bus import metrics
 from makeway.bus.connection import Connection
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.messages import LIVE_LOOK_BACK
 from makeway.bus.pull import Pull, PullBroken, Pulled
 from makeway.bus.streams import ACK_WAIT_SECONDS, ensure_consumer, evictor_config
 from makeway.bus.subjects import Subjects
@@ -103,10 +104,13 @@ class OrdersConsumer:
     async def open(self) -> None:
         """Create or reconcile the consumer and listen.
 
+        One that was lost starts with the orders that may be alive, not with those of a week.
+
         Raises:
             StreamConflict, JetStreamError, BusUnavailable: it cannot be had.
         """
-        await ensure_consumer(self._jetstream, self._stream, self._config)
+        start = datetime.now(UTC) - LIVE_LOOK_BACK
+        await ensure_consumer(self._jetstream, self._stream, self._config, start)
         pull = Pull(self._connection, self._stream, self._config["name"])
         await pull.open()
         self._pull = pull

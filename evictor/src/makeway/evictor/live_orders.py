@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
+from makeway.bus.messages import LIVE_LOOK_BACK, PAST_DEADLINE, EvictionOrder
 from makeway.evictor import decide
 from makeway.evictor.retry import TemporaryError
-
-LOOK_BACK = timedelta(minutes=15)
-"""No order lives longer: its `not_after` is ten minutes after it was made at the most."""
 
 READ_SECONDS = 10.0
 """How long reading may take."""
@@ -41,7 +38,7 @@ class StreamOrders:
 
     async def _naming(self, victim_uid: str, now: datetime) -> list[EvictionOrder]:
         messages = self._bus.follow(
-            self._bus.subjects.orders_stream, start=Start.at_time(now - LOOK_BACK), stop_at_end=True
+            self._bus.subjects.orders_stream, start=Start.at_time(now - LIVE_LOOK_BACK), stop_at_end=True
         )
         found = []
         async for message in messages:
