@@ -67,6 +67,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
+{{/* Service accounts of components as subjects of a FlowSchema. Give (list $ "component" ...). */}}
+{{- define "makeway.flowSubjects" -}}
+{{- $ := index . 0 -}}
+{{- range rest . }}
+- kind: ServiceAccount
+  serviceAccount: { namespace: {{ $.Release.Namespace }}, name: "makeway-{{ . }}" }
+{{- end }}
+{{- end }}
+
 {{/* Pod security "restricted". */}}
 {{- define "makeway.podSecurityContext" -}}
 runAsNonRoot: true
