@@ -1,21 +1,20 @@
 """`makeway mode` on the real control plane: who confirms, who does not, and how soon `off` is kept to."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from typer.testing import CliRunner
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
+from integration.commanding import mode
 from integration.configuring import CONFIGMAP, NAMESPACE, NO_POLICY, put, put_policy
 from integration.faults import Faults
 from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.cli.mode import app
+from makeway.core.brake import CONFIGMAP as BRAKE
 from makeway.dev.fault_rules import Rule
 from makeway.dev.options import EVICTOR
 
@@ -25,16 +24,8 @@ async def configured(fault_cluster: RunningCluster) -> AsyncIterator[RunningClus
     """Give a cluster where nobody preempts but makeway, with a policy that says nothing before and after."""
     await put_policy(fault_cluster, NO_POLICY)
     yield fault_cluster
+    await fault_cluster.kubectl("delete", "configmap", BRAKE, "-n", NAMESPACE, "--ignore-not-found")
     await put_policy(fault_cluster, NO_POLICY)
-
-
-async def mode(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]:
-    """Call the command in this process: on a busy machine a new one may need longer than an order lives."""
-    result = await asyncio.to_thread(
-        CliRunner().invoke, app, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
-    )
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.stdout, result.stderr
 
 
 async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_delete(
@@ -67,7 +58,7 @@ async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_
     assert (outcome.result, outcome.reason) == ("refused", "mode-off")
     written = [
         event
-        for event in fault_space.audit.events(verb="patch", resource="configmaps", name=CONFIGMAP)
+        for event in fault_space.audit.events(verb="patch", resource="configmaps", name=BRAKE)
         if event.accepted
     ]
     assert (outcome.finished_at - written[-1].at).total_seconds() < 2
@@ -90,15 +81,15 @@ async def test_a_component_that_does_not_confirm_is_named_and_comments_stay(
 
     assert code == 1
     assert "no evictor answers" in err
-    code, out, err = await mode(configured, "observe", "-n", "team-a")
+    code, out, err = await mode(configured, "observe", "-n", "default")
     assert code == 0, err
-    assert "observe for namespace team-a" in out
+    assert "observe for namespace default" in out
     data = json.loads(await configured.kubectl("get", "configmap", CONFIGMAP, "-n", NAMESPACE, "-o", "json"))[
         "data"
     ]
     assert data["notes"] == "kept"
     assert data["policy.yaml"] == (
-        f"# ours\n{NO_POLICY}mode: observe  # since May\nnamespaceModes:\n  team-a: observe\n"
+        f"# ours\n{NO_POLICY}mode: observe  # since May\nnamespaceModes:\n  default: observe\n"
     )
 
 

@@ -77,7 +77,9 @@ async def test_a_policy_that_something_else_manages_is_not_written(tmp_path: Pat
         "data": {"policy.yaml": "apiVersion: makeway.dev/v1\nkind: Policy\n"},
     }
     async with api_server(200, configmap) as url:
-        code, out, err = await makeway("mode", "off", f"--kubeconfig={kubeconfig(tmp_path, url)}")
+        code, out, err = await makeway(
+            "mode", "observe", "--release", f"--kubeconfig={kubeconfig(tmp_path, url)}"
+        )
 
     assert (code, out) == (1, "")
     assert "ConfigMap makeway-policy is managed by Argo CD, which would put its own text back" in err
@@ -86,7 +88,9 @@ async def test_a_policy_that_something_else_manages_is_not_written(tmp_path: Pat
 async def test_a_policy_that_is_refused_is_not_changed_and_its_problems_are_told(tmp_path: Path) -> None:
     configmap = {"metadata": {"resourceVersion": "7"}, "data": {"policy.yaml": "kind: Policy\nmode: on\n"}}
     async with api_server(200, configmap) as url:
-        code, _, err = await makeway("mode", "off", f"--kubeconfig={kubeconfig(tmp_path, url)}")
+        code, _, err = await makeway(
+            "mode", "observe", "--release", f"--kubeconfig={kubeconfig(tmp_path, url)}"
+        )
 
     assert code == 1
     assert "'on' is not allowed" in err

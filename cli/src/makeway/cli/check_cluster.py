@@ -11,6 +11,8 @@ import msgspec
 from makeway.cli import check_scheduler
 from makeway.cli.check_result import Result
 from makeway.cli.lint import KEYS, lint
+from makeway.core.brake import CONFIGMAP as BRAKE
+from makeway.core.brake import parse_brake
 from makeway.runtime.kube import Api, ApiError
 
 SCHEDULER_MINOR: Final = 36
@@ -121,6 +123,7 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Resul
                 yield result
         elif kind == "policy":
             yield Result("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
+    yield _brake(found[BRAKE].data if BRAKE in found else None)
     profiles = [
         result
         for one in found.values()
@@ -136,6 +139,18 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Resul
             f"no ConfigMap in {namespace} holds a KubeSchedulerConfiguration",
             "where it is a file of the control plane, compare it with docs/install.md",
         )
+
+
+def _brake(data: dict[str, str] | None) -> Result:
+    if data is None:
+        return Result("brake", "ok", "not set")
+    brake = parse_brake(data)
+    return Result(
+        "brake",
+        "warning",
+        f"{brake.describe()}; nothing is evicted where it holds",
+        "`makeway mode --release` releases it",
+    )
 
 
 def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Result]:

@@ -25,6 +25,7 @@ class Confirmation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
         mode: in force in it, for the namespace asked about where there is one.
         policy_revision: of the policy that it goes by.
         namespace_modes: other modes in it, by namespace.
+        brake: what is braked in it: everywhere, or names of namespaces.
     """
 
     component: str
@@ -34,18 +35,34 @@ class Confirmation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     policy_revision: str = ""
     namespace_modes: dict[str, Mode] = msgspec.field(default_factory=dict)
     why: str = ""
+    brake: str = ""
 
 
-def confirmation(status: ComponentStatus, *, revision: str, mode: Mode, namespace: str = "") -> Confirmation:
-    """Say whether a component goes by the policy of that revision, with that mode.
+def confirmation(
+    status: ComponentStatus,
+    *,
+    revision: str | None,
+    mode: Mode | None,
+    namespace: str = "",
+    brake: str = "",
+) -> Confirmation:
+    """Say whether a component goes by that mode, and by the policy of that revision.
 
-    Its own argument may hold it to less, which is as it should be and said.
+    Its own argument may hold it to less, which is as it should be and said. `revision`: None where the brake
+    says the mode, so that it does not matter which policy a component has. `mode`: None where the policy is
+    refused, so that only the last good one can be gone by; then `brake`, what is braked, is all there is to
+    confirm.
     """
     own = status.namespace_modes.get(namespace, status.mode) if namespace else status.mode
-    wanted = more_restrictive(mode, status.own_mode)
+    wanted = more_restrictive(mode, status.own_mode) if mode is not None else None
+    other = revision is not None and status.policy_revision != revision
     why = ""
-    if status.policy_revision != revision:
+    if other:
         why = "has another policy" if status.policy_revision else "has no policy yet"
+    elif wanted is None and status.brake != brake:
+        why = f"is still braked: {status.brake}" if status.brake else "has not seen the brake"
+    elif wanted is None:
+        why = "goes by the last good policy" if status.policy_revision else "has no policy yet"
     elif own != wanted:
         why = f"is still in mode {own}"
     elif wanted != mode:
@@ -53,10 +70,11 @@ def confirmation(status: ComponentStatus, *, revision: str, mode: Mode, namespac
     return Confirmation(
         component=status.component,
         identity=status.identity,
-        confirmed=status.policy_revision == revision and own == wanted,
+        confirmed=not other and (own == wanted if wanted is not None else status.brake == brake),
         mode=own,
         policy_revision=status.policy_revision,
         namespace_modes=dict(status.namespace_modes),
+        brake=status.brake,
         why="; ".join(part for part in (why, status.trouble) if part),
     )
 

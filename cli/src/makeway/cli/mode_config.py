@@ -28,8 +28,14 @@ _MANAGERS: Final[Mapping[str, str]] = {
 """Labels and annotations of what would put its own text back, and its name."""
 
 
+class _Written(msgspec.Struct):
+    time: str = ""
+
+
 class _Metadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
+    creation_timestamp: str = ""
+    managed_fields: list[_Written] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
@@ -42,13 +48,17 @@ class _ConfigMap(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Stored:
-    """The policy's text as it is stored; None where there is none. `manager`: who else writes it."""
+    """The policy's text as it is stored; None where there is none.
+
+    `manager`: what else writes it. `since`: when its ConfigMap was last written, empty where not known.
+    """
 
     text: str | None
     version: str = ""
     manager: str = ""
     immutable: bool = False
     keys: tuple[str, ...] = field(default=())
+    since: str = ""
 
     @property
     def exists(self) -> bool:
@@ -84,6 +94,7 @@ async def stored(api: Api, namespace: str) -> Stored:
         manager=manager_of(metadata.labels or {}, metadata.annotations or {}),
         immutable=bool(found.immutable),
         keys=tuple(sorted(data)),
+        since=max([metadata.creation_timestamp, *(one.time for one in metadata.managed_fields or ())]),
     )
 
 
