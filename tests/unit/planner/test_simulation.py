@@ -335,3 +335,81 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
 def test_a_daemon_set_that_selects_no_node_is_said_to() -> None:
     with pytest.raises(ManifestError, match="x: DaemonSet agent selects no node"):
         pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).nodes.values())
+
+
+def apart(*, match: list[str] | None = None, mismatch: list[str] | None = None) -> Object:
+    """Required anti-affinity to pods of app web on the same node, narrowed by label keys."""
+    keys = {"matchLabelKeys": match or [], "mismatchLabelKeys": mismatch or []}
+    selector = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    term = {**selector, **keys, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "result"),
+    [
+        (apart(), "preempts"),
+        (apart(match=["rev"]), "fits"),
+        (apart(mismatch=["rev"]), "preempts"),
+        (apart(match=["unknown"]), "preempts"),
+    ],
+)
+def test_label_keys_of_an_affinity_are_merged_as_the_api_server_does(affinity: Object, result: str) -> None:
+    cluster = world(node("a"), pod("old", "a", labels={"app": "web", "rev": "1"}, priority=0))
+
+    (answer,) = simulated(
+        cluster, pod("new", labels={"app": "web", "rev": "2"}, priority=9, affinity=affinity)
+    )
+
+    assert answer.result == result
+
+
+def test_a_mismatch_key_leaves_pods_of_the_same_value_alone() -> None:
+    cluster = world(node("a"), pod("old", "a", labels={"app": "web", "rev": "1"}, priority=0))
+
+    (answer,) = simulated(
+        cluster,
+        pod("new", labels={"app": "web", "rev": "1"}, priority=9, affinity=apart(mismatch=["rev"])),
+    )
+
+    assert answer.result == "fits"
+
+
+def test_a_deployments_pods_are_of_a_revision_of_their_own() -> None:
+    template = pod("x", labels={"app": "web"}, affinity=apart(match=["pod-template-hash"]))
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    }
+    old = {"app": "web", "pod-template-hash": "5d4f"}
+    cluster = world(node("a"), pod("old", "a", labels=old, priority=0))
+
+    first, second = simulated(cluster, *pods_of([deployment], "x"))
+
+    assert first.result == "fits"
+    assert second.result == "refused"
+
+
+@pytest.mark.parametrize(
+    ("own", "result"),
+    [({}, "refused"), ({"requests": {"cpu": "1"}}, "fits")],
+)
+def test_a_limit_of_the_whole_pod_asks_for_as_much(own: Object, result: str) -> None:
+    new = pod("new", priority=9)
+    new["spec"]["containers"][0]["resources"] = own
+    new["spec"]["resources"] = {"limits": {"cpu": "8"}}
+
+    (answer,) = simulated(world(node("a"), node("b")), new)
+
+    assert answer.result == result
+
+
+@pytest.mark.parametrize("effect", ["PreferNoSchedule", "NoSchedule", "NoExecute", None])
+def test_every_pod_tolerates_a_node_that_is_not_ready_whatever_else_it_tolerates(effect: str | None) -> None:
+    taint = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+    toleration = {"operator": "Exists", **({"effect": effect} if effect else {})}
+
+    (answer,) = simulated(world(node("a", taints=taint)), pod("new", tolerations=[toleration]))
+
+    assert answer.result == "fits"

@@ -1,7 +1,8 @@
 """A pod as the API server would store it: namespace, identity, priority and the defaults a plan looks at.
 
-Sources: the admission plugins Priority and DefaultTolerationSeconds, and core/v1's SetDefaults_Pod. What
-other admission (limit ranges, runtime classes, webhooks) would add is not known here. Pure.
+Sources: the admission plugins Priority and DefaultTolerationSeconds, core/v1's SetDefaults_Pod, and the pod
+strategy's mutatePodAffinity. What other admission (limit ranges, runtime classes, webhooks) would add is not
+known here. Pure.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from makeway.core.objects import Pod, PriorityClass
+from makeway.core.resources import CPU, MEMORY
 from makeway.planner.offline.manifests import Manifest, ManifestError
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -22,6 +24,7 @@ BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critic
 """The PriorityClasses that every API server has, for dumps without them."""
 
 _NAMES: Final = uuid.UUID("6f1c2f52-5a53-4b7e-9b0e-2d1f6f0c9a11")
+_HUGEPAGES: Final = "hugepages-"
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -67,6 +70,7 @@ def admit(
         _prioritise(spec, classes, where, warnings)
         _default_requests(spec)
         _tolerate(spec)
+        _merge_label_keys(spec, meta.get("labels") or {})
         raw = msgspec.json.encode(pod)
         view = msgspec.json.decode(raw, type=Pod)
         gates = tuple(str(gate.get("name", "?")) for gate in spec.get("schedulingGates") or ())
@@ -125,6 +129,22 @@ def _default_requests(spec: dict[str, Any]) -> None:
         for port in container.get("ports") or ():
             if spec.get("hostNetwork") and not port.get("hostPort"):
                 port["hostPort"] = port.get("containerPort")
+    _default_pod_requests(spec)
+
+
+def _default_pod_requests(spec: dict[str, Any]) -> None:
+    """Let a limit of the whole pod ask for as much, but for cpu and memory that a container asks for."""
+    resources = spec.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+    asked = {name for one in containers for name in (one.get("resources") or {}).get("requests") or ()}
+    added = {
+        name: limit
+        for name, limit in limits.items()
+        if name.startswith(_HUGEPAGES) or (name in (CPU, MEMORY) and name not in asked)
+    }
+    if added:
+        spec["resources"] = {**resources, "requests": {**added, **requests}}
 
 
 def _tolerate(spec: dict[str, Any]) -> None:
@@ -132,7 +152,29 @@ def _tolerate(spec: dict[str, Any]) -> None:
     tolerations = list(spec.get("tolerations") or ())
     for key in _NOT_READY:
         if not any(
-            one.get("key") in (key, None, "") and one.get("effect") != "NoSchedule" for one in tolerations
+            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
+            for one in tolerations
         ):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute"})
     spec["tolerations"] = tolerations
+
+
+def _merge_label_keys(spec: dict[str, Any], labels: Mapping[str, str]) -> None:
+    """Merge matchLabelKeys and mismatchLabelKeys of required pod (anti-)affinity into its selectors.
+
+    A term without a selector matches no pod and is left as it is, and so is a key that the pod does not have.
+    """
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for term in (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+            selector = term.get("labelSelector")
+            if selector is None:
+                continue
+            expressions = [
+                {"key": key, "operator": operator, "values": [labels[key]]}
+                for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+                for key in term.get(keys) or ()
+                if key in labels
+            ]
+            if expressions:
+                selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *expressions]

@@ -20,6 +20,12 @@ MOST_REPLICAS: Final = 10_000
 
 _COUNTED: Final = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas"}
 _ONE_AT_A_TIME: Final = {"Job": "parallelism"}
+_REVISIONS: Final = {
+    "Deployment": "pod-template-hash",
+    "StatefulSet": "controller-revision-hash",
+    "DaemonSet": "controller-revision-hash",
+}
+"""Labels that controllers add, and that matchLabelKeys are made for."""
 _GIVE: Final = "give Pods, a List of them, or Deployments, ReplicaSets, StatefulSets, DaemonSets or Jobs"
 
 
@@ -94,7 +100,15 @@ def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
             "name": f"{name}-{number}",
             "namespace": meta.get("namespace"),
         }
+        _label_revision(pod, kind, name)
         yield pod
+
+
+def _label_revision(pod: Manifest, kind: str, name: str) -> None:
+    """Label a pod with the revision of its template, as its controller does: one that no other pod has."""
+    if kind in _REVISIONS:
+        labels = pod["metadata"].get("labels") or {}
+        pod["metadata"]["labels"] = {_REVISIONS[kind]: f"simulated-{name}"[:63].rstrip("-."), **labels}
 
 
 def _on_each_node(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[Manifest]:
@@ -109,7 +123,9 @@ def _on_each_node(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> It
         raise ManifestError(f"{where}: {error}") from error
     if not pods:
         raise ManifestError(f"{where} selects no node: look at its node selector, affinity and tolerations")
-    yield from pods
+    for pod in pods:
+        _label_revision(pod, "DaemonSet", meta["name"])
+        yield pod
 
 
 def _template(spec: Manifest, where: str) -> Manifest:
