@@ -72,7 +72,9 @@ QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
 VictimResult = Literal["deleted", "terminating", "gone", "spared", "failed", "notAttempted"]
 
-MAY_PASS = frozenset({"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"})
+MAY_PASS = frozenset(
+    {"throttled", "budget", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"}
+)
 """Reasons of a failed victim that may pass by themselves: those for which evictors try again."""
 
 
