@@ -17,12 +17,20 @@ ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 
 
-def node(name: str, cpu: int = 4, *, zone: str = "", taints: list[dict[str, str]] | None = None) -> Node:
-    labels = {HOST: name, **({ZONE: zone} if zone else {})}
+def node(
+    name: str,
+    cpu: int = 4,
+    *,
+    zone: str = "",
+    taints: list[dict[str, str]] | None = None,
+    more: dict[str, str] | None = None,
+    **spec: Any,
+) -> Node:
+    labels = {HOST: name, **({ZONE: zone} if zone else {}), **(more or {})}
     return msgspec.convert(
         {
             "metadata": {"name": name, "uid": name, "labels": labels},
-            "spec": {"taints": taints or []},
+            "spec": {"taints": taints or [], **spec},
             "status": {"allocatable": {"cpu": str(cpu), "pods": "110"}},
         },
         Node,
@@ -103,7 +111,13 @@ def cluster(*objects: Node | Pod | Namespace) -> Snapshot:
     return snapshot
 
 
-def question(preemptor: Pod, **more: Any) -> Question:
+def question(
+    preemptor: Pod,
+    filters: tuple[str, ...] = (),
+    arguments: dict[str, Any] | None = None,
+    **more: Any,
+) -> Question:
+    given = {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in (arguments or {}).items()}
     record = pod_record(preemptor)
     return Question(
         preemptor=record,
@@ -112,6 +126,6 @@ def question(preemptor: Pod, **more: Any) -> Question:
         scheduler_name="default-scheduler",
         nodes=NodeSelection(all_but=True),
         max_candidates=16,
-        constraints=constraints_of(preemptor, ()),
+        constraints=constraints_of(preemptor, filters, given),
         **more,
     )

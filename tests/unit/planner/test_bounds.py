@@ -21,7 +21,7 @@ from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
 from makeway.planner.kinds import Kind, KindTable
 from makeway.planner.plan import planning
 from makeway.planner.question import Question
-from makeway.planner.records import node_record, pod_record
+from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.topology import Topology
 from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle
@@ -390,7 +390,7 @@ def test_nodes_are_allowed_the_same_as_one_by_one(
     topology, known = Topology(), dict[int, tuple[dict[str, str], tuple[Taint, ...]]]()
     for nodes in (before, after):
         for row, (labels, taints) in enumerate(nodes):
-            topology.put(row, f"n{row}", labels, taints)
+            topology.put(row, NodeRecord(name=f"n{row}", allocatable={}, labels=labels, taints=taints))
             known[row] = labels, taints
         if nodes is before and before:
             topology.drop(0)

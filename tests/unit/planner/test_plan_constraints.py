@@ -324,7 +324,8 @@ def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filter
 
 
 def test_domains_are_remembered_of_so_many_labels_only() -> None:
-    snapshot = cluster(node("a", zone="z1"), node("b", zone="z2"))
+    many = {f"example.com/{number}": "x" for number in range(1000)}
+    snapshot = cluster(node("a", zone="z1", more=many), node("b", zone="z2"))
     topology, rows = snapshot.topology, snapshot.columns.nodes
     first = topology.domains(ZONE, rows).copy()
 

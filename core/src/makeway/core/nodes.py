@@ -1,7 +1,7 @@
 """Which nodes a pod may run on by itself: node selector, required node affinity, taints.
 
-Sources: component-helpers' nodeaffinity (GetRequiredNodeAffinity) and core/v1's ToleratesTaint. Comparing
-tolerations (Lt, Gt), which are behind a feature gate, tolerate nothing here.
+Sources: component-helpers' nodeaffinity (GetRequiredNodeAffinity) and core/v1's ToleratesTaint. Tolerations
+that compare (Lt, Gt) are read as with their feature gate on: looser where it is off.
 """
 
 from __future__ import annotations
@@ -10,10 +10,23 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from makeway.core.objects import LabelSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration
+from makeway.core.objects import (
+    LabelSelectorRequirement,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    Taint,
+    Toleration,
+)
 
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
-_NAME_FIELD = "metadata.name"
+NAME_FIELD = "metadata.name"
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint of a cordoned node; a pod that tolerates it may run there."""
+
+Condition = tuple[str, str, tuple[str, ...]]
+"""Key, operator and values."""
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -21,8 +34,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 class NodeTerm:
     """One term of a node selector: labels and fields that must all match, as (key, operator, values)."""
 
-    expressions: tuple[tuple[str, str, tuple[str, ...]], ...]
-    fields: tuple[tuple[str, str, tuple[str, ...]], ...]
+    expressions: tuple[Condition, ...] = ()
+    fields: tuple[Condition, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Say whether a node is meant; a term without any condition means none."""
@@ -56,18 +69,21 @@ def required_nodes(pod: Pod) -> RequiredNodes:
     """Take a pod's requirements on its node."""
     affinity = pod.spec.affinity
     selector = affinity.node_affinity.required if affinity and affinity.node_affinity else None
-    return RequiredNodes(
-        tuple(sorted((pod.spec.node_selector or {}).items())),
-        None if selector is None else tuple(_term(term) for term in selector.node_selector_terms or ()),
-    )
+    labels = tuple(sorted((pod.spec.node_selector or {}).items()))
+    return RequiredNodes(labels, selected_nodes(selector).terms)
+
+
+def selected_nodes(selector: NodeSelector | None) -> RequiredNodes:
+    """Take a node selector by itself; none means every node."""
+    if selector is None:
+        return RequiredNodes()
+    return RequiredNodes(terms=tuple(_term(term) for term in selector.node_selector_terms or ()))
 
 
 def field_holds(key: str, operator: str, values: tuple[str, ...], name: str) -> bool:
     """Report whether a node of that name meets a condition on a field; the API server accepts no others."""
     return (
-        operator in ("In", "NotIn")
-        and len(values) == 1
-        and _holds(key, operator, values, {_NAME_FIELD: name})
+        operator in ("In", "NotIn") and len(values) == 1 and _holds(key, operator, values, {NAME_FIELD: name})
     )
 
 
@@ -75,18 +91,21 @@ def keeps_out(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> boo
     """Say whether a taint that forbids scheduling is not tolerated."""
     tolerations = tuple(tolerations)
     return any(
-        taint.effect in _KEEPS_OUT and not any(_tolerates(one, taint) for one in tolerations)
+        taint.effect in _KEEPS_OUT and not any(tolerates(one, taint) for one in tolerations)
         for taint in taints
     )
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Report whether a toleration covers a taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
+    if toleration.operator in ("Gt", "Lt"):
+        return compares(toleration.operator, (toleration.value,), taint.value)
     return toleration.operator == "Exists"
 
 
@@ -96,7 +115,7 @@ def _term(term: NodeSelectorTerm) -> NodeTerm:
 
 def _conditions(
     requirements: tuple[LabelSelectorRequirement, ...] | None,
-) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+) -> tuple[Condition, ...]:
     return tuple((one.key, one.operator, one.values or ()) for one in requirements or ())
 
 

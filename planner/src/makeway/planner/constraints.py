@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
 
 from makeway.core.affinity import Term, affinity_terms, anti_affinity_terms
-from makeway.core.nodes import RequiredNodes, required_nodes
-from makeway.core.objects import Pod, Toleration
+from makeway.core.nodes import RequiredNodes, required_nodes, selected_nodes
+from makeway.core.objects import NodeAffinity, Pod, Toleration
 from makeway.core.ports import HostPort, host_ports
 from makeway.core.spread import Spread, hard_spreads
 from makeway.planner import bounds
@@ -17,8 +20,19 @@ PORTS = "NodePorts"
 AFFINITY = "InterPodAffinity"
 SPREAD = "PodTopologySpread"
 VOLUMES = "VolumeRestrictions"
+CORDONS = "NodeUnschedulable"
+TAINTS = "TaintToleration"
+NODES = "NodeAffinity"
+
+_T = TypeVar("_T")
 
 _ANY_TAINT = Toleration(operator="Exists")
+
+
+class _NodeAffinityArgs(msgspec.Struct):
+    """NodeAffinityArgs, with every name in lower case."""
+
+    addedaffinity: NodeAffinity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +40,10 @@ class Constraints:
     """Hashable, so that preemptors that are alike share what was worked out.
 
     `social`: the profile's filters look at pod affinity, also that of pods that are there. `nodes`,
-    `tolerations`: the pod's own requirements on nodes, which decide where spread counts. `left_out`: what is
-    more than is looked at, and asks for nothing here.
+    `tolerations`: the pod's own requirements on nodes, which decide where spread counts. Which nodes it can
+    use at all: `required`, its own selectors and the profile's, all of which a node has to match;
+    `heeds_taints`, `heeds_cordons`, whether the profile's filters look at those. `left_out`: what is more
+    than is looked at, and asks for nothing here.
     """
 
     namespace: str = ""
@@ -40,13 +56,19 @@ class Constraints:
     claims: tuple[str, ...] = ()
     nodes: RequiredNodes = field(default_factory=RequiredNodes)
     tolerations: tuple[Toleration, ...] = ()
+    required: tuple[RequiredNodes, ...] = ()
+    heeds_taints: bool = False
+    heeds_cordons: bool = False
     left_out: tuple[str, ...] = ()
 
 
-def constraints_of(pod: Pod, filters: Sequence[str]) -> Constraints:
+def constraints_of(
+    pod: Pod, filters: Sequence[str], arguments: Mapping[str, msgspec.Raw] | None = None
+) -> Constraints:
     """Take the constraints that the profile's filters look at; no filters named means all of them.
 
-    Raises SelectorError where a selector is none that Kubernetes accepts.
+    Raises SelectorError where a selector is none that Kubernetes accepts, msgspec.DecodeError where an
+    argument of a filter is none.
     """
 
     def asks(name: str) -> bool:
@@ -80,6 +102,8 @@ def constraints_of(pod: Pod, filters: Sequence[str]) -> Constraints:
         spreads = hard_spreads(pod) if within(bounds.TOPOLOGY_SPREAD, large) else ()
     ports = host_ports(pod) if asks(PORTS) else ()
     claims = claims_of(pod) if asks(VOLUMES) else ()
+    own = required_nodes(pod) if nodes else RequiredNodes()
+    both = (own, _added((arguments or {}).get(NODES))) if asks(NODES) else ()
     return Constraints(
         namespace=pod.metadata.namespace,
         labels=tuple(sorted((pod.metadata.labels or {}).items())),
@@ -89,7 +113,29 @@ def constraints_of(pod: Pod, filters: Sequence[str]) -> Constraints:
         anti_affinity=anti_terms,
         spreads=spreads,
         claims=claims if within(bounds.CLAIMS, len(claims) > bounds.MOST_TERMS) else (),
-        nodes=required_nodes(pod) if nodes else RequiredNodes(),
+        nodes=own,
         tolerations=(spec.tolerations or ()) if tolerations else (_ANY_TAINT,),
+        required=tuple(one for one in both if not one.anywhere),
+        heeds_taints=asks(TAINTS),
+        heeds_cordons=asks(CORDONS),
         left_out=tuple(left_out),
     )
+
+
+def _added(arguments: msgspec.Raw | None) -> RequiredNodes:
+    """Read which nodes a profile requires for each of its pods."""
+    added = read_arguments(arguments, _NodeAffinityArgs, _NodeAffinityArgs()).addedaffinity
+    return selected_nodes(added.required if added is not None else None)
+
+
+def read_arguments(arguments: msgspec.Raw | None, into: type[_T], default: _T) -> _T:
+    """Read a filter plugin's arguments, whose names may come capitalised or not.
+
+    The scheduler's internal types have no JSON names. Raises msgspec.DecodeError, ValidationError.
+    """
+    if arguments is None:
+        return default
+    decoded = msgspec.json.decode(arguments)
+    if not isinstance(decoded, dict):
+        return default
+    return msgspec.convert({str(name).lower(): value for name, value in decoded.items()}, into)

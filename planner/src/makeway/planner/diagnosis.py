@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from makeway.core.barrier import DELETE_REFUSED
 from makeway.core.importance import moment_of
 from makeway.core.resources import CPU, PODS
+from makeway.core.text import counted
 from makeway.core.times import api_time
 from makeway.planner import spared
 from makeway.planner.answer import NearNode, Proposal, Refusal, Scope
@@ -44,10 +45,14 @@ def never(scope: Scope, question: Question) -> Refusal:
     return Refusal(scope, NEVER, f"{_who(question)} has preemptionPolicy Never")
 
 
-def no_nodes(scope: Scope, question: Question, unknown: int) -> Refusal:
-    """Refuse where no node may be helped by removing pods."""
+def no_nodes(
+    scope: Scope, question: Question, unknown: int, excluded: Mapping[str, int] | None = None
+) -> Refusal:
+    """Refuse where no node may be helped by removing pods. `excluded`: nodes it cannot use, by reason."""
     reasons = {UNKNOWN_NODE: unknown} if unknown else {}
     told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
+    reasons |= excluded or {}
+    told += _told(excluded or {})
     message = f"{_who(question)}: none of {scope.nodes_total} nodes may be helped by removing pods{told}"
     return Refusal(scope, NO_NODES, message, reasons)
 
@@ -67,6 +72,7 @@ def refusal(
     *,
     snapshot: Snapshot,
     near: Sequence[tuple[NearNode, str]],
+    excluded: Mapping[str, int],
     unknown: int,
     now: datetime,
     queues: QueueTerms = NO_TERMS,
@@ -74,18 +80,20 @@ def refusal(
 ) -> Refusal:
     """Refuse where removing every removable pod makes no room, with the grounds of the potential rows.
 
-    `near`: the nodes that lack least; `unknown`: how many nodes the planner does not know; `sample`: one that
-    the columns rule out.
+    `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
+    many nodes the planner does not know; `sample`: one that the columns rule out.
     """
     reasons, counts = grounds.reasons(rows), grounds.spared(rows)
     if unknown:
         reasons[UNKNOWN_NODE] = unknown
+    reasons.update(excluded)
     asked = ", ".join(
         f"{name} {amount_of(name, amount)}" for name, amount in sorted(question.needs.items()) if name != PODS
     )
     reason, why = _why(scope, reasons)
     priority = question.preemptor.priority
     message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    message += _told(excluded)
     if queues.limits:
         message += "; " + "; ".join(limit.reason for limit in queues.limits)
     if counts:
@@ -126,6 +134,8 @@ def until_deleted(retry_at: datetime | None, spared: Mapping[str, int], now: dat
 def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     """Give the refusal's reason and its sentence."""
     potential = scope.nodes_potential
+    if not potential:
+        return NO_NODES, f"none of {scope.nodes_total} nodes may be helped by removing pods"
     lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_KEPT, 0)
     forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
     if lower == potential:
@@ -144,6 +154,14 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     if forbidden:
         return FORBIDDEN, why
     return (NO_ROOM if full else ALL_SPARED), why
+
+
+def _told(excluded: Mapping[str, int]) -> str:
+    """Say how many nodes the pod cannot use at all, and why; nothing where there are none."""
+    if not excluded:
+        return ""
+    parts = [f"{counted(number, 'node')} ({reason.lower()})" for reason, number in sorted(excluded.items())]
+    return f"; it cannot use {', '.join(parts)}"
 
 
 def amount_of(resource: str, amount: int) -> str:

@@ -75,19 +75,18 @@ class Grounds:
         """Give the microsecond after which tolerations have ended whose pods make enough room on a node."""
         return _first(self._enough[rows])
 
-    def sample(self, snapshot: Snapshot, rows: Ints, turn: int) -> Ints:
-        """Return one of the rows that the columns rule out though something may go there, or none.
+    def sample(self, snapshot: Snapshot, rows: Ints, others: Ints, turn: int) -> Ints:
+        """Return one of the rows that the columns rule out though something may go there, or of others.
 
-        By turns, in the order of the nodes' names. O(rows).
+        None where there are none of either. By turns, in the order of the nodes' names. O(rows).
         """
         judged = np.ones(rows.size, np.bool_)
         for reason in (NO_LOWER, ALL_KEPT, OVER_BUDGET, OVER_LIMIT):
             if reason in self._reasons:
                 judged &= ~self._reasons[reason][rows]
-        places = np.flatnonzero(judged)
-        if not places.size:
-            return rows[:0]
-        chosen = rows[places]
+        chosen = np.concatenate([rows[judged], others])
+        if not chosen.size:
+            return chosen
         place = turn % chosen.size
         found: Ints = chosen[np.argpartition(snapshot.name_rank()[chosen], place)[place]][None]
         return found

@@ -19,6 +19,7 @@ from makeway.planner.bounds import RESOURCES
 from makeway.planner.columns import BASE_RESOURCES, Ints
 from makeway.planner.constraints import Constraints
 from makeway.planner.debits import debits
+from makeway.planner.eligibility import eligible, ruled_out
 from makeway.planner.grounds import Grounds
 from makeway.planner.layers import layers_of
 from makeway.planner.overlay import Block, overlay
@@ -83,14 +84,15 @@ def _attempt(
 
 def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int) -> Plan | Refusal | None:
     """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
-    potential, unknown = _potential(snapshot, question)
+    if question.ignore_columns:
+        question = replace(question, needs={}, constraints=Constraints())
+    named, unknown = _potential(snapshot, question)
+    potential = eligible(snapshot, question.constraints, named)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
     if not question.may_preempt:
         return diagnosis.never(scope, question)
-    if not potential.size:
+    if not named.size:
         return diagnosis.no_nodes(scope, question, unknown)
-    if question.ignore_columns:
-        question = replace(question, needs={}, constraints=Constraints())
     needs, missing, uncounted = _modelled(snapshot, question.needs)
     if missing:
         return diagnosis.not_offered(scope, question, missing)
@@ -98,7 +100,8 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     question = replace(question, needs=needs)
     if question.pinned_to and snapshot.shields.policy.daemon_sets.enabled:
         if snapshot.rows.get(question.pinned_to) not in potential:
-            return diagnosis.no_nodes(scope, question, unknown)
+            excluded = ruled_out(snapshot, question.constraints, named)
+            return diagnosis.no_nodes(scope, question, unknown, excluded)
         found = plan_pinned(snapshot, question, scope, now)
         return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
@@ -119,7 +122,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
     grounds = view.grounds(looked, potential, at_most)
     if grounds is None:
         return None
-    near, sample = view.nearest(grounds, potential)
+    near, sample = view.nearest(grounds, potential, np.setdiff1d(named, potential, assume_unique=True))
     refusal = diagnosis.refusal(
         scope,
         question,
@@ -127,6 +130,7 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         potential,
         snapshot=snapshot,
         near=near,
+        excluded=ruled_out(snapshot, question.constraints, named),
         unknown=unknown,
         now=now,
         queues=view.queues,
@@ -236,10 +240,15 @@ class View:
                 grounds.put(part)
         return None if unknown.size > at_most else grounds
 
-    def nearest(self, grounds: Grounds, rows: Ints) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
-        """Return what the nodes lack that lack least, and a sample of those that the columns rule out."""
+    def nearest(
+        self, grounds: Grounds, rows: Ints, others: Ints
+    ) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
+        """Return what the nodes lack that lack least, and a sample of those that the columns rule out.
+
+        `others`: nodes that were ruled out before any was looked at.
+        """
         near = grounds.nearest(self._snapshot, rows, diagnosis.NEAREST)
-        sample = grounds.sample(self._snapshot, rows, self.question.turn)
+        sample = grounds.sample(self._snapshot, rows, others, self.question.turn)
         places = [
             (part, place)
             for part in self.parts(np.concatenate([near, sample]))

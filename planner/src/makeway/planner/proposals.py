@@ -87,8 +87,10 @@ class Part:
         }
         return Choice(self, scores, places, np.zeros_like(removable), violating, awaited)
 
-    def sample(self, place: int) -> Proposal:
-        """Write down a node with all that may be removed there, whatever its columns say of it."""
+    def sample(self, place: int) -> Proposal | None:
+        """Write down a node with all that may be removed there, whatever its columns say; None if nothing."""
+        if not self.found.removable[:, place].any():
+            return None
         choice = self._all_gone(np.array([place]))
         return self.propose(choice, 0, "", explained=False)
 

@@ -15,7 +15,7 @@ from makeway.core.daemonset.pinned import pinned_node
 from makeway.core.objects import Pod
 from makeway.core.requests import pod_requests
 from makeway.core.resources import is_extended
-from makeway.planner.constraints import Constraints, constraints_of
+from makeway.planner.constraints import Constraints, constraints_of, read_arguments
 from makeway.planner.records import PodRecord, pod_record
 
 FIT = "NodeResourcesFit"
@@ -93,7 +93,7 @@ def question_of(
         scheduler_name=pod.spec.scheduler_name or "",
         nodes=request.nodes,
         max_candidates=request.max_candidates,
-        constraints=constraints_of(pod, request.profile.filters),
+        constraints=constraints_of(pod, request.profile.filters, request.profile.filter_args),
         nominations=request.nominations,
         assumed=request.assumed,
         in_flight=in_flight,
@@ -138,14 +138,6 @@ def _needs(requests: Mapping[str, int], profile: Profile) -> dict[str, int]:
 
 
 def _ignored(arguments: msgspec.Raw | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Read `ignoredResources` and `ignoredResourceGroups` of NodeResourcesFitArgs, in either spelling.
-
-    The scheduler's internal type has no JSON names, so that its fields may come capitalised.
-    """
-    if arguments is None:
-        return frozenset(), frozenset()
-    decoded = msgspec.json.decode(arguments)
-    if not isinstance(decoded, dict):
-        return frozenset(), frozenset()
-    fields = msgspec.convert({str(name).lower(): value for name, value in decoded.items()}, _FitArgs)
+    """Read `ignoredResources` and `ignoredResourceGroups` of NodeResourcesFitArgs."""
+    fields = read_arguments(arguments, _FitArgs, _FitArgs())
     return frozenset(fields.ignoredresources or ()), frozenset(fields.ignoredresourcegroups or ())

@@ -57,12 +57,16 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A node: its name, what it can hold, by column, and what constraints look at."""
+    """A node: its name, what it can hold, by column, and what constraints look at.
+
+    `unschedulable`: it is cordoned.
+    """
 
     name: str
     allocatable: dict[str, int]
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
 
 
 def pod_record(pod: Pod) -> PodRecord:
@@ -167,4 +171,5 @@ def node_record(node: Node) -> NodeRecord:
         allocatable=allocatable(node.status.allocatable),
         labels=node.metadata.labels or {},
         taints=node.spec.taints or (),
+        unschedulable=bool(node.spec.unschedulable),
     )

@@ -158,7 +158,7 @@ class Snapshot:
     def put_node(self, node: NodeRecord) -> None:
         """Add a node or change what it can hold, its labels or its taints."""
         row = self._row(node.name)
-        moved = self.topology.put(row, node.name, node.labels, node.taints)
+        moved = self.topology.put(row, node)
         other = self.offers.put(row, node.allocatable)
         if self.present[row] and not other and not moved:
             return

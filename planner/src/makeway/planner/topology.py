@@ -8,11 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.core.nodes import NodeTerm, RequiredNodes, compares, field_holds, keeps_out
+from makeway.core.nodes import (
+    NAME_FIELD,
+    UNSCHEDULABLE,
+    NodeTerm,
+    RequiredNodes,
+    compares,
+    keeps_out,
+    tolerates,
+)
 from makeway.core.objects import Taint, Toleration
 from makeway.planner.columns import Flags, Ints, extended
+from makeway.planner.records import NodeRecord
 from makeway.planner.values import NONE, Values
 
+NO_ROW = -1
 NO_DOMAIN = -1
 """Domain of a node that lacks the label, or is not known."""
 
@@ -35,6 +45,7 @@ class Topology:
     """Labels and taints of the nodes, by row of the snapshot. Mutated only by the snapshot that owns it.
 
     What is asked of all rows is worked out once, and again only for nodes that have changed since.
+    `tainted`, `cordoned`: how many nodes have taints, and how many are cordoned.
     """
 
     def __init__(self) -> None:
@@ -42,35 +53,45 @@ class Topology:
         self._labels: list[Mapping[str, str] | None] = []
         self._taints: Values[tuple[Taint, ...]] = Values()
         self._tainted: Ints = np.zeros(8, np.int64)
+        self._cordons: Flags = np.zeros(8, np.bool_)
+        self._known: Flags = np.zeros(8, np.bool_)
+        self._rows: dict[str, int] = {}
+        self.tainted = 0
+        self.cordoned = 0
         self._stamp = 0
         self._changed: Ints = np.zeros(8, np.int64)
         self._values: dict[str, dict[str, int]] = {}
         self._domains: OrderedDict[str, _Known] = OrderedDict()
         self._eligible: OrderedDict[object, _Known] = OrderedDict()
 
-    def put(self, row: int, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
+    def put(self, row: int, node: NodeRecord) -> bool:
         """Put down a row's node; say whether it has changed."""
-        while row >= len(self._names):
-            self._names.append("")
-            self._labels.append(None)
-        before = int(self._tainted[row]) if row < self._tainted.size else NONE
+        name, labels, taints = node.name, node.labels, node.taints
+        self._make_room(row)
         if (
             self._names[row] == name
             and self._labels[row] == labels
-            and (self._taints.value(before) or ()) == taints
+            and (self._taints.value(int(self._tainted[row])) or ()) == taints
+            and bool(self._cordons[row]) == node.unschedulable
         ):
             return False
-        self._names[row], self._labels[row] = name, labels
+        self._clear(row)
         self._touch(row)
-        self._tainted[row] = self._taints.take(taints)[0] if taints else NONE
-        if before != NONE:
-            self._taints.give(before)
+        self._names[row], self._labels[row] = name, labels
+        self._rows[name] = row
+        self._known[row] = True
+        if taints:
+            self._tainted[row] = self._taints.take(taints)[0]
+            self.tainted += 1
+        if node.unschedulable:
+            self._cordons[row] = True
+            self.cordoned += 1
         return True
 
     def drop(self, row: int) -> None:
         """Forget a row's node."""
         if row < len(self._names) and self._labels[row] is not None:
-            self._labels[row] = None
+            self._clear(row)
             self._touch(row)
 
     def domains(self, key: str, rows: int) -> Ints:
@@ -114,9 +135,17 @@ class Topology:
             known.values[stale] = self._allowed(nodes, tolerations, stale)
         return known.values[:rows] > 0
 
+    def open(self, tolerations: tuple[Toleration, ...], rows: int) -> Flags:
+        """Return bool[rows]: nodes that are not cordoned; all where a pod tolerates that."""
+        open_ = np.ones(rows, np.bool_)
+        if not any(tolerates(one, UNSCHEDULABLE) for one in tolerations):
+            cordons = self._cordons[:rows]
+            open_[: cordons.size] = ~cordons
+        return open_
+
     def _allowed(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: Ints) -> Flags:
         """Return bool[rows], whether a pod's own requirements allow them. O(rows) a condition."""
-        allowed: Flags = np.array([self._labels[row] is not None for row in rows.tolist()], np.bool_)
+        allowed: Flags = self._known[rows]
         for key, value in nodes.labels:
             allowed &= self._meets(key, "In", (value,), rows)
         if nodes.terms is not None:
@@ -136,10 +165,11 @@ class Topology:
         matches = np.full(rows.size, bool(term.expressions or term.fields))
         for key, operator, values in term.expressions:
             matches &= self._meets(key, operator, values, rows)
-        if term.fields:
-            names = [self._names[row] for row in rows.tolist()]
-            for one in term.fields:
-                matches &= np.array([field_holds(*one, name) for name in names], np.bool_)
+        for key, operator, values in term.fields:
+            if operator not in ("In", "NotIn") or len(values) != 1:
+                return np.zeros(rows.size, np.bool_)  # the API server accepts no others
+            named = self._rows.get(values[0], NO_ROW) if key == NAME_FIELD else NO_ROW
+            matches &= (rows == named) == (operator == "In")
         return matches
 
     def _meets(self, key: str, operator: str, values: tuple[str, ...], rows: Ints) -> Flags:
@@ -165,10 +195,29 @@ class Topology:
         known.stamp = self._stamp
         return stale.tolist()
 
-    def _touch(self, row: int) -> None:
+    def _make_room(self, row: int) -> None:
+        while row >= len(self._names):
+            self._names.append("")
+            self._labels.append(None)
         if row >= self._changed.size:
-            more = np.zeros(max(self._changed.size, row + 1 - self._changed.size), np.int64)
-            self._changed = np.concatenate([self._changed, more])
-            self._tainted = extended(self._tainted, more.size)
+            more = max(self._changed.size, row + 1 - self._changed.size)
+            self._changed, self._tainted = extended(self._changed, more), extended(self._tainted, more)
+            self._cordons, self._known = extended(self._cordons, more), extended(self._known, more)
+
+    def _clear(self, row: int) -> None:
+        """Take the node of a row, if there is one, out of all that is kept of it."""
+        if self._labels[row] is None:
+            return
+        self._labels[row] = None
+        if self._rows.get(self._names[row]) == row:
+            del self._rows[self._names[row]]
+        if taints := int(self._tainted[row]):
+            self._taints.give(taints)
+            self._tainted[row] = NONE
+            self.tainted -= 1
+        self.cordoned -= int(self._cordons[row])
+        self._cordons[row] = self._known[row] = False
+
+    def _touch(self, row: int) -> None:
         self._stamp += 1
         self._changed[row] = self._stamp

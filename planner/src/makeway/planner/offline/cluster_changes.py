@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from makeway.core.nodes import UNSCHEDULABLE
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.budgets import Key
@@ -20,7 +21,6 @@ from makeway.planner.offline.changes import (
 )
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
-from makeway.planner.offline.world import CORDONED
 from makeway.planner.overlay import overlay
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
 from makeway.planner.records import NodeRecord
@@ -180,12 +180,13 @@ def uncordoned(case: Case, judged: Judged) -> Found:
     cordoned = [
         node
         for _, node in sorted(case.nodes.items())
-        if any(taint.key == CORDONED.key for taint in node.taints)
+        if (node.unschedulable or any(taint.key == UNSCHEDULABLE.key for taint in node.taints))
         and case.question.constraints.nodes.match(node.name, node.labels)
     ]
     for node in cordoned[:_MOST_NODES]:
-        open_again = tuple(taint for taint in node.taints if taint.key != CORDONED.key)
-        there = case.varied()(with_node(msgspec.structs.replace(node, taints=open_again)))
+        taints = tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE.key)
+        open_again = msgspec.structs.replace(node, taints=taints, unschedulable=False)
+        there = case.varied()(with_node(open_again))
         if helps(there):
             change = Change(
                 kind="uncordon",
@@ -212,7 +213,7 @@ def further_node(case: Case, judged: Judged) -> Found:
             name=NEW,
             allocatable=node.allocatable,
             labels={**labels, "kubernetes.io/hostname": NEW},
-            taints=tuple(taint for taint in node.taints if taint.key != CORDONED.key),
+            taints=tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE.key),
         )
         there = case.varied()(with_node(further))
         if helps(there):

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from makeway.core.resources import PODS
 from makeway.planner.columns import BASE_RESOURCES, MOST, Flags, Ints
+from makeway.planner.eligibility import eligible, ruled_out
 from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
 from makeway.planner.plan import View
 from makeway.planner.proposals import Part
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 
-SELECTOR = "Node selector or affinity does not match"
-TAINT = "Untolerated taint"
 AFFINITY = "Pod affinity is not met"
 NO_LABEL = "Label of a topology spread is missing"
 
@@ -49,16 +48,9 @@ class Feasibility:
 
 def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasibility:
     """Sort all nodes for one pod. O(slots · nodes)."""
-    rows = snapshot.columns.nodes
-    constraints = question.constraints
-    matching = snapshot.topology.eligible(constraints.nodes, None, rows)
-    allowed = snapshot.topology.eligible(constraints.nodes, constraints.tolerations, rows)
-    present = snapshot.present
-    excluded = {
-        SELECTOR: int((present & ~matching).sum()),
-        TAINT: int((present & matching & ~allowed).sum()),
-    }
-    chosen = np.flatnonzero(present & allowed)
+    present = np.flatnonzero(snapshot.present)
+    excluded = ruled_out(snapshot, question.constraints, present)
+    chosen = eligible(snapshot, question.constraints, present)
     asked = {name for name, amount in question.needs.items() if amount > 0}.difference(BASE_RESOURCES)
     unknown = sorted(name for name in asked if name not in snapshot.offers)
     for name in asked.difference(unknown):

@@ -10,8 +10,8 @@ from makeway.core.queues.amounts import text_of
 from makeway.core.resources import CPU, PODS
 from makeway.core.times import api_time
 from makeway.core.toleration import Toleration, toleration_of
+from makeway.planner.eligibility import TAINT
 from makeway.planner.offline.changes import Case, Change
-from makeway.planner.offline.feasibility import TAINT
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
 

@@ -17,7 +17,6 @@ from makeway.core.objects import (
     Pod,
     PodDisruptionBudget,
     PriorityClass,
-    Taint,
 )
 from makeway.core.policy import Policy
 from makeway.core.quantity import QuantityError
@@ -26,9 +25,6 @@ from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
-
-CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""The taint that a cordoned node gets from its controller, and that a dump may lack."""
 
 
 class World:
@@ -93,7 +89,5 @@ class World:
 
     def _put_node(self, node: Node) -> None:
         record = node_record(node)
-        if node.spec.unschedulable and not any(taint.key == CORDONED.key for taint in record.taints):
-            record = msgspec.structs.replace(record, taints=(*record.taints, CORDONED))
         self.nodes[record.name] = record
         self.snapshot.put_node(record)
