@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from makeway.core.affinity import Term
@@ -28,7 +29,7 @@ from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
-from unit.planner.building import NOW, ask, make_pod
+from unit.planner.building import NOW, ask, make_budget, make_pod
 
 NODES, PODS_A_NODE, APPS = 5_000, 30, 5_000
 ROUNDS = 20
@@ -264,4 +265,36 @@ def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: Benchmark
         snapshot.put_pod(pod)
 
     benchmark.pedantic(event, rounds=5000)  # type: ignore[no-untyped-call]
+    tell(benchmark, pieces, snapshot)
+
+
+def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixture) -> None:
+    """Of 150,000 pods 20,000 are in that namespace. Before each plan one budget's selector is another."""
+    budgets = [make_budget(f"b{one}", {"app": f"app-{one}"}, 1, namespace="busy") for one in range(600)]
+    warm_up()
+    snapshot = Snapshot(piece=500)
+    for node in nodes_of():
+        snapshot.put_node(node)
+    for number, pod in enumerate(pods_of(lambda number: {"app": f"app-{number % 600}"})):
+        namespace = "busy" if number < 20_000 else "default"
+        snapshot.put_pod(structs.replace(pod, namespace=namespace, kind=Kind(namespace, pod.kind.labels)))
+    for budget in budgets:
+        snapshot.put_budget(budget)
+    settle(snapshot)
+    gc.freeze()
+    snapshot.serving = True
+    pieces: list[float] = []
+
+    def edited() -> tuple[tuple[Snapshot, Question, list[float]], dict[str, Any]]:
+        number = next(_numbers)
+        began = time.perf_counter()
+        snapshot.put_budget(make_budget("b7", {"app": f"app-{number % 600}"}, 1, namespace="busy"))
+        pieces.append(time.perf_counter() - began)
+        for _ in range(10):
+            began = time.perf_counter()
+            snapshot.upkeep.work()
+            pieces.append(time.perf_counter() - began)
+        return (snapshot, question(asking()), pieces), {}
+
+    benchmark.pedantic(planned_in_pieces, setup=edited, rounds=ROUNDS)  # type: ignore[no-untyped-call]
     tell(benchmark, pieces, snapshot)

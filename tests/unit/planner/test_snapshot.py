@@ -119,11 +119,12 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @settings(max_examples=500, deadline=None)
-@given(events, st.sampled_from([None, 1, 2]))
+@given(events, st.sampled_from([None, 1, 2]), st.booleans())
 def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
-    sequence: list[tuple[Any, ...]], piece: int | None
+    sequence: list[tuple[Any, ...]], piece: int | None, serving: bool
 ) -> None:
     snapshot = Snapshot(piece=piece)
+    snapshot.serving = serving
     left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
     for event in sequence:
         apply(snapshot, event, left)

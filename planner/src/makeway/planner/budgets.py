@@ -6,13 +6,14 @@ the *set*. A plan then only counts.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
 from makeway.core.budget import Budget
 from makeway.core.policy import in_namespaces
-from makeway.planner.columns import Flags, Ints
+from makeway.planner.columns import Flags, Ints, extended
 
 Key = tuple[str, str]
 """Namespace and name of a budget."""
@@ -20,9 +21,66 @@ Key = tuple[str, str]
 NO_BUDGETS = 0
 """The number of the empty set."""
 
+MOST_A_POD: Final = 16
+"""Budgets that may cover one pod. A pod under more has none to give: the eviction API itself refuses to evict
+a pod that is under two."""
+
+MOST_LOOSE: Final = 100
+"""Budgets of one namespace that no label finds, since their selectors require none, and that each of its pods
+is compared with. Where there are more, its pods have none to give."""
+
+TOO_MANY: Final = "(too many budgets)"
+"""Stands for the name of a budget that allows nothing and covers pods under too many of them."""
+
+_ANY: Final = ("", "")
+
+
+class _Namespace:
+    """The budgets of one namespace, by a label that they require."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], dict[int, None]] = {}
+
+    def put(self, number: int, budget: Budget) -> None:
+        for label in _labels(budget):
+            self.found.setdefault(label, {})[number] = None
+
+    def drop(self, number: int, budget: Budget) -> None:
+        for label in _labels(budget):
+            numbers = self.found[label]
+            del numbers[number]
+            if not numbers:
+                del self.found[label]
+
+    @property
+    def loose(self) -> int:
+        """How many are found by no label."""
+        return len(self.found.get(_ANY, ()))
+
+    def candidates(self, labels: Mapping[str, str]) -> Iterable[int]:
+        """Return the budgets that may cover a pod, each once."""
+        yield from self.found.get(_ANY, ())
+        for label in labels.items():
+            yield from self.found.get(label, ())
+
+
+def _labels(budget: Budget) -> list[tuple[str, str]]:
+    """Return the labels by which a budget is found; none for one that covers nothing."""
+    if budget.selector is None:
+        return []
+    required = [one for one in budget.selector.requirements if one.operator == "In"]
+    first = min(required, key=lambda one: len(one.values), default=None)
+    return [_ANY] if first is None else [(first.key, value) for value in first.values]
+
 
 class BudgetTable:
-    """Budgets by number, and interned sets of them. Mutated only by the snapshot that owns it."""
+    """Budgets by number, and interned sets of them. Mutated only by the snapshot that owns it.
+
+    What plans read of all budgets and sets at once stands in arrays that are kept with every change:
+    `_allowed`: int64[numbers], what each budget allows; `_table`: int64[sets, MOST_A_POD], their budgets, -1
+    where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets. `_stand_ins`:
+    how many stand for too many.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
@@ -32,11 +90,16 @@ class BudgetTable:
         self._members: list[tuple[int, ...]] = [()]
         self._holders: list[int] = [0]
         self._free_sets: list[int] = []
-        self._by_namespace: dict[str, set[int]] = {}
+        self._by_namespace: dict[str, _Namespace] = {}
+        self._allowed: Ints = np.zeros(8, np.int64)
+        self._table: Ints = np.full((8, MOST_A_POD), -1, np.int64)
+        self._widest = 0
+        self._spaces: list[str] = [""]
+        self._stand_ins = 0
 
     def __len__(self) -> int:
         """How many budgets there are."""
-        return len(self._numbers)
+        return len(self._numbers) - self._stand_ins
 
     def get(self, key: Key) -> Budget | None:
         """Give a budget by namespace and name."""
@@ -45,54 +108,55 @@ class BudgetTable:
 
     def keys(self) -> list[Key]:
         """Give namespace and name of every budget, in order."""
-        return sorted(self._numbers)
+        return sorted(key for key in self._numbers if key[1] != TOO_MANY)
 
     def put(self, budget: Budget) -> None:
         """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
         number = self._numbers.get(budget.key)
         if number is None:
             number = self._numbers[budget.key] = self._take_number()
-            self._by_namespace.setdefault(budget.namespace, set()).add(number)
+        namespace = self._by_namespace.setdefault(budget.namespace, _Namespace())
+        before = self._budgets[number]
+        if before is None or before.selector != budget.selector:
+            if before is not None:
+                namespace.drop(number, before)
+            namespace.put(number, budget)
         self._budgets[number] = budget
+        self._allowed[number] = budget.allowed
 
     def discard(self, key: Key) -> None:
-        """Forget a budget. Sets may have it until each has been exchanged for one `without_discarded`."""
+        """Forget a budget. Sets may have it until each has been exchanged for one of what covers the pod."""
         number = self._numbers.pop(key)
+        budget = self._budgets[number]
+        assert budget is not None  # noqa: S101 - its key had its number
+        namespace = self._by_namespace.setdefault(key[0], _Namespace())
+        namespace.drop(number, budget)
+        if not namespace.found:
+            del self._by_namespace[key[0]]
         self._budgets[number] = None
-        self._by_namespace[key[0]].discard(number)
+        self._allowed[number] = 0
         self._discarded.add(number)
 
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Give the numbers of the budgets that cover a pod, ascending. O(budgets of its namespace)."""
-        numbers = self._by_namespace.get(namespace)
-        if not numbers or not labels:
+        """Give the numbers of the budgets that cover a pod, ascending.
+
+        One that allows nothing stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
+        O(labels + budgets that require one of them).
+        """
+        budgets = self._by_namespace.get(namespace)
+        if budgets is None or not labels:
             return ()
+        if budgets.loose > MOST_LOOSE:
+            return (self._too_many(namespace),)
         found = []
-        for number in numbers:
+        for number in budgets.candidates(labels):
             budget = self._budgets[number]
             if budget is not None and budget.covers(namespace, name, labels):
                 found.append(number)
-        return tuple(sorted(found))
+        return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
 
-    def number(self, key: Key) -> int:
-        """Give a budget's number. Raises KeyError where there is no such budget."""
-        return self._numbers[key]
-
-    def holds(self, held: int, number: int) -> bool:
-        """Say whether a set has a budget in it."""
-        return number in self._members[held]
-
-    def exchange(self, held: int, number: int) -> int:
-        """Put a budget into a held set, or take it out; give the set that is held in its place."""
-        return self._exchange(held, tuple(sorted({number}.symmetric_difference(self._members[held]))))
-
-    def without_discarded(self, held: int) -> int:
-        """Take out of a held set what was discarded; give the set that is held in its place."""
-        members = self._members[held]
-        left = tuple(number for number in members if number not in self._discarded)
-        return held if left == members else self._exchange(held, left)
-
-    def _exchange(self, held: int, members: tuple[int, ...]) -> int:
+    def exchange(self, held: int, members: tuple[int, ...]) -> int:
+        """Hold the set of these budgets in place of another; give its number."""
         changed = self.acquire(members)
         self.release(held)
         return changed
@@ -111,6 +175,13 @@ class BudgetTable:
                 number = len(self._members)
                 self._members.append(members)
                 self._holders.append(0)
+                self._spaces.append("")
+                if number == self._table.shape[0]:
+                    self._table = extended(self._table, number, -1, axis=0)
+            self._table[number, : len(members)] = members
+            self._widest = max(self._widest, len(members))
+            first = self._budgets[members[0]]
+            self._spaces[number] = first.namespace if first is not None else ""
             self._sets[members] = number
         self._holders[number] += 1
         return number
@@ -123,6 +194,8 @@ class BudgetTable:
         if self._holders[number] == 0:
             del self._sets[self._members[number]]
             self._members[number] = ()
+            self._table[number] = -1
+            self._spaces[number] = ""
             self._free_sets.append(number)
 
     def members(self, number: int) -> tuple[Key, ...]:
@@ -130,7 +203,7 @@ class BudgetTable:
         return self._keys(self._members[number])
 
     def covering_keys(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[Key, ...]:
-        """Give the budgets that cover a pod, by namespace and name. O(budgets of its namespace)."""
+        """Give the budgets that cover a pod, by namespace and name. As `covering`."""
         return self._keys(self.covering(namespace, name, labels))
 
     def violating(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
@@ -141,7 +214,7 @@ class BudgetTable:
         take from a budget that its status does not show yet. O(covered pods · log).
         """
         flags = np.zeros(sets.shape, np.bool_)
-        if not self._numbers or not sets.any():
+        if not self._sets or not sets.any():
             return flags
         nodes, slots = np.nonzero(sets.T)
         allowed = self.allowed(debits)
@@ -158,23 +231,45 @@ class BudgetTable:
 
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
         """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets)."""
-        allowed = self.allowed(debits)
-        spent = [any(allowed[number] <= 0 for number in members) for members in self._members]
-        return np.asarray(np.array(spent, np.bool_)[sets])
+        members = self._member_table()
+        spent = np.zeros(len(self._budgets) + 1, np.bool_)  # the last place, which -1 means, is no budget's
+        spent[:-1] = self.allowed(debits) <= 0
+        return np.asarray(np.asarray(spent[members].any(axis=1))[sets])
 
     def of_namespaces(self, namespaces: Container[str], sets: Ints) -> Flags:
         """Report which sets are of these namespaces; the empty set is of none. O(sets).
 
         `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is of one.
         """
-        found = [any(in_namespaces(key[0], namespaces) for key in self._keys(m[:1])) for m in self._members]
+        found = [bool(one) and in_namespaces(one, namespaces) for one in self._spaces]
         return np.asarray(np.array(found, np.bool_)[sets])
+
+    def allowed(self, debits: Mapping[Key, int]) -> Ints:
+        """Give int64[numbers], what each budget still allows; 0 where a number is not in use."""
+        allowed = self._allowed[: len(self._budgets)].copy()
+        for key, taken in debits.items():
+            number = self._numbers.get(key)
+            if number is not None:
+                allowed[number] -= taken
+        return allowed
+
+    def _too_many(self, namespace: str) -> int:
+        """Give the number of the budget that stands for too many in a namespace."""
+        key = (namespace, TOO_MANY)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._take_number()
+            self._stand_ins += 1
+            self._budgets[number] = Budget(namespace, TOO_MANY, 0, None, frozenset())
+        return number
 
     def _take_number(self) -> int:
         """Give a number that no set has: a discarded one if there is one, else the next. O(sets)."""
         free = self._discarded and self._discarded.difference(*self._members)
         if not free:
             self._budgets.append(None)
+            if len(self._budgets) > self._allowed.size:
+                self._allowed = extended(self._allowed, self._allowed.size)
             return len(self._budgets) - 1
         number = min(free)
         self._discarded.remove(number)
@@ -184,21 +279,9 @@ class BudgetTable:
         budgets = (self._budgets[number] for number in numbers)
         return tuple(sorted(budget.key for budget in budgets if budget is not None))
 
-    def allowed(self, debits: Mapping[Key, int]) -> Ints:
-        """Give int64[numbers], what each budget still allows; 0 where a number is not in use."""
-        allowed = np.zeros(len(self._budgets), np.int64)
-        for number, budget in enumerate(self._budgets):
-            if budget is not None:
-                allowed[number] = budget.allowed - debits.get(budget.key, 0)
-        return allowed
-
     def _member_table(self) -> Ints:
         """Give int64[sets, most members], the budgets of each set; -1 where it has no more."""
-        most = max(len(members) for members in self._members)
-        table = np.full((len(self._members), most), -1, np.int64)
-        for number, members in enumerate(self._members):
-            table[number, : len(members)] = members
-        return table
+        return self._table[: len(self._members), : max(1, self._widest)]
 
 
 def _beyond(budget: Ints, node: Ints, allowed: Ints) -> Ints:

@@ -213,6 +213,11 @@ class KindTable:
         """Return those of some numbers whose kinds are of a namespace."""
         return self._in_namespaces((namespace,), numbers)
 
+    def of_namespaces(self, namespaces: Set[str]) -> Flags:
+        """Return bool[numbers], which kinds are of these namespaces."""
+        wanted = [self._namespaces.number(name) for name in namespaces]
+        return is_one_of(self._namespace[: self.size], wanted)
+
     def forbidden(self, weights: Ints, numbers: Ints) -> Ints:
         """Return int64[numbers], the weights of the kinds' terms. `weights`: int64[groups of terms]."""
         return weights[self._forbids[numbers]]

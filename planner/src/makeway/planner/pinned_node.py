@@ -28,7 +28,7 @@ from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.spared import HARD_BUDGET, MOST_PODS, REFUSED
+from makeway.planner.spared import HARD_BUDGET, MOST_PODS, REFUSED, detail_of_budgets
 
 OVERDUE_AFTER = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
@@ -211,7 +211,8 @@ def _kept(
     """Ask every rule about every pod: who stays, by slot, and what keeps it."""
     node = question.pinned_to
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
-    rules = rules_for(preemptor, node, snapshot.shields.policy, snapshot.priority_classes)
+    policy = snapshot.shields.policy
+    rules = rules_for(preemptor, node, policy, snapshot.priority_classes)
     kept = {}
     for slot, pod in enumerate(pods):
         verdict = judge(rules, Pair(preemptor, pod.facts, now))
@@ -222,9 +223,10 @@ def _kept(
             for namespace, name in snapshot.budgets.members(snapshot.budget_set(pod.uid))
             if allowance.get((namespace, name), 1) <= 0
         ]
-        if verdict.removable and spent and not pod.terminating:
+        undecided = pod.namespace in snapshot.undecided and policy.has_hard_budgets(pod.namespace)
+        if verdict.removable and (spent or undecided) and not pod.terminating:
             detail = f"PodDisruptionBudget {', '.join(spent)} allows no more"
-            verdict = Verdict(False, HARD_BUDGET, detail)
+            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod) if undecided else detail)
         if not verdict.removable:
             kept[slot] = SparedPod(pod, verdict)
     return kept

@@ -163,7 +163,9 @@ class View:
         terms = terms_of(snapshot, question, placed)
         self.queues = replace(terms, limits=()) if question.ignore_columns else terms
         self.left_out = self._layers.left_out
-        self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order)
+        undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
+        self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order, undecided)
+        self._undecided = snapshot.kinds.of_namespaces(undecided) if undecided else None
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
@@ -181,6 +183,7 @@ class View:
             debits=self._debits,
             bounds=self._bounds,
             queues=self.queues,
+            undecided=self._undecided,
         )
         return Part(
             block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues

@@ -98,6 +98,7 @@ async def run(
         def unsynced() -> str:
             if not watch.synced:
                 return f"the snapshot is not complete: {watch.unhealthy()}"
+            snapshot.serving = True
             if not in_flight.synced:
                 return "orders and outcomes have not been read yet"
             return configuration.unsynced() or snapshot.backlog.unsettled
@@ -226,7 +227,7 @@ async def run(
             *watch.runs(),
             *configuration.runs(),
             settle_for_ever(snapshot.backlog),
-            settle_for_ever(snapshot.upkeep),
+            settle_for_ever(snapshot.upkeep, half_the_time=True),
             events.write_for_ever(),
             in_flight.follow_orders(),
             in_flight.follow_outcomes(),

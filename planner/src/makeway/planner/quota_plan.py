@@ -99,7 +99,9 @@ def answer(
                 return NAMESPACE_MODE
             if namespace in snapshot.shields.exempt_namespaces:
                 return EXEMPT_NAMESPACE
-            if policy.has_hard_budgets(namespace) and allowed.violates(member.uid):
+            if policy.has_hard_budgets(namespace) and (
+                namespace in snapshot.undecided or allowed.violates(member.uid)
+            ):
                 return HARD_BUDGET
             return ""
 

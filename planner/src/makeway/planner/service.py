@@ -153,7 +153,7 @@ class Planner:
         seconds = time.perf_counter() - began
         looked_at_again = False
         if isinstance(result, Refusal):
-            behind = self._behind(request.seen)
+            behind = self._behind(request.seen) or bool(self._snapshot.undecided)
             first = result
             result = self._second_look.consider(result, question.preemptor.uid, now, behind=behind)
             looked_at_again = result is not first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final, NoReturn
 
 from makeway.planner.backlog import Backlog
@@ -11,15 +12,19 @@ _LOOK_SECONDS: Final = 0.005
 """Between two looks whether all is done; a piece takes 2 to 10 ms."""
 
 
-async def settle_for_ever(backlog: Backlog) -> NoReturn:
-    """Make the visits that are left, whenever there are some."""
+async def settle_for_ever(backlog: Backlog, *, half_the_time: bool = False) -> NoReturn:
+    """Make the visits that are left, whenever there are some.
+
+    `half_the_time`: rest after each piece as long as it took, for what plans do not wait for.
+    """
     asked = asyncio.Event()
     backlog.subscribe(asked.set)
     while True:
         asked.clear()
         while backlog.unsettled:
+            began = time.perf_counter()
             backlog.work()
-            await asyncio.sleep(0)
+            await asyncio.sleep(time.perf_counter() - began if half_the_time else 0)
         await asked.wait()
 
 

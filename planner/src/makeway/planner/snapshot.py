@@ -1,7 +1,8 @@
 """The cluster as the watch last saw it, kept in columns.
 
-Only the watch, the configuration and what these leave to do later change it, on the event loop; a plan
-reads it in between and never changes it.
+Only the watch, the configuration and what these leave to do later change it, on the event loop. A plan
+reads it in between; all that it may leave behind is what it asked to be counted or told apart, and no answer
+but its own depends on that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Set
-from functools import partial
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class Snapshot:
     they change no answer. `backlog`: what has still to be done, where it is done in pieces (`piece`); until
     then nothing may be planned on the snapshot. `upkeep`: the same for what plans can do without until then:
     `tell_apart` and `count` say whether they have to. `offers`: what nodes offer, also without a layer.
+    `serving`: plans are made, so that changes of budgets are left to `upkeep`; before, to `backlog`.
     `namespaces_changed` counts changes of namespaces.
     """
 
@@ -95,6 +96,8 @@ class Snapshot:
         self.standings = Standings()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
+        self.serving = False
+        self._matching: dict[str, bool] = {}
         self._budget_sets: dict[str, int] = {}
         self._kinds: dict[str, int] = {}
         self._claimants = Claimants()
@@ -139,6 +142,11 @@ class Snapshot:
     def kind(self, uid: str) -> int:
         """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
         return self._kinds[uid]
+
+    @property
+    def undecided(self) -> Set[str]:
+        """The namespaces of which it is not known for all pods which disruption budgets cover them."""
+        return self._matching.keys()
 
     def budget_revision(self, key: Key) -> int:
         """Give the revision at which a budget's object was last seen to change."""
@@ -237,13 +245,12 @@ class Snapshot:
         self.revision += 1
         self._budget_revisions[budget.key] = self.revision
         self.budgets.put(budget)
-        named = self._uids.get(budget.namespace, _NOBODY)
         if before is None or before.selector != budget.selector:
-            what = f"PodDisruptionBudget {budget.namespace}/{budget.name} is being applied"
-            self.backlog.visit(what, named.values(), partial(self._match, budget.key))
+            self._match_again(budget.namespace)
         else:
+            named = self._uids.get(budget.namespace, _NOBODY)
             for name in before.disrupted ^ budget.disrupted:
-                self._match(budget.key, named.get(name, ""))
+                self._match(named.get(name, ""))
 
     def remove_budget(self, key: Key) -> None:
         """Forget a budget. O(pods of its namespace)."""
@@ -252,8 +259,7 @@ class Snapshot:
         self.revision += 1
         del self._budget_revisions[key]
         self.budgets.discard(key)
-        what = f"PodDisruptionBudget {key[0]}/{key[1]} is being taken out"
-        self.backlog.visit(what, self._uids.get(key[0], _NOBODY).values(), self._unmatch)
+        self._match_again(key[0])
 
     def put_claim(self, key: Key, *, exclusive: bool) -> None:
         """Add or change a PersistentVolumeClaim; `exclusive`: only one pod may use it (ReadWriteOncePod)."""
@@ -488,20 +494,34 @@ class Snapshot:
     def _slot(self, row: int, pod: PodRecord) -> int:
         return bisect_left(self.order[row], pod.importance)
 
-    def _match(self, key: Key, uid: str) -> None:
-        """Enter a pod under a budget that covers it now, or take it out."""
-        pod, budget = self.pods.get(uid), self.budgets.get(key)
-        if pod is None or budget is None:
-            return
-        held, number = self.budget_set(uid), self.budgets.number(key)
-        if budget.covers(pod.namespace, pod.name, pod.labels) != self.budgets.holds(held, number):
-            self._hold(pod, self.budgets.exchange(held, number))
+    def _match_again(self, namespace: str) -> None:
+        """Match the pods of a namespace with its budgets, once more after a pass that is under way.
 
-    def _unmatch(self, uid: str) -> None:
-        """Take a pod out of the budgets that there are no more."""
-        pod, held = self.pods.get(uid), self.budget_set(uid)
-        if pod is not None and (left := self.budgets.without_discarded(held)) != held:
-            self._hold(pod, left)
+        Until then what covers them is `undecided`. So the budgets of one namespace, however often they
+        change, never keep others from being planned for.
+        """
+        if namespace in self._matching:
+            self._matching[namespace] = True
+            return
+        self._matching[namespace] = False
+
+        def done() -> None:
+            if self._matching.pop(namespace):
+                self._match_again(namespace)
+
+        what = f"disruption budgets of namespace {namespace} are being applied"
+        backlog = self.upkeep if self.serving else self.backlog
+        backlog.visit(what, self._uids.get(namespace, _NOBODY).values(), self._match, done)
+
+    def _match(self, uid: str) -> None:
+        """Enter a pod under the budgets that cover it now."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        held = self.budget_set(uid)
+        covering = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+        if (changed := self.budgets.exchange(held, covering)) != held:
+            self._hold(pod, changed)
 
     def _hold(self, pod: PodRecord, budgets: int) -> None:
         """Put down which set of budgets covers a pod now."""
@@ -512,7 +532,8 @@ class Snapshot:
         if pod.node:
             row = self.rows[pod.node]
             self.columns.budgets[self._slot(row, pod), row] = budgets
-            self.changed[row] = self.revision
+            # Plans may have looked at the node at this revision.
+            self.changed[row] = self.revision + 1
 
     def _raise_barrier(self, uid: str) -> None:
         """Work out a pod's barrier, and mark its node where that differs."""

@@ -18,6 +18,7 @@ from makeway.planner.columns import Flags
 from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, guarantee_of
+from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
 
@@ -56,15 +57,22 @@ def of_node(
         if pod.uid in question.refused:
             verdict = REFUSED
         elif budgeted[slot]:
-            names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
-            budgets = ", ".join(f"{namespace}/{name}" for namespace, name in names)
-            verdict = Verdict(False, HARD_BUDGET, f"PodDisruptionBudget {budgets} allows no more")
+            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod))
         elif found.guarded[slot, place]:
             verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         else:
             verdict = judge(snapshot.shields.rules, Pair(preemptor, pod.facts, now))
         pods.append(SparedPod(pod, verdict))
     return Spared(len(kept), tuple(pods))
+
+
+def detail_of_budgets(snapshot: Snapshot, pod: PodRecord) -> str:
+    """Say which hard budgets keep a pod, or that this is not known yet."""
+    if pod.namespace in snapshot.undecided:
+        return f"the disruption budgets of namespace {pod.namespace} are being applied"
+    names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
+    budgets = ", ".join(f"{namespace}/{name}" for namespace, name in names)
+    return f"PodDisruptionBudget {budgets} allows no more"
 
 
 def text(counts: Counter[str], ends: str) -> str:

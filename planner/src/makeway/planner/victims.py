@@ -62,11 +62,13 @@ class Evaluation:
 class Bounds:
     """What the policy forbids a set of victims.
 
-    `hard_budgets`: to violate budgets of these namespaces; `most_victims`: to be more than so many.
+    `hard_budgets`: to violate budgets of these namespaces; `undecided`: to have pods of some of these, since
+    it is not known which budgets cover them; `most_victims`: to be more than so many.
     """
 
     hard_budgets: tuple[str, ...] = ()
     most_victims: int | None = None
+    undecided: frozenset[str] = frozenset()
 
 
 def evaluate(
@@ -80,8 +82,12 @@ def evaluate(
     debits: Mapping[Key, int],
     bounds: Bounds,
     queues: QueueTerms = NO_TERMS,
+    undecided: Flags | None = None,
 ) -> Evaluation:
-    """Find the victims on every node of a block. O(nodes · slots · asked resources and layers)."""
+    """Find the victims on every node of a block. O(nodes · slots · asked resources and layers).
+
+    `undecided`: bool[kinds], pods that stay since it is not known which hard budgets cover them.
+    """
     columns, nodes = block.columns, block.nodes
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
@@ -101,7 +107,9 @@ def evaluate(
         sets = columns.budgets[:slots, nodes]
         hard = budgets.of_namespaces(bounds.hard_budgets, sets)
         budgeted = removable & hard & budgets.exhausted(sets, debits)
-        removable &= ~budgeted
+    if undecided is not None:
+        budgeted = budgeted | (removable & undecided[columns.kind[:slots, nodes]])
+    removable &= ~budgeted
     allocatable = columns.allocatable[asked[:, None], nodes]
     room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
     leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)

@@ -1,0 +1,231 @@
+"""Disruption budgets that change all the time, and many of them: planning goes on, and none is violated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from makeway.core.budget import Budget
+from makeway.core.policy import Policy
+from makeway.core.selector import Requirement, Selector
+from makeway.planner.answer import Plan
+from makeway.planner.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
+from makeway.planner.plan import plan
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.spared import HARD_BUDGET
+from unit.planner.building import (
+    LOW,
+    MID,
+    NOW,
+    XL,
+    L,
+    ask,
+    choices,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+    planned,
+    refused,
+    settle,
+)
+
+HARD = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
+LABELS = {"app": "web"}
+
+
+def serving(policy: Policy | None = None, *, pods: int = 3, piece: int | None = 1) -> Snapshot:
+    """Nodes n0, n1 ... with a pod each in `default`, and one of `other` on z; plans are being made."""
+    snapshot = make_snapshot(
+        [*(f"n{number}" for number in range(pods)), "z"],
+        [
+            *(make_pod(f"p{number}", f"n{number}", LOW, XL, labels=LABELS) for number in range(pods)),
+            make_pod("other", "z", MID, XL, namespace="other", labels=LABELS),
+        ],
+        policy=policy,
+        piece=piece,
+    )
+    settle(snapshot)
+    snapshot.serving = True
+    return snapshot
+
+
+PREEMPTOR = make_pod("P", "", 900, L)
+
+
+def test_planning_goes_on_while_a_namespaces_budgets_are_applied() -> None:
+    snapshot = serving()
+
+    snapshot.put_budget(make_budget("b", LABELS, 0))
+
+    assert not snapshot.backlog.unsettled
+    assert snapshot.undecided == {"default"}
+    assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
+    settle(snapshot)
+    assert not snapshot.undecided
+    assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "z"
+
+
+def test_a_pod_that_a_hard_budget_may_cover_stays_until_that_is_known() -> None:
+    snapshot = serving(HARD)
+
+    snapshot.put_budget(make_budget("b", {"app": "other"}, 0))
+
+    assert choices(planned(snapshot, ask(PREEMPTOR))) == [("z", {"other"})]
+    kept = refused(snapshot, ask(PREEMPTOR, nodes=["n0", "n1"]))
+    assert kept.spared == {HARD_BUDGET: 2}
+    settle(snapshot)
+    assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
+
+
+def test_budgets_that_change_all_the_time_are_matched_in_one_pass_after_another() -> None:
+    snapshot = serving(pods=8)
+    visits = 0
+    for number in range(100):
+        snapshot.put_budget(make_budget("b", {"app": f"web-{number}"}, 0))
+        snapshot.upkeep.work()
+        visits += 1
+    snapshot.put_budget(make_budget("b", LABELS, 0))
+    while snapshot.upkeep.unsettled:
+        snapshot.upkeep.work()
+        visits += 1
+
+    # 100 edits end no pass: at the most two more are made after the last one.
+    assert visits <= 100 + 3 * (8 + 1)
+    assert snapshot.budgets.members(snapshot.budget_set("p7")) == (("default", "b"),)
+
+
+def test_what_changes_while_plans_are_made_is_seen_by_the_next_plan_of_the_class() -> None:
+    snapshot = serving()
+    assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "n0"
+
+    snapshot.put_budget(make_budget("b", LABELS, 0))
+    while snapshot.upkeep.unsettled:
+        planned(snapshot, ask(PREEMPTOR))
+        snapshot.upkeep.work()
+
+    assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "z"
+
+
+@pytest.mark.parametrize("number", [MOST_A_POD, MOST_A_POD + 1])
+def test_a_pod_under_too_many_budgets_has_none_to_give(number: int) -> None:
+    snapshot = serving(HARD, pods=1, piece=None)
+    for index in range(number):
+        snapshot.put_budget(make_budget(f"b{index}", LABELS, 5))
+
+    found = choices(planned(snapshot, ask(PREEMPTOR)))
+
+    assert (("n0", {"p0"}) in found) == (number <= MOST_A_POD)
+    covering = snapshot.budgets.members(snapshot.budget_set("p0"))
+    assert (covering == (("default", TOO_MANY),)) == (number > MOST_A_POD)
+    assert len(snapshot.budgets) == number
+
+
+def test_where_too_many_budgets_require_no_label_the_pods_of_the_namespace_have_none_to_give() -> None:
+    snapshot = serving(HARD, pods=1, piece=None)
+    for index in range(MOST_LOOSE + 1):
+        snapshot.put_budget(loose(f"b{index}", f"key-{index}"))
+
+    assert choices(planned(snapshot, ask(PREEMPTOR))) == [("z", {"other"})]
+    snapshot.remove_budget(("default", "b0"))
+    assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
+
+
+def test_a_pod_is_compared_only_with_budgets_that_require_a_label_of_it() -> None:
+    table, asked = BudgetTable(), 0
+
+    class Counted(Budget):
+        def covers(self, *args: Any) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().covers(*args)
+
+    for number in range(600):
+        one = make_budget(f"b{number}", {"app": f"app-{number}"}, 1)
+        table.put(Counted(one.namespace, one.name, one.allowed, one.selector, one.disrupted))
+
+    assert table.covering("default", "p", {"app": "app-7", "tier": "1"}) == (7,)
+    assert asked == 1
+
+
+def loose(name: str, key: str) -> Budget:
+    return Budget("default", name, 5, Selector((Requirement(key, "Exists", frozenset()),)), frozenset())
+
+
+REQUIREMENTS = st.builds(
+    lambda key, operator, values: Requirement(
+        key, operator, frozenset(values) if operator in ("In", "NotIn") else frozenset()
+    ),
+    st.sampled_from(["app", "tier"]),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.sets(st.sampled_from("ab"), min_size=1),
+)
+BUDGETS = st.builds(
+    Budget,
+    st.sampled_from(["default", "other"]),
+    st.sampled_from(["u", "v", "w"]),
+    st.integers(0, 2),
+    st.one_of(
+        st.none(), st.lists(REQUIREMENTS, min_size=1, max_size=2).map(lambda some: Selector(tuple(some)))
+    ),
+    st.frozensets(st.sampled_from(["p0", "p1"]), max_size=1),
+)
+POD_LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from("ab"))
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), BUDGETS),
+        st.tuples(
+            st.just("remove"), st.tuples(st.sampled_from(["default", "other"]), st.sampled_from("uvw"))
+        ),
+        st.tuples(st.just("pod"), st.tuples(st.integers(0, 5), POD_LABELS)),
+        st.tuples(st.just("work"), st.none()),
+        st.tuples(st.just("plan"), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(EVENTS)
+def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[tuple[str, Any]]) -> None:
+    snapshot = Snapshot(piece=1)
+    snapshot.enforce(HARD, "rev-1")
+    snapshot.serving = True
+    budgets: dict[tuple[str, str], Budget] = {}
+    for name in ("a", "b"):
+        snapshot.put_node(make_node(name))
+    there = [("pod", (number, {"app": "a"})) for number in range(6)]
+    for kind, what in [*there, *events, ("plan", None)]:
+        if kind == "put":
+            snapshot.put_budget(what)
+            budgets[what.key] = what
+        elif kind == "remove":
+            snapshot.remove_budget(what)
+            budgets.pop(what, None)
+        elif kind == "pod":
+            number, labels = what
+            pod = make_pod(
+                f"p{number}", "ab"[number % 2], number, namespace=("default", "other")[number % 3 % 2]
+            )
+            snapshot.put_pod(msgspec.structs.replace(pod, labels=labels))
+        elif kind == "work":
+            snapshot.upkeep.work()
+        else:
+            result = plan(snapshot, ask(make_pod("P", "", 900, 450)), NOW)
+            for candidate in result.candidates if isinstance(result, Plan) else ():
+                for budget in budgets.values():
+                    gone = [
+                        one.pod
+                        for one in candidate.removable
+                        if budget.covers(one.pod.namespace, one.pod.name, one.pod.labels)
+                    ]
+                    assert len(gone) <= max(budget.allowed, 0)
+    settle(snapshot)
+    for pod in snapshot.pods.values():
+        assert set(snapshot.budgets.members(snapshot.budget_set(pod.uid))) == {
+            key for key, one in budgets.items() if one.covers(pod.namespace, pod.name, pod.labels)
+        }
