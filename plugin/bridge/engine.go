@@ -42,6 +42,8 @@ type engine struct {
 	retry      *retries
 	avoid      *avoidance
 	tried      *tried
+	refusals   *refusals
+	samples    *samples
 	orders     *orderBreaker
 	reverted   *reverted
 	seen       *seen
@@ -117,6 +119,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		retry:      newRetries(clock),
 		avoid:      newAvoidance(clock),
 		tried:      newTried(clock),
+		refusals:   newRefusals(clock),
+		samples:    newSamples(clock),
 		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
 		reverted:   newReverted(),
 		seen:       newSeen(),
@@ -228,6 +232,8 @@ func (e *engine) forget(uid types.UID) {
 	e.retry.forget(uid)
 	e.avoid.forget(uid)
 	e.tried.forget(uid)
+	e.refusals.forget(uid)
+	e.samples.forget(uid)
 	e.reverted.forget(uid)
 	if e.backlog.leave(uid) {
 		e.inflight.notify()

@@ -50,6 +50,11 @@ var (
 		Help: "How long verifying the candidates of one plan with the scheduler's filters took.", Buckets: latency,
 	})
 
+	refusalSamples = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "refusal_samples_total", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes that a planner ruled out and that were verified with the scheduler's filters, by result: confirmed, missed (the refusal was wrong; the pod is tried in full), undecided (planner and scheduler saw the node differently, or a plugin failed).",
+	}, []string{"result"})
+
 	orderToLastVictimGone = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "order_to_last_victim_gone_seconds", StabilityLevel: metrics.ALPHA,
 		Help:    "From an order's creation until its last victim had left the scheduler's cache.",
@@ -154,7 +159,7 @@ var (
 
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, orderToLastVictimGone,
+		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateShut,
 	)

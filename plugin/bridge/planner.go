@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,11 +34,13 @@ type question struct {
 	mode       string
 	nodes      potential
 	candidates int
+	refused    []string // pods to leave out
+	full       bool     // set the columns aside
 }
 
 // same says whether the question is another one over again. O(names of nodes).
 func (q question) same(other question) bool {
-	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.nodes.equal(other.nodes)
+	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.full == other.full && slices.Equal(q.refused, other.refused) && q.nodes.equal(other.nodes)
 }
 
 // query sends a question and waits for its answer; ahead says that it is asked while the filters run.
@@ -46,6 +49,7 @@ func (pl *MakeWay) query(ctx context.Context, q question, ahead bool) (*wire.Pla
 	if err != nil {
 		return nil, err
 	}
+	request.RefusedVictims, request.IgnoreColumns = q.refused, q.full
 	return pl.ask(ctx, request)
 }
 

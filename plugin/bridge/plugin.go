@@ -140,6 +140,9 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	end = pl.preempt(ctx, state, pod, statuses)
+	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
+		end.message += "; " + why
+	}
 	if current := pl.engine.current(refOf(pod)); current != nil && end.keeps() {
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}

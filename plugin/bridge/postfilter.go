@@ -81,6 +81,12 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
 	attempt.failed = pl.engine.tried.of(pod.UID, attempt.generation)
+	attempt.full = pl.engine.samples.full(pod.UID)
+	var refusedUntil time.Time
+	attempt.refused, refusedUntil, _ = pl.engine.refusals.of(pod.UID)
+	if !refusedUntil.IsZero() && (avoidedUntil.IsZero() || refusedUntil.Before(avoidedUntil)) {
+		attempt.retryAt = refusedUntil
+	}
 	return attempt.run(ctx)
 }
 
@@ -140,7 +146,9 @@ type attempt struct {
 	nodes     fwk.NodeInfoLister
 	potential potential
 	failed    map[string]failure // nodes that did not stand verification, now or in cycles before
-	retryAt   time.Time          // when a node that is left out for now may be tried; zero: none is
+	refused   []string           // pods to leave out, since they could not be evicted
+	full      bool               // the columns are set aside: a refusal was wrong
+	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
 	asked     moment             // when the last question was asked
 	ahead     *ahead             // what was asked before the filters ran; nil: nothing, or it was looked at
 }
@@ -218,7 +226,7 @@ func (a *attempt) generation(node string) (generation int64, ok bool) {
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *ending) {
 	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
-	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates})
+	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})
 	if err != nil {
 		return ended(a.unreachable(err))
 	}
@@ -234,7 +242,7 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *e
 		a.engine.retry.restrained(refOf(a.pod), a.asked)
 		return ended(ending{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
-		return ended(a.refused(reply))
+		return ended(a.refusal(ctx, reply))
 	}
 	return reply, nil
 }
@@ -254,16 +262,19 @@ func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, erro
 	return a.query(ctx, q, false)
 }
 
+func (a *attempt) verifier() *verifier {
+	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused)}
+}
+
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
 // remembered for the cycles to come.
 func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, judged int) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
-	verifier := verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes}
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
-	stand, failed := verifier.verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	stand, failed := a.verifier().verify(ctx, reply, a.potential.count, wantAll, a.rank)
 	for node, why := range failed {
 		if _, known := a.failed[node]; known {
 			continue
@@ -333,9 +344,13 @@ func (a *attempt) unreachable(err error) ending {
 	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 
-// refused ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
+// refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
 // were judged by the scheduler's filters.
-func (a *attempt) refused(reply *wire.PlanReply) ending {
+func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
+	if a.refutes(ctx, reply) {
+		a.engine.retry.goOn(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		return ending{kind: endUnfinished, message: "the planner's refusal does not stand verification with the scheduler's filters; every node is verified next"}
+	}
 	a.engine.tried.forget(a.pod.UID)
 	refusal := reply.Refusal
 	if refusal == nil {

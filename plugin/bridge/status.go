@@ -80,6 +80,11 @@ func (e ending) kept() *fwk.PostFilterResult {
 	return nil
 }
 
+// refuses reports whether the ending is that no candidate was found.
+func (e ending) refuses() bool {
+	return e.kind == endRefused || e.kind == endUnverifiable || e.kind == endUnfinished
+}
+
 // keeps reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e ending) keeps() bool {
 	switch e.kind {

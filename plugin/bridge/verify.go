@@ -64,6 +64,8 @@ type verifier struct {
 	now    time.Time
 	// removes says whether an order in flight removes a pod. A planner's word alone makes no pod go.
 	removes func(orderID string, uid types.UID) bool
+	// refused are pods that could not be evicted for this one lately.
+	refused map[string]bool
 }
 
 // verify returns the candidates that stand, best first, and why each other node that was judged does not.
@@ -198,9 +200,9 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
-// nothing. A pod that should have left long ago makes no room by being asked again.
+// nothing. A pod that should have left long ago, or that could not be evicted, makes no room by being asked again.
 func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
-	if overdue(pod, v.now) {
+	if overdue(pod, v.now) || v.refused[string(pod.UID)] {
 		return false
 	}
 	switch rule {

@@ -441,11 +441,17 @@ func (w *world) end(order *wire.EvictionOrder, result string) {
 	for _, v := range order.Victims {
 		outcome.Victims = append(outcome.Victims, wire.VictimOutcome{Namespace: v.Namespace, Name: v.Name, UID: v.UID, Result: "deleted"})
 	}
-	data, err := wire.Wrap(wire.TypeOutcome, "out-"+order.OrderID, "makeway/evictor/test", order.Preemptor.UID, outcome.FinishedAt, outcome)
+	w.tell(outcome)
+}
+
+// tell puts an outcome into its stream.
+func (w *world) tell(outcome *wire.Outcome) {
+	w.t.Helper()
+	data, err := wire.Wrap(wire.TypeOutcome, "out-"+outcome.OrderID, "makeway/evictor/test", outcome.PreemptorUID, outcome.FinishedAt, outcome)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.subjects.Outcome(order.OrderID), data)
+	w.bus.put(w.plugin.engine.subjects.Outcome(outcome.OrderID), data)
 }
 
 // answers makes a planner that gives the same candidates for every request.

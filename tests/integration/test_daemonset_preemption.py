@@ -4,6 +4,7 @@ import asyncio
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.configuring import policy
+from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import deletes_of, run_victims, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
@@ -108,6 +109,19 @@ async def test_single_takes_one_that_opted_out_rather_than_one_far_too_large(spa
         assert await space.until_bound(pod.metadata.name) == "n1"
 
     assert [(victim.name, victim.rule) for victim in order.victims] == [("opted-out", "daemonset-single")]
+
+
+async def test_where_the_first_choice_may_not_be_deleted_the_other_pod_goes(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu("200m"))
+    await run_victims(space, on_n1("kept", "neg", 100).label(*UNDELETABLE), on_n1("other", "low", 100))
+
+    async with policy(space.cluster, daemonSets=ON), deletes_refused(space, "kept"):
+        pod = await daemon(space, "high", 100)
+        assert await space.until_bound(pod.metadata.name, seconds=20) == "n1"
+
+    orders = await space.bus.orders(pod.metadata.uid)
+    assert [[victim.name for victim in order.victims] for order in orders] == [["kept"], ["other"]]
+    assert await space.pod("kept") is not None
 
 
 async def test_nobody_goes_where_room_appears_before_the_start_delay_is_over(space: Space) -> None:

@@ -115,6 +115,7 @@ def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None)
         yield f"{name} is pending: room is being made for it"
         yield from of_order(story)
         return
+    tried = _in_vain(story)
     if answer.result == "fits":
         yield f"{name} is pending, and there is room for it now: on {answer.node}"
         yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
@@ -137,7 +138,23 @@ def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None)
             else f"room on {last.nominated_node or 'unmodelled nodes'}"
         )
         yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
+    yield from tried
     yield from _unblocked(found)
+
+
+def _in_vain(story: Story | None) -> Iterator[str]:
+    """Say how the last order ended, where it made no room, and which victims could not be evicted."""
+    if story is None or story.outcome is None or story.outcome.result == "succeeded":
+        return
+    outcome = story.outcome
+    yield (
+        f"  last order: {outcome.order_id} for node {story.order.node}, {outcome.result} "
+        f"{api_time(outcome.finished_at)}: {outcome.message or outcome.reason}"
+    )
+    for victim in outcome.victims:
+        if victim.result in ("failed", "spared"):
+            text = victim.message or victim.reason
+            yield f"  - {victim.namespace}/{victim.name} {victim.result}, and left out for a while: {text}"
 
 
 def _refused(diagnosis: Refusal | None, found: Pending) -> Iterator[str]:
