@@ -1,0 +1,62 @@
+"""Who may not be a victim: the cases of bus/testdata/rules, which hold the scheduler's plugins to it too."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.core import protection, toleration
+from makeway.core.barrier import OPEN
+from makeway.core.budget import budget_of
+from makeway.core.facts import facts_of
+from makeway.core.objects import Pod, PodDisruptionBudget, PriorityClass
+from makeway.core.policy import Protection
+
+_TABLES = Path(__file__).parents[3] / "bus/testdata/rules"
+
+
+def cases(table: str) -> Any:
+    """Give the cases of a table, each under its name."""
+    read = json.loads((_TABLES / f"{table}.json").read_text())
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in read])
+
+
+def pod_of(case: dict[str, Any]) -> Pod:
+    return msgspec.convert(case["victim"], Pod)
+
+
+@cases("toleration")
+def test_a_priority_class_exempts_its_pods_in_every_language(case: dict[str, Any]) -> None:
+    priority_class = case["priorityClass"] and msgspec.convert(case["priorityClass"], PriorityClass)
+
+    found = toleration.can_tolerate_preemption(
+        facts_of(pod_of(case)), priority_class, case["preemptorPriority"], datetime.fromisoformat(case["now"])
+    )
+
+    assert found.exempt is case["exempt"]
+
+
+@cases("protection")
+def test_a_policy_protects_pods_in_every_language(case: dict[str, Any]) -> None:
+    barrier = protection.barrier_of(facts_of(pod_of(case)), msgspec.convert(case["protection"], Protection))
+
+    assert ("" if barrier == OPEN else barrier.rule) == case["reason"]
+
+
+@cases("budgets")
+def test_a_budget_counts_no_pod_that_the_scheduler_takes_for_uncovered(case: dict[str, Any]) -> None:
+    pod = pod_of(case).metadata
+    hard = case["hardBudgetNamespaces"]
+    if "*" not in hard and pod.namespace not in hard:
+        return
+
+    budgets = [budget_of(msgspec.convert(budget, PodDisruptionBudget)) for budget in case["budgets"]]
+    counted = any(budget.covers(pod.namespace, pod.name, pod.labels or {}) for budget in budgets)
+
+    assert counted is case["counted"]
+    assert case["covered"] or not counted
