@@ -256,6 +256,7 @@ def test_what_the_policy_says_of_victims_is_told() -> None:
             namespaces=("b", "a"), minimum_priority=7, never_evict_namespaces=("shop", "*")
         ),
         disruption_budgets="hard",
+        hard_budget_namespaces=("web", "db"),
         when_unplanned="hold",
     )
 
@@ -263,7 +264,7 @@ def test_what_the_policy_says_of_victims_is_told() -> None:
         protected_namespaces=("a", "b"),
         minimum_priority=7,
         never_evict_namespaces=("*", "shop"),
-        hard_budget_namespaces=("*",),
+        hard_budget_namespaces=("db", "web"),
         when_unplanned="hold",
     )
     assert state_of(Policy(), "", mode="enforce", cluster_uid="c").rules == Rules()

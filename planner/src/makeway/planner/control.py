@@ -96,7 +96,7 @@ def rules_of(policy: Policy) -> Rules:
         protected_namespaces=tuple(sorted(protection.namespaces)),
         minimum_priority=protection.minimum_priority,
         never_evict_namespaces=tuple(sorted(protection.never_evict_namespaces)),
-        hard_budget_namespaces=("*",) if policy.disruption_budgets == "hard" else (),
+        hard_budget_namespaces=tuple(sorted(policy.hard_budgets)),
         when_unplanned=policy.when_unplanned,
     )
 
