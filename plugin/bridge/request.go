@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,7 +8,8 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// planRequest builds the question about one pod. nodes are those that removing pods may help, candidates how
+// planRequest builds the question about one pod, of which it sends what the planner reads. nodes are those that
+// removing pods may help, candidates how
 // many of them to write out; ahead says that it is asked while the filters run. The sets are complete, since
 // another planner may answer the next request.
 // O(nodes + nominations + orders).
@@ -18,9 +18,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 	if err != nil {
 		return nil, err
 	}
-	bare := *pod
-	bare.ManagedFields = nil
-	raw, err := json.Marshal(&bare)
+	raw, err := wire.Encode(project(pod))
 	if err != nil {
 		return nil, fmt.Errorf("encode pod: %w", err)
 	}

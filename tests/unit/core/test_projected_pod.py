@@ -1,0 +1,72 @@
+"""What the scheduler sends of a pod: all that the planner reads, and nothing else.
+
+The scheduler's plugin makes `projected.json` of `full.json`, and a test of its own holds it to that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from makeway.core import facts
+from makeway.core.objects import Pod, View
+
+_PODS = Path(__file__).parents[3] / "bus/testdata/pods"
+_FULL = (_PODS / "full.json").read_bytes()
+_PROJECTED = (_PODS / "projected.json").read_bytes()
+
+
+def read(data: bytes) -> Pod:
+    """Decode a pod as far as anything is read of it: claims among its volumes, and a few annotations."""
+    pod = msgspec.json.decode(data, type=Pod)
+    claims = tuple(volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim)
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(
+            pod.metadata, annotations=dict(facts.annotations_read(pod.metadata))
+        ),
+        spec=msgspec.structs.replace(pod.spec, volumes=claims),
+    )
+
+
+def unset(view: View, path: str) -> Iterator[str]:
+    """Give the fields that have their defaults, in a view and the first of each kind below it."""
+    for field in msgspec.structs.fields(type(view)):
+        value = getattr(view, field.name)
+        where = f"{path}.{field.encode_name}"
+        if value is None or value in ("", (), {}):
+            yield where
+        elif isinstance(value, View):
+            yield from unset(value, where)
+        elif isinstance(value, tuple) and isinstance(value[0], View):
+            yield from unset(value[0], where)
+
+
+def test_the_planner_reads_the_same_of_what_is_sent_as_of_the_whole_pod() -> None:
+    assert read(_PROJECTED) == read(_FULL)
+
+
+def test_the_whole_pod_has_every_field_that_anything_reads() -> None:
+    # An init container alone has a restart policy that means something.
+    assert set(unset(read(_FULL), "pod")) == {"pod.spec.containers.restartPolicy"}
+    assert (msgspec.json.decode(_FULL, type=Pod).metadata.annotations or {}).keys() >= facts._READ
+
+
+def test_what_nothing_reads_is_not_sent() -> None:
+    sent = json.loads(_PROJECTED)
+
+    assert b"not-read" in _FULL
+    assert b"not-read" not in _PROJECTED
+    assert {"env", "args", "command", "envFrom"}.isdisjoint(sent["spec"]["containers"][0])
+    assert "managedFields" not in sent["metadata"]
+
+
+def test_the_walk_over_a_view_finds_a_field_that_is_not_set() -> None:
+    whole: dict[str, Any] = json.loads(_FULL)
+    del whole["spec"]["initContainers"][0]["ports"][0]["hostIP"]
+
+    assert "pod.spec.initContainers.ports.hostIP" in set(unset(read(json.dumps(whole).encode()), "pod"))
