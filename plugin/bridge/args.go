@@ -82,6 +82,17 @@ type MakeWayArgs struct {
 	// that it names. It is followed by a watch, and without NATS. An empty name follows none; the evictors
 	// read theirs all the same. Default makeway-system/makeway-brake.
 	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
+
+	// PolicyConfigMap is where the policy is configured. While a scheduler that has started cannot learn
+	// from NATS what the policy protects, MakeWayFallback evicts nothing where this ConfigMap exists or
+	// cannot be read, and acts as DefaultPreemption where it does not exist; its content is never read. An
+	// empty name says that there is none. Default makeway-system/makeway-policy.
+	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
+
+	// WhenUnplanned is what happens to a pod that there is no plan for: "fallback" leaves it to the PostFilter
+	// plugins after this one; "hold" lets it wait, and MakeWayFallback evicts nothing. The policy says it too,
+	// and the more restrictive of both holds. Default fallback.
+	WhenUnplanned string `json:"whenUnplanned,omitempty"`
 }
 
 // ConfigMapReference names a ConfigMap.
@@ -114,6 +125,8 @@ func defaultArgs() MakeWayArgs {
 		QueuesConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
 		ExemptNamespaces: []string{metav1.NamespaceSystem},
 		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
+		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
+		WhenUnplanned:    wire.WhenUnplannedFallback,
 	}
 }
 
@@ -123,7 +136,7 @@ func decodeArgs(object runtime.Object) (*MakeWayArgs, error) {
 	args := defaultArgs()
 	raw, err := rawArgs(object)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("MakeWayArgs: %w", err)
 	}
 	if len(raw) > 0 {
 		unknown, err := kjson.UnmarshalStrict(raw, &args)
@@ -145,14 +158,14 @@ func rawArgs(object runtime.Object) ([]byte, error) {
 	}
 	unknown, ok := object.(*runtime.Unknown)
 	if !ok {
-		return nil, fmt.Errorf("MakeWayArgs: want arguments of type runtime.Unknown, got %T", object)
+		return nil, fmt.Errorf("want arguments of type runtime.Unknown, got %T", object)
 	}
 	if unknown.ContentType != runtime.ContentTypeYAML {
 		return unknown.Raw, nil
 	}
 	raw, err := yaml.YAMLToJSONStrict(unknown.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("MakeWayArgs: %w", err)
+		return nil, err
 	}
 	return raw, nil
 }
@@ -210,6 +223,12 @@ func (a *MakeWayArgs) check() error {
 	if a.BrakeConfigMap.Name != "" && a.BrakeConfigMap.Namespace == "" {
 		say("brakeConfigMap.namespace", a.BrakeConfigMap.Namespace, "the namespace of ConfigMap "+a.BrakeConfigMap.Name)
 	}
+	if a.PolicyConfigMap.Name != "" && a.PolicyConfigMap.Namespace == "" {
+		say("policyConfigMap.namespace", a.PolicyConfigMap.Namespace, "the namespace of ConfigMap "+a.PolicyConfigMap.Name)
+	}
+	if !slices.Contains([]string{wire.WhenUnplannedFallback, wire.WhenUnplannedHold}, a.WhenUnplanned) {
+		say("whenUnplanned", a.WhenUnplanned, "fallback or hold")
+	}
 	return errors.Join(wrong...)
 }
 
@@ -232,6 +251,10 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "exemptNamespaces"
 	case a.BrakeConfigMap != other.BrakeConfigMap:
 		return "brakeConfigMap"
+	case a.PolicyConfigMap != other.PolicyConfigMap:
+		return "policyConfigMap"
+	case a.WhenUnplanned != other.WhenUnplanned:
+		return "whenUnplanned"
 	}
 	return ""
 }

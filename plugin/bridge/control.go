@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,18 +40,29 @@ const (
 // inControl is the control state in force.
 type inControl struct {
 	state  *wire.ControlState
-	stream time.Time // when its stream was made
+	stream time.Time    // when its stream was made
+	rules  *victimRules // nil: it is not told what the policy says of victims
 }
 
 // control holds the last good control state, and the brake. Without either nothing restricts a profile's own
 // arguments.
 type control struct {
-	current atomic.Pointer[inControl]
-	brake   atomic.Pointer[brake]
+	current    atomic.Pointer[inControl]
+	brake      atomic.Pointer[brake]
+	policyTold atomic.Bool // it was logged that the policy is not known
+	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
 	exempt       []string
+
+	taking sync.Mutex // held while a control state is compared with the one in force and put in its place
+}
+
+// awaitsPlan reports whether a pod without a plan waits for one.
+func (c *control) awaitsPlan(own string) bool {
+	current := c.current.Load()
+	return own == wire.WhenUnplannedHold || (current != nil && current.rules != nil && current.rules.hold)
 }
 
 // systemPriority is where the priorities of Kubernetes' own classes begin.
@@ -110,17 +122,17 @@ func moreRestrictive(a, b string) string {
 	return a
 }
 
-// runControl follows the control state until the context ends, and decides what the gate does until the
-// first one comes.
+// runControl follows the control state until the context ends, and decides what gate and fallback do until
+// the first one comes.
 func (e *engine) runControl(ctx context.Context) {
 	spawn(ctx, "control", func(ctx context.Context) {
 		e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r record) { e.takeControl(ctx, r) })
 	})
 	e.awaitControl(ctx)
+	queues := true
 	for ctx.Err() == nil && e.control.current.Load() == nil {
-		if !e.lookForQueues(ctx) {
-			return
-		}
+		queues = queues && e.lookForQueues(ctx)
+		e.lookForPolicy(ctx)
 		sleep(ctx, lookAgain)
 	}
 }
@@ -167,6 +179,32 @@ func (e *engine) lookForQueues(ctx context.Context) (again bool) {
 	return true
 }
 
+// lookForPolicy finds out whether there is no policy. Where it exists, or that cannot be read, it protects what this process
+// does not know of. It may come at any time, so it is looked for again until a control state tells.
+func (e *engine) lookForPolicy(ctx context.Context) {
+	at := e.args.PolicyConfigMap
+	if at.Name == "" {
+		e.control.noPolicy.Store(true)
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	absent := apierrors.IsNotFound(err)
+	before := e.control.noPolicy.Swap(absent)
+	switch {
+	case absent && !before:
+		klog.FromContext(ctx).Info("policy_absent", "namespace", at.Namespace, "configmap", at.Name)
+	case !absent && (before || !e.control.policyTold.Swap(true)):
+		reason := "it exists, and no planner has said what it protects"
+		if err != nil {
+			reason = err.Error()
+		}
+		klog.FromContext(ctx).Info("policy_not_known", "namespace", at.Namespace, "configmap", at.Name, "reason", reason,
+			"effect", "MakeWayFallback evicts nothing", "remedy", "see that NATS and a planner run; let the scheduler get this ConfigMap, or set policyConfigMap.name of MakeWayArgs to \"\"")
+	}
+}
+
 func (e *engine) gateOpens(ctx context.Context, why string) {
 	if e.gate.assumeNone() {
 		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
@@ -192,6 +230,9 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 		e.complain(ctx, "control_not_understood", r, &straying{reasonOtherCluster, "cluster " + state.ClusterUID})
 		return
 	}
+	// Two may come at once while a consumer is made anew: the older must not replace the newer.
+	e.control.taking.Lock()
+	defer e.control.taking.Unlock()
 	before := e.control.current.Load()
 	if before != nil && before.stream.Equal(r.stream) {
 		switch {
@@ -206,7 +247,7 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 		e.complain(ctx, "control_not_understood", r, &straying{reasonUnusableQueues, err.Error()})
 		return
 	}
-	e.control.current.Store(&inControl{state: state, stream: r.stream})
+	e.control.current.Store(&inControl{state: state, stream: r.stream, rules: victimRulesOf(state)})
 	if before == nil || before.state.PolicyRevision != state.PolicyRevision {
 		e.retry.policyChanged()
 	}

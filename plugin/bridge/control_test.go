@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,5 +216,23 @@ func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
 		if again != test.again || w.plugin.engine.gate.knows != test.knows {
 			t.Errorf("%s: again %t, %d", name, again, w.plugin.engine.gate.knows)
 		}
+	}
+}
+
+func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInForce(t *testing.T) {
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")})
+	gate := w.plugin.engine.gate
+	<-gate.decided
+	gate.mu.Lock() // both get past the comparison with the one in force, if they can
+	var took sync.WaitGroup
+	for _, revision := range []int64{2, 1} {
+		took.Go(func() { w.tells(enforcing(revision, nil), at(1)) })
+		time.Sleep(20 * time.Millisecond)
+	}
+	gate.mu.Unlock()
+	took.Wait()
+
+	if got := w.revision(); got != 2 {
+		t.Errorf("revision %d is in force", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -57,6 +58,7 @@ type engine struct {
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
 	namespaces corelisters.NamespaceLister
+	classes    schedulinglisters.PriorityClassLister
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
@@ -97,6 +99,13 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 		delete(engines.of, factory)
 	})
 	return e, nil
+}
+
+// engineOf is the engine of a handle's scheduler, nil where no profile has MakeWay.
+func engineOf(handle fwk.Handle) *engine {
+	engines.Lock()
+	defer engines.Unlock()
+	return engines.of[handle.SharedInformerFactory()]
 }
 
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not

@@ -19,6 +19,13 @@ const (
 	resultError     = "failed"
 )
 
+// Results of a PostFilter call of MakeWayFallback.
+const (
+	fallbackNominated = "nominated"
+	fallbackRefused   = "refused"
+	fallbackHeld      = "held"
+)
+
 // latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
 var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 
@@ -26,8 +33,18 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, orders_not_stored, no_evictor, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, unaskable, orders_not_stored, no_evictor, off, observed, planner_unreachable, planner_not_synced, error, panic.",
 	}, []string{"result"})
+
+	fallbackTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "fallback_attempts_total", StabilityLevel: metrics.ALPHA,
+		Help: "PostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing).",
+	}, []string{"result"})
+
+	fallbackSpared = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "fallback_spared_total", StabilityLevel: metrics.ALPHA,
+		Help: "Pods of lower priority that MakeWayFallback left out, once for each node and cycle, by rule: system-critical, mirror-pod, protected-namespace, protected-priority, never-evict, preemption-toleration, hard-budget, queue-guaranteed, nothing-known.",
+	}, []string{"rule"})
 
 	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -162,6 +179,7 @@ var registerMetrics = sync.OnceFunc(func() {
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateShut,
+		fallbackTotal, fallbackSpared,
 	)
 })
 

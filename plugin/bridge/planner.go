@@ -19,6 +19,9 @@ var errBreakerOpen = errors.New("the planner has not answered lately and is not 
 // errTooLarge says that the planner cannot be asked about a pod, which says nothing of the planner.
 var errTooLarge = errors.New("the pod, with the orders in flight, is too large to be asked about")
 
+// errUnreadable says that the planner's answer is not understood, though it is of this version.
+var errUnreadable = errors.New("the planner's answer cannot be read")
+
 // Labels of makeway_scheduler_plan_request_duration_seconds.
 const (
 	planAnswered     = "answered"
@@ -96,6 +99,10 @@ func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) 
 	}
 	reply, err := wire.DecodePlanReply(raw)
 	if err != nil {
+		var malformed *wire.MalformedError
+		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
 		return nil, planMalformed, err
 	}
 	if reply.RequestID != requestID {

@@ -2,8 +2,8 @@
 // pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
 // eviction order to a stream, and holds the pod until its victims have left.
 //
-// Enable it at multiPoint, and at postFilter between DynamicResources and DefaultPreemption. A second plugin,
-// NominatedSort, may order the scheduling queue.
+// Enable it at multiPoint, and at postFilter after DynamicResources. MakeWayFallback may follow it in
+// DefaultPreemption's place; a third plugin, NominatedSort, may order the scheduling queue.
 package bridge
 
 import (
@@ -126,11 +126,14 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	start := time.Now()
 	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	room := roomOf(state)
+	hold := false
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
 		pl.settleAhead(state)
-		result, status = end.pair()
+		if result, status = end.pair(); hold && end.unplanned() {
+			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
+		}
 		if room != nil && status.Code() == fwk.Unschedulable {
 			// Nobody listed after this plugin may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
@@ -139,6 +142,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	defer recovered(ctx, "post_filter", func() {
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
+	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
 	end = pl.preempt(ctx, state, pod, statuses)
 	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ const verifyTimeout = time.Second
 // each further one costs the planner more than finding it. Where none stands, as many as the arguments allow
 // are asked for.
 const firstCandidates = 3
+
+// unaskableReasons are those of a planner that cannot read a question, which is most probably due to the pod in it.
+var unaskableReasons = []string{"MalformedPod", "MalformedRequest"}
 
 func (pl *MakeWay) firstCandidates() int { return min(firstCandidates, pl.args.MaxCandidates) }
 
@@ -231,6 +235,9 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *e
 		return ended(a.unreachable(err))
 	}
 	switch {
+	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
+		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		return ended(ending{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, longestMessage)})
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 		message := "the planner does not say why"
@@ -333,9 +340,9 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 func (a *attempt) unreachable(err error) ending {
 	_, probeAt := a.engine.breaker.current()
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-		return ending{kind: endError, message: err.Error()}
+		return ending{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):
 		a.engine.retry.notAsked(refOf(a.pod), probeAt)
 	default:

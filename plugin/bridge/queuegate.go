@@ -157,7 +157,7 @@ func (g *queueGate) countAll(usage *queueUsage) error {
 			continue
 		}
 		bound := pod.Spec.NodeName != ""
-		usage.count(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: bound || reserved})
+		usage.count(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: bound || reserved, leaving: pod.DeletionTimestamp != nil})
 	}
 	return nil
 }
@@ -363,11 +363,11 @@ func (g *queueGate) count(pod *v1.Pod, bound, placed bool) {
 	if g.usage == nil {
 		return
 	}
-	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed})
+	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed, leaving: pod.DeletionTimestamp != nil})
 }
 
 func (g *queueGate) recount(uid types.UID, m *member) {
-	if before := g.usage.members[uid]; before != nil && m.placed == before.placed && m.like(&before.demand) {
+	if before := g.usage.members[uid]; before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
 		before.bound = m.bound
 		return
 	}

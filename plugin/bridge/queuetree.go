@@ -29,14 +29,16 @@ const (
 // queueLabels are where a pod names its queue; the first that is not empty counts.
 var queueLabels = [...]string{"yunikorn.apache.org/queue", "queue"}
 
-// queueTree is the tree of queues of one control state: what each may hold, and who may use it. It never
-// changes. Resources that no queue limits are in none of its numbers.
+// queueTree is the tree of queues of one control state: what each may hold, what it is guaranteed, and who may use
+// it. It never changes. Resources that no queue limits or guarantees are in none of its numbers.
 type queueTree struct {
 	queues   []*queue // parents before children
 	byPath   map[string]*queue
 	fallback *queue
-	index    map[string]int // of the resources that a queue limits
+	index    map[string]int // of the resources that a queue limits or guarantees
 	names    []string       // of the resources, by index, sorted
+	// guarantees: a queue has one.
+	guarantees bool
 }
 
 // queue is one queue of a tree.
@@ -47,6 +49,7 @@ type queue struct {
 	leaf       bool
 	namespaces []string // that may use it; empty: all
 	max        []int64  // by resource's index
+	guaranteed []int64  // by resource's index; 0: nothing
 }
 
 // depth is 0 for the root.
@@ -64,7 +67,7 @@ type amount struct {
 	value    int64
 }
 
-// need is so much of a resource that a queue of the tree limits.
+// need is so much of a resource that a queue of the tree limits or guarantees.
 type need struct {
 	index int
 	value int64
@@ -76,6 +79,7 @@ func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
 	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}}
 	for _, limit := range limits {
 		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Max))
+		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Guaranteed))
 	}
 	slices.Sort(tree.names)
 	tree.names = slices.Compact(tree.names)
@@ -103,7 +107,7 @@ func (t *queueTree) enter(limit wire.QueueLimit) error {
 	if t.byPath[limit.Path] != nil {
 		return fmt.Errorf("queue %s comes twice", limit.Path)
 	}
-	q := &queue{path: limit.Path, number: len(t.queues), leaf: true, namespaces: limit.Namespaces, max: make([]int64, len(t.names))}
+	q := &queue{path: limit.Path, number: len(t.queues), leaf: true, namespaces: limit.Namespaces, max: make([]int64, len(t.names)), guaranteed: make([]int64, len(t.names))}
 	q.line = []*queue{q}
 	if limit.Path != rootQueue {
 		above := t.byPath[limit.Path[:max(strings.LastIndexByte(limit.Path, '.'), 0)]]
@@ -118,6 +122,8 @@ func (t *queueTree) enter(limit wire.QueueLimit) error {
 		if most, limited := limit.Max[name]; limited {
 			q.max[i] = most
 		}
+		q.guaranteed[i] = limit.Guaranteed[name]
+		t.guarantees = t.guarantees || q.guaranteed[i] > 0
 	}
 	t.queues = append(t.queues, q)
 	t.byPath[q.path] = q

@@ -40,15 +40,20 @@ func (d *demand) like(other *demand) bool {
 // demand never changes, so that a cycle may read that without the gate's lock.
 type member struct {
 	demand
-	bound  bool // the informer shows it on a node
-	placed bool // on a node, if only in the scheduler's memory
+	bound   bool // the informer shows it on a node
+	placed  bool // on a node, if only in the scheduler's memory
+	leaving bool // being deleted
 }
+
+// stays reports whether a pod is on a node and not being deleted.
+func (m *member) stays() bool { return m.placed && !m.leaving }
 
 // queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
 // pod counts once however often it is told of. Not safe for concurrent use.
 type queueUsage struct {
 	tree    *queueTree
 	used    [][]int64           // by queue's number and resource's index
+	staying [][]int64           // the same of pods that are placed and not being deleted
 	byRank  []map[int32][]int64 // the same of placed pods, by priority too: what victims may free
 	members map[types.UID]*member
 }
@@ -56,9 +61,10 @@ type queueUsage struct {
 // newQueueUsage counts members, which are those of another tree, anew. Those themselves stay as they are: a cycle may
 // have taken some out on trial. O(pods × depth).
 func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
-	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
+	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), staying: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
 	for i := range tree.queues {
 		u.used[i] = make([]int64, len(tree.names))
+		u.staying[i] = make([]int64, len(tree.names))
 		u.byRank[i] = map[int32][]int64{}
 	}
 	for uid, m := range members {
@@ -91,6 +97,11 @@ func (u *queueUsage) add(m *member, sign int64) {
 	for _, q := range m.leaf.line {
 		for _, n := range m.needs {
 			u.used[q.number][n.index] += sign * n.value
+		}
+		if m.stays() {
+			for _, n := range m.needs {
+				u.staying[q.number][n.index] += sign * n.value
+			}
 		}
 		if !m.placed {
 			continue

@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -272,6 +273,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 	}
+	e.classes = schedulinglisters.NewPriorityClassLister(classes.GetIndexer())
 	spawn(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }

@@ -16,12 +16,14 @@ const (
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
 	// or no rule allows it: the planner refused, the pod's queue is full, no node that removing pods could help stood up to the
-	// scheduler's filters, or there is none. An old nomination is cleared. The chain stops,
-	// so that a DefaultPreemption listed after this plugin cannot evict what policy protects.
+	// scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
+	// question, or one that the planner cannot read, or so is the answer. An old nomination is cleared. The chain stops,
+	// so that nobody who may create pods can have the plan left out.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
 	endHopeless     outcomeKind = "hopeless"
 	endQueueFull    outcomeKind = "queue_full"
+	endUnaskable    outcomeKind = "unaskable"
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
 	// still leaving, or as many orders are in flight as the policy allows. The nomination is kept; the
@@ -32,15 +34,18 @@ const (
 
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
-	// group (which is left to upstream), the mode is off or observe, the planner is out of reach or has
-	// not read the cluster yet, the question is too large for NATS, an extender failed, a panic was
-	// recovered, nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not
-	// been carried out by any evictor. Where the API may still show a nomination that was taken back in memory, the result is
-	// Override("") instead of nil, which clears it. The nomination is kept; a DefaultPreemption listed after this plugin may act.
-	endNever       outcomeKind = "never_preempts"
-	endPodGroup    outcomeKind = "pod_group"
-	endOff         outcomeKind = "off"
-	endObserved    outcomeKind = "observed"
+	// group (which is left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
+	// back in memory, the result is Override("") instead of nil, which clears it. The nomination is kept; a MakeWayFallback
+	// listed after this plugin may act.
+	endNever    outcomeKind = "never_preempts"
+	endPodGroup outcomeKind = "pod_group"
+	endOff      outcomeKind = "off"
+	endObserved outcomeKind = "observed"
+
+	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
+	// carried out: the planner is out of reach or has not read the cluster yet, an extender failed, a panic was recovered,
+	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
+	// out by any evictor.
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
 	endUnfinished  outcomeKind = "unfinished"
@@ -58,12 +63,22 @@ type ending struct {
 	clear   bool // a nomination that the ending would keep was taken back in memory
 }
 
+// unplanned reports whether there is no plan that can be carried out, for a reason that may end without the pod or the cluster
+// changing.
+func (e ending) unplanned() bool {
+	switch e.kind {
+	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
+		return true
+	}
+	return false
+}
+
 // pair is what PostFilter returns for the ending: the pairs documented above, and no other.
 func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
 	case endNominated:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
-	case endRefused, endUnverifiable, endHopeless, endQueueFull:
+	case endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endInFlight, endLeaving, endLimited:
 		return e.kept(), e.status(fwk.UnschedulableAndUnresolvable)
@@ -88,7 +103,7 @@ func (e ending) refuses() bool {
 // keeps reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e ending) keeps() bool {
 	switch e.kind {
-	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endInFlight, endLeaving:
+	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable, endInFlight, endLeaving:
 		return false
 	}
 	return true

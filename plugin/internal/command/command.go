@@ -14,10 +14,11 @@ import (
 	"makeway.dev/makeway/plugin/bridge"
 )
 
-// New makes the command, with MakeWay, NominatedSort, and further plugins where they are given.
+// New makes the command, with MakeWay, MakeWayFallback, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
 	ours := []app.Option{
 		app.WithPlugin(bridge.Name, bridge.New),
+		app.WithPlugin(bridge.FallbackName, bridge.NewFallback),
 		app.WithPlugin(bridge.NominatedSortName, bridge.NewNominatedSort),
 	}
 	command := app.NewSchedulerCommand(append(ours, further...)...)

@@ -1,0 +1,233 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	kjson "sigs.k8s.io/json"
+)
+
+// FallbackName is the name of the fallback in the registry and in configurations.
+const FallbackName = "MakeWayFallback"
+
+// MakeWayFallback is kube-scheduler's DefaultPreemption under the policy: what it may not evict is decided by the
+// rules that the planner keeps to, as far as this process knows them, and what it cannot judge it spares. Else it
+// acts, waits and answers as DefaultPreemption. It stands in DefaultPreemption's place, after MakeWay, and acts where
+// MakeWay has no plan.
+//
+// kube-scheduler looks for the preemption of whole pod groups under the name DefaultPreemption, which is not in the
+// profile then: pods of a group preempt one by one, under these rules, whatever the feature gates.
+type MakeWayFallback struct {
+	upstream *defaultpreemption.DefaultPreemption
+	handle   fwk.Handle
+	engineOf func() *engine // nil where no profile has MakeWay
+
+	// recent are pods that were chosen as victims a moment ago: their deletion may not show yet.
+	mu     sync.Mutex
+	recent map[types.UID]time.Time
+}
+
+// recentFor is how long a chosen victim is taken to be leaving where it does not show. After that its deletion
+// has failed.
+const recentFor = time.Minute
+
+var (
+	_ fwk.PostFilterPlugin  = &MakeWayFallback{}
+	_ fwk.PreEnqueuePlugin  = &MakeWayFallback{}
+	_ fwk.EnqueueExtensions = &MakeWayFallback{}
+	_ preemption.Interface  = &sparing{}
+)
+
+// MakeWayFallbackArgs are the fallback's arguments, those of DefaultPreemption. A field that is left out has
+// the default named here.
+type MakeWayFallbackArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// MinCandidateNodesPercentage is how many candidates to look for at least, in percent of the nodes.
+	// From 0 to 100. Default 10.
+	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
+
+	// MinCandidateNodesAbsolute is how many candidates to look for at least. Default 100.
+	MinCandidateNodesAbsolute *int32 `json:"minCandidateNodesAbsolute,omitempty"`
+}
+
+// decodeFallbackArgs reads and defaults the arguments. DefaultPreemption checks them.
+func decodeFallbackArgs(object runtime.Object) (*config.DefaultPreemptionArgs, error) {
+	raw, err := rawArgs(object)
+	if err != nil {
+		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+	}
+	var args MakeWayFallbackArgs
+	if len(raw) > 0 {
+		unknown, err := kjson.UnmarshalStrict(raw, &args)
+		if err = errors.Join(append(unknown, err)...); err != nil {
+			return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+		}
+	}
+	if kind := FallbackName + "Args"; args.Kind != "" && args.Kind != kind {
+		return nil, fmt.Errorf("%s: kind: %q: %s, or left out", kind, args.Kind, kind)
+	}
+	percentage, absolute := int32(10), int32(100)
+	return &config.DefaultPreemptionArgs{
+		MinCandidateNodesPercentage: *cmp.Or(args.MinCandidateNodesPercentage, &percentage),
+		MinCandidateNodesAbsolute:   *cmp.Or(args.MinCandidateNodesAbsolute, &absolute),
+	}, nil
+}
+
+// NewFallback makes the plugin of one profile. The framework makes plugins in no certain order, so MakeWay's engine
+// is looked for when a pod needs it.
+func NewFallback(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return newFallback(ctx, object, handle, func() *engine { return engineOf(handle) })
+}
+
+func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, engineOf func() *engine) (*MakeWayFallback, error) {
+	registerMetrics()
+	args, err := decodeFallbackArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	features.EnableWorkloadAwarePreemption = false // see MakeWayFallback
+	upstream, err := defaultpreemption.New(ctx, args, handle, features)
+	if err != nil {
+		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+	}
+	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf, recent: map[types.UID]time.Time{}}
+	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &sparing{DefaultPreemption: upstream}, upstream.Executor)
+	pl.guardDeletes()
+	return pl, nil
+}
+
+// Name implements Plugin.
+func (pl *MakeWayFallback) Name() string { return FallbackName }
+
+// PreEnqueue holds a pod whose victims are being deleted.
+func (pl *MakeWayFallback) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	return pl.upstream.PreEnqueue(ctx, pod)
+}
+
+// EventsToRegister implements EnqueueExtensions.
+func (pl *MakeWayFallback) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return pl.upstream.EventsToRegister(ctx)
+}
+
+// PostFilter preempts as DefaultPreemption does, among the pods that the rules let go.
+func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
+	outcome := fallbackHeld
+	defer func() { fallbackTotal.WithLabelValues(outcome).Inc() }()
+	defer recovered(ctx, "fallback", func() {
+		result, status = nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback: a panic was recovered, see the scheduler's log")
+	})
+	guard := pl.guardFor(pod, corev1helpers.PodPriority(pod))
+	if guard.hold != "" {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)
+	}
+	result, status = pl.upstream.PostFilter(context.WithValue(ctx, guardKey{}, guard), state, pod, statuses)
+	outcome = fallbackRefused
+	if status.IsSuccess() && result != nil {
+		outcome = fallbackNominated
+		pl.remember(guard.victimsOn(result.NominatedNodeName), guard.now)
+	}
+	return result, status
+}
+
+// guardFor is what holds for one preemptor in this cycle.
+func (pl *MakeWayFallback) guardFor(preemptor *v1.Pod, priority int32) *guard {
+	engine := pl.engineOf()
+	if engine == nil {
+		return &guard{hold: "no profile of this scheduler has the plugin " + Name}
+	}
+	return engine.guardFor(preemptor, priority, pl.upstream.Evaluator.PdbLister, pl.leaving(engine.clock.Now()))
+}
+
+// remember notes victims that were just chosen.
+func (pl *MakeWayFallback) remember(victims []*v1.Pod, now time.Time) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	for _, victim := range victims {
+		pl.recent[victim.UID] = now
+	}
+}
+
+// leaving are the victims that were chosen a moment ago.
+func (pl *MakeWayFallback) leaving(now time.Time) []types.UID {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	uids := make([]types.UID, 0, len(pl.recent))
+	for uid, chosen := range pl.recent {
+		if now.Sub(chosen) > recentFor {
+			delete(pl.recent, uid)
+			continue
+		}
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// guardDeletes asks the rules about each victim once more before it is deleted: scheduler extenders may have
+// put in others, the policy may have changed, and another pod may have taken the victim's name, by which it is deleted.
+// A pod that may not go is left alone, and the preemptor's next cycle finds the room missing.
+func (pl *MakeWayFallback) guardDeletes() {
+	pods := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister()
+	preempt := pl.upstream.Executor.PreemptPod
+	pl.upstream.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, pluginName string) error {
+		logger := klog.FromContext(ctx)
+		current, err := pods.Pods(victim.Namespace).Get(victim.Name)
+		if err != nil || current.UID != victim.UID {
+			logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
+			return nil
+		}
+		if reason := pl.guardFor(nil, preemptor.Priority()).keeps(current); reason != "" {
+			fallbackSpared.WithLabelValues(reason).Inc()
+			logger.Info("fallback_victim_spared", "pod", klog.KObj(victim), "pod_uid", victim.UID, "reason", reason)
+			return nil
+		}
+		return preempt(ctx, c, preemptor, victim, pluginName)
+	}
+}
+
+// sparing is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
+type sparing struct {
+	*defaultpreemption.DefaultPreemption
+}
+
+// SelectVictimsOnNode implements preemption.Interface. Nodes are looked at in parallel.
+func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+	guard, ok := ctx.Value(guardKey{}).(*guard)
+	if !ok {
+		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
+	}
+	name := node.Node().Name
+	free, kept := guard.sort(node, s.MoreImportantPod)
+	own := *s.DefaultPreemption
+	own.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
+		_, goes := free[victim.GetPod().UID]
+		return goes
+	}
+	victims, violations, status := own.SelectVictimsOnNode(ctx, state, pod, node, budgets)
+	if !status.IsSuccess() {
+		if kept != "" && status.Code() != fwk.Error {
+			status = fwk.NewStatus(status.Code(), append(status.Reasons(), "makeway keeps pods of lower priority: "+kept)...)
+		}
+		return victims, violations, status
+	}
+	guard.selected.Store(name, victims)
+	return victims, violations, status
+}
