@@ -40,6 +40,7 @@ type breaker struct {
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe may go
+	cheap    bool          // the last failure cost nothing: nobody has subscribed to questions
 	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since; bounded for breakerLongest
 	lostAt   time.Time     // when that was
 }
@@ -52,7 +53,7 @@ func newBreaker(clock clock.PassiveClock, planTimeout time.Duration) *breaker {
 func (b *breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == breakerClosed {
+	if b.state == breakerClosed || b.cheap {
 		return true
 	}
 	// Where a probe is on its way, its caller is lost once that has lasted longer than any request.
@@ -69,7 +70,7 @@ func (b *breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wasOpen = b.state != breakerClosed
-	b.state, b.failures, b.openFor = breakerClosed, 0, breakerFirstOpen
+	b.state, b.failures, b.openFor, b.cheap = breakerClosed, 0, breakerFirstOpen, false
 	return wasOpen
 }
 
@@ -80,7 +81,7 @@ func (b *breaker) failed(took time.Duration) {
 	defer b.mu.Unlock()
 	now := b.clock.Now()
 	b.lost = min(max(b.lost-now.Sub(b.lostAt)/breakerShare, 0)+took, b.allowance+breakerLongest/breakerShare)
-	b.lostAt = now
+	b.lostAt, b.cheap = now, false
 	wait := max(b.lost-b.allowance, 0) * breakerShare
 	b.failures++
 	switch {
@@ -94,6 +95,19 @@ func (b *breaker) failed(took time.Duration) {
 	}
 	b.state = breakerOpen
 	b.until = now.Add(wait)
+}
+
+// unheard counts a request that NATS returned at once, since no planner listens. That costs a cycle nothing, so that
+// requests go on, and the first planner that is back is heard by the first that comes; but pods are tried again for it
+// one by one, as if the breaker were open, since each try costs the scheduler its filters.
+func (b *breaker) unheard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures++
+	if b.state == breakerClosed && b.failures < breakerThreshold {
+		return
+	}
+	b.state, b.cheap, b.openFor, b.until = breakerOpen, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
 }
 
 // attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a

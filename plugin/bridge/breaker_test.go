@@ -174,3 +174,28 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	b.succeeded()
 	expect("after an answer", 50)
 }
+
+func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := newBreaker(clock, 100*time.Millisecond)
+	for range 20 {
+		if !b.allow() {
+			t.Fatal("a request that costs nothing is held back")
+		}
+		b.unheard()
+	}
+	if state, until := b.current(); state != breakerOpen || until != clock.Now().Add(breakerFirstOpen) || b.attempts(50) != 0 {
+		t.Errorf("state %d until %s, %d attempts", state, until, b.attempts(50))
+	}
+	clock.SetTime(clock.Now().Add(breakerFirstOpen))
+	if b.attempts(50) != 1 {
+		t.Errorf("%d attempts a second later, want 1", b.attempts(50))
+	}
+
+	b.allow()
+	b.failed(100 * time.Millisecond) // one listens by now, and hangs
+
+	if b.allow() {
+		t.Error("a request that costs a time-out is not held back")
+	}
+}

@@ -71,6 +71,11 @@ func (e *engine) trouble() string {
 // Answer answers every question on a subject until the context ends, with a message made for each.
 func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any) {
 	var subscribed *nats.Subscription
+	defer func() {
+		if subscribed.IsValid() {
+			_ = subscribed.Unsubscribe() // run anew, it would answer twice
+		}
+	}()
 	for ctx.Err() == nil {
 		// The client subscribes again by itself when it reconnects, but not on a connection made in place of a closed one.
 		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {

@@ -122,12 +122,13 @@ func moreRestrictive(a, b string) string {
 	return a
 }
 
-// runControl follows the control state until the context ends, and decides what gate and fallback do until
-// the first one comes.
+// followControl follows the control state until the context ends.
+func (e *engine) followControl(ctx context.Context) {
+	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r record) { e.takeControl(ctx, r) })
+}
+
+// runControl decides what gate and fallback do until the first control state comes.
 func (e *engine) runControl(ctx context.Context) {
-	spawn(ctx, "control", func(ctx context.Context) {
-		e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r record) { e.takeControl(ctx, r) })
-	})
 	e.awaitControl(ctx)
 	queues := true
 	for ctx.Err() == nil && e.control.current.Load() == nil {

@@ -89,7 +89,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
-	spawn(ctx, "status", func(ctx context.Context) {
+	keep(ctx, "status", func(ctx context.Context) {
 		bus.Answer(ctx, e.subjects.Status, func() any { return e.status() })
 	})
 	engines.of[factory] = e
@@ -180,12 +180,13 @@ func (e *engine) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
 			return
 		}
-		spawn(ctx, "commit", e.raiseEpoch)
-		spawn(ctx, "control", e.runControl)
-		spawn(ctx, "gate", e.runGate)
-		spawn(ctx, "waker", e.runWaker)
-		spawn(ctx, "retry", e.runRetries)
-		spawn(ctx, "reconcile", e.runReconcile)
+		keep(ctx, "commit", e.raiseEpoch)
+		keep(ctx, "control", e.followControl)
+		keep(ctx, "control", e.runControl)
+		keep(ctx, "gate", e.runGate)
+		keep(ctx, "waker", e.runWaker)
+		keep(ctx, "retry", e.runRetries)
+		keep(ctx, "reconcile", e.runReconcile)
 		e.follow(ctx)
 	})
 	return nil
@@ -308,7 +309,11 @@ func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time)
 // wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
 // must not be called under any lock.
 func (e *engine) wake(ctx context.Context, w wake) {
-	defer recovered(ctx, "waker", nil)
+	defer recovered(ctx, "waker", func() {
+		at := e.clock.Now().Add(restartPause)
+		e.inflight.notWoken(w.orderID, at)
+		e.retry.goOn(w.pod, at)
+	})
 	failpoint(failBeforeActivate)
 	logger := klog.FromContext(ctx)
 	pod := e.podOf(w.pod)

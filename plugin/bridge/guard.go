@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"runtime/debug"
+	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -22,7 +23,27 @@ func recovered(ctx context.Context, where string, onPanic func()) {
 	}
 }
 
-// spawn runs a function in a goroutine that survives its panic.
+// restartPause is how long a goroutine that panicked rests before it runs again.
+const restartPause = time.Second
+
+// keep runs a loop in a goroutine until it returns or the context ends. After a panic it runs again, after a pause: what
+// it looks after would be left alone for the life of the process.
+func keep(ctx context.Context, where string, run func(context.Context)) {
+	go func() {
+		for again := true; again && ctx.Err() == nil; {
+			again = false
+			func() {
+				defer recovered(ctx, where, func() { again = true })
+				run(ctx)
+			}()
+			if again {
+				sleep(ctx, restartPause)
+			}
+		}
+	}()
+}
+
+// spawn runs a function, once, in a goroutine that survives its panic.
 func spawn(ctx context.Context, where string, run func(context.Context)) {
 	go func() {
 		defer recovered(ctx, where, nil)

@@ -253,6 +253,16 @@ func (f *inflight) finish(orderID string) {
 	}
 }
 
+// notWoken lets a revert that was handed out, and came to nothing, be handed out again at a time.
+func (f *inflight) notWoken(orderID string, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.get(orderID); e != nil && e.waking {
+		e.waking, e.notBefore = false, at
+		f.notify()
+	}
+}
+
 // adopt takes over a live order that this process did not write: a restarted or new leader reads it
 // from the stream. Its pod is refused a second order at once, but gated only after it has failed one
 // cycle (see refuse), because a gated pod is not entered into the nominator.
@@ -521,6 +531,10 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			continue
 		case reverting:
 			if e.waking {
+				continue
+			}
+			if now.Before(e.notBefore) {
+				again(e.notBefore)
 				continue
 			}
 			if !e.taken && now.Before(e.revertAt) {

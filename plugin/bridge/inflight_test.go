@@ -458,3 +458,24 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 		t.Error("still gated")
 	}
 }
+
+func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
+	f, now := newInflight(), time.Unix(1_000_000, 0)
+	f.begin(&entry{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+	f.fail("ord", "for a test", now, 0)
+	if wakes, _ := f.due(now); len(wakes) != 1 {
+		t.Fatalf("%+v", wakes)
+	}
+	if wakes, _ := f.due(now); len(wakes) != 0 {
+		t.Fatalf("handed out twice: %+v", wakes)
+	}
+
+	f.notWoken("ord", now.Add(time.Second))
+
+	if wakes, next := f.due(now); len(wakes) != 0 || next != now.Add(time.Second) {
+		t.Errorf("%+v at once, then at %s", wakes, next)
+	}
+	if wakes, _ := f.due(now.Add(time.Second)); len(wakes) != 1 || !wakes[0].revert {
+		t.Errorf("not again: %+v", wakes)
+	}
+}

@@ -144,7 +144,7 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, stands f
 		options = append(options, nats.UserCredentials(args.CredentialsFile))
 	}
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
-	spawn(ctx, "follow", func(ctx context.Context) {
+	keep(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {
 			if err := connectOnce(ctx, args.NATSURL, stands, options); err != nil {
 				logger.Error(err, "nats_connect_failed")

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,21 +32,16 @@ const (
 	reasonVictimSpared  = "victim-spared"
 )
 
-// follow reads ORDERS and OUTCOMES until the context ends. Every replica does, so that the next leader
+// follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
 // knows the live orders. The two are read independently and in any order.
 func (e *engine) follow(ctx context.Context) {
 	since := e.clock.Now().Add(-followSince)
-	var both sync.WaitGroup
-	both.Add(2)
-	spawn(ctx, "follow", func(ctx context.Context) {
-		defer both.Done()
+	keep(ctx, "follow", func(ctx context.Context) {
 		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r record) { e.takeOutcome(ctx, r) })
 	})
-	spawn(ctx, "follow", func(ctx context.Context) {
-		defer both.Done()
+	keep(ctx, "follow", func(ctx context.Context) {
 		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r record) { e.takeOrder(ctx, r) })
 	})
-	both.Wait()
 }
 
 // takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.

@@ -75,7 +75,11 @@ func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Pl
 	reply, result, err := pl.exchange(ctx, request.RequestID, data)
 	planRequestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
-		pl.engine.breaker.failed(time.Since(start))
+		if result == planNoResponders {
+			pl.engine.breaker.unheard()
+		} else {
+			pl.engine.breaker.failed(time.Since(start))
+		}
 		pl.engine.inflight.notify() // the breaker's metric is set there
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -137,6 +138,10 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		if room != nil && status.Code() == fwk.Unschedulable {
 			// Nobody listed after this plugin may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
+		}
+		if status.Code() != fwk.Unschedulable {
+			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
+			metrics.PreemptionAttempts.Inc()
 		}
 	}()
 	defer recovered(ctx, "post_filter", func() {

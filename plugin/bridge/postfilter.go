@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -330,6 +331,7 @@ func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.Plan
 	a.engine.orders.begin(order.id)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.victims)))
+	metrics.PreemptionVictims.Observe(float64(len(best.victims)))
 	failpoint(failNominated)
 	a.engine.startCommit(order)
 	return ending{kind: endNominated, node: best.node}

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -115,7 +116,7 @@ func TestNoPlanIsAskedForWhereRemovingPodsHelpsNoNode(t *testing.T) {
 
 func TestADeadPlannerCostsThreeRequestsAtMost(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	w.bus.plan = nil
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }
 
 	for range 10 {
 		w.cycle(p)
@@ -123,6 +124,66 @@ func TestADeadPlannerCostsThreeRequestsAtMost(t *testing.T) {
 
 	if len(w.bus.requests) != breakerThreshold {
 		t.Errorf("%d plan requests, want %d", len(w.bus.requests), breakerThreshold)
+	}
+}
+
+func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	back := w.bus.plan
+	w.bus.plan = nil // nobody has subscribed, which NATS says at once
+	for range 10 {
+		w.cycle(p)
+	}
+	if most := w.plugin.engine.breaker.attempts(retryBurst); most != 0 {
+		t.Errorf("%d pods are tried again at once, each with all its filters", most)
+	}
+	w.bus.mu.Lock()
+	w.bus.plan = back
+	w.bus.mu.Unlock()
+
+	w.nominated(p, "n1")
+}
+
+// ownMetric is what kube-scheduler's registry has of a counter, or a histogram's count.
+func ownMetric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			metric := family.GetMetric()[0]
+			return metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestKubeSchedulersOwnPreemptionMetricsMove(t *testing.T) {
+	for name, test := range map[string]struct {
+		plan              func(*wire.PlanRequest) (*wire.PlanReply, error)
+		attempts, victims float64
+	}{
+		"nominated": {answers(candidate("n1", "!a")), 1, 1},
+		"refused": {func(*wire.PlanRequest) (*wire.PlanReply, error) {
+			return &wire.PlanReply{Status: wire.StatusRefused}, nil
+		}, 1, 0},
+		"left to another plugin, which counts it": {nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.bus.plan = test.plan
+			attempts, victims := ownMetric(t, "scheduler_preemption_attempts_total"), ownMetric(t, "scheduler_preemption_victims")
+
+			w.cycle(p)
+
+			attempts = ownMetric(t, "scheduler_preemption_attempts_total") - attempts
+			if victims = ownMetric(t, "scheduler_preemption_victims") - victims; attempts != test.attempts || victims != test.victims {
+				t.Errorf("attempts %v, nominations with victims %v", attempts, victims)
+			}
+		})
 	}
 }
 
