@@ -26,9 +26,11 @@ from makeway.planner.constraints import Constraints
 from makeway.planner.kinds import Kind
 from makeway.planner.plan import planning
 from makeway.planner.question import Question
+from makeway.planner.quota_plan import answering
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
+from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, ask, make_budget, make_pod
 
 NODES, PODS_A_NODE, APPS = 5_000, 30, 5_000
@@ -297,4 +299,36 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
         return (snapshot, question(asking()), pieces), {}
 
     benchmark.pedantic(planned_in_pieces, setup=edited, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+    tell(benchmark, pieces, snapshot)
+
+
+def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
+    """A leaf comes down to half of what it uses: 75,000 victims, of which an order names 500."""
+    pods = pods_of(lambda number: {"queue": "root.a"})
+    snapshot = filled(
+        structs.replace(pod, facts=structs.replace(pod.facts, queue="root.a", scheduled_micros=0))
+        for pod in pods
+    )
+    built = tree(queue("a", maximum={"cpu": NODES * PODS_A_NODE * CPU // 2}))
+    snapshot.adopt(built, "queues-1")
+    settle(snapshot)
+    gc.freeze()
+    leaf, pieces, chosen = built.at("root.a"), list[float](), list[int]()
+
+    def plan_quota() -> None:
+        steps = answering(
+            snapshot, built, leaf, maximum=leaf.maximum, leaving=(), running=frozenset(), mode="enforce"
+        )
+        while True:
+            began = time.perf_counter()
+            try:
+                next(steps)
+            except StopIteration as end:
+                chosen.append(len(end.value.victims))
+                return
+            finally:
+                pieces.append(time.perf_counter() - began)
+
+    benchmark.pedantic(plan_quota, rounds=3)  # type: ignore[no-untyped-call]
+    assert set(chosen) == {NODES * PODS_A_NODE // 2}
     tell(benchmark, pieces, snapshot)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from makeway.core.queues import victims
 from makeway.core.queues.amounts import over
 from makeway.core.queues.distribution import largest_remainder
-from makeway.core.queues.quota import QuotaPlan
+from makeway.core.queues.quota import QuotaPlan, plan_quota, planning_quota
 from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
+from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Guarantee, Member, select
-from unit.core.queue_building import World
+from unit.core import queue_building
+from unit.core.queue_building import World, tree
 
 RESOURCES = ("cpu", "memory", "pods")
 thousands = settings(max_examples=500, deadline=None)
@@ -67,9 +71,9 @@ def leaf_of(world: World, victim: Member) -> Queue:
     return next(world.tree.queues[leaf] for leaf, members in world.pods.items() if victim in members)
 
 
-def without(world: World, victims: tuple[Member, ...]) -> list[dict[str, int]]:
+def without(world: World, gone: tuple[Member, ...]) -> list[dict[str, int]]:
     usage = world.usage.copy()
-    for victim in victims:
+    for victim in gone:
         usage.take(leaf_of(world, victim).number, victim.requests)
     return [dict(usage.of(queue.number)) for queue in world.tree]
 
@@ -204,3 +208,31 @@ def test_shares_are_whole_fair_and_complete(weights: list[int], data: st.DataObj
         share = shares.get(number, 0)
         assert share <= weight
         assert abs(share * total - amount * weight) < max(total, 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds(), st.data())
+def test_choosing_in_pieces_chooses_the_same(world: World, data: st.DataObject) -> None:
+    queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
+
+    def members(leaf: int) -> list[Member]:
+        return list(world.pods.get(leaf, ()))
+
+    at_once = plan_quota(world.tree, world.usage, queue, members)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(victims, "PIECE", 2)
+        in_pieces = plan_quota(world.tree, world.usage, queue, members)
+
+    assert in_pieces == at_once
+
+
+def test_many_pods_are_chosen_from_in_pieces() -> None:
+    built = tree(queue_building.queue("a", maximum={"cpu": 10}))
+    pods = [Member(uid=f"p{number:05}", requests={"cpu": 1}, priority=number % 7) for number in range(20_000)]
+    usage = Usage(built)
+    usage.add(built.at("root.a").number, {"cpu": 20_000})
+
+    steps = planning_quota(built, usage, built.at("root.a"), lambda _: pods)
+    pauses = sum(1 for _ in steps)
+
+    assert pauses >= 3 * 20_000 // victims.PIECE - 3

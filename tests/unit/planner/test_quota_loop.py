@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
@@ -25,12 +26,16 @@ from makeway.bus.messages import (
 )
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.facts import PodFacts
+from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
+from makeway.core.queues.victims import Steps
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import Ended, QuotaControl
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces
+from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -337,3 +342,79 @@ async def test_what_has_settled_is_to_be_remembered() -> None:
     leading.cancel()
 
     assert settled == (SettledQuota(path="root.a", max={"cpu": 5}, delay_microseconds=1000, mode="enforce"),)
+
+
+MANY = tuple(f"p{number:03}" for number in range(40))
+
+
+async def rushed(
+    snapshot: Snapshot, happens: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> Evicting:
+    """Plan in pieces of two pods, at each pause of which something happens; return what was ordered."""
+
+    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+        steps = again_in_pieces(snapshot, tree, inputs)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                answer: QuotaAnswer = end.value
+                return answer
+            happens()
+            yield
+
+    monkeypatch.setattr(quota_victims, "PIECE", 2)
+    monkeypatch.setattr("makeway.planner.quota_loop.again_in_pieces", interrupted)
+    bus = Evicting(snapshot)
+    loop = loop_of(snapshot, bus, Ledger())
+    leading = asyncio.create_task(loop.lead(fence))
+    try:
+        async with asyncio.timeout(3 * SECONDS):
+            while loop.control is None or "root.a" not in loop.control.ended:  # noqa: ASYNC110 - a test
+                await asyncio.sleep(0.02)
+    finally:
+        leading.cancel()
+    return bus
+
+
+def halved() -> Snapshot:
+    """40 pods of a queue, of which 20 may stay."""
+    return snapshot_of(
+        tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE)), *pods_in("root.a", *MANY)
+    )
+
+
+async def test_pods_that_leave_while_a_quota_is_planned_are_not_evicted_in_place_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = halved()
+    leaving = iter(MANY[:15])
+
+    def one_leaves() -> None:
+        if (name := next(leaving, "")) != "":
+            snapshot.remove_pod(name)
+
+    bus = await rushed(snapshot, one_leaves, monkeypatch)
+
+    # 15 have left by themselves.
+    gone = {uid for uids in bus.taken for uid in uids}
+    assert len(gone) == 5
+    assert not gone & set(MANY[:15])
+    assert len(snapshot.pods) == 20
+
+
+async def test_what_has_come_down_by_itself_while_a_quota_is_planned_evicts_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = halved()
+    leaving = iter(MANY[:25])
+
+    def two_leave() -> None:
+        for _ in range(2):
+            if (name := next(leaving, "")) != "":
+                snapshot.remove_pod(name)
+
+    bus = await rushed(snapshot, two_leave, monkeypatch)
+
+    assert bus.taken == []
+    assert len(snapshot.pods) == 15

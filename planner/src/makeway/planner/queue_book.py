@@ -82,6 +82,19 @@ class QueueBook:
         """Give a bound pod; KeyError where it is not known."""
         return self._records[uid]
 
+    def __contains__(self, uid: str) -> bool:
+        """Report whether a bound pod is counted."""
+        return uid in self._records
+
+    def members_of(self, uids: Iterable[str]) -> dict[int, list[Member]]:
+        """Give those of some pods that are counted and not being deleted, by queue."""
+        found: dict[int, list[Member]] = {}
+        for uid in uids:
+            leaf = self._leaves.get(uid)
+            if leaf is not None and (member := self._members.get(leaf, {}).get(uid)) is not None:
+                found.setdefault(leaf, []).append(member)
+        return found
+
     # --------------------------------------------------------------------------------- changing
 
     def adopt(self, tree: QueueTree | None, revision: str) -> tuple[Collection[str], Callable[[str], None]]:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn, Protocol
 
 import structlog
+from msgspec import structs
 
 from makeway.bus.client import Last
 from makeway.bus.errors import BusError, Malformed
@@ -33,11 +34,12 @@ from makeway.bus.messages import (
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.event import EventType
 from makeway.core.mode import Mode
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import Ended, QuotaControl
-from makeway.planner.quota_plan import again, record_of
+from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces, record_of, still_needed
 from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -252,8 +254,12 @@ class QuotaLoop:
             refused=dict(refused),
             stuck=dict(stuck),
         )
-        found = again(self._snapshot, tree, inputs)
+        planned = await self._plan(control, tree, inputs, now)
         seconds = time.perf_counter() - began
+        if planned is None:
+            control.wait(path, now)
+            return
+        found, victims = planned
         self._metrics.quota_plan_seconds.observe(seconds)
         record = record_of(
             inputs,
@@ -269,7 +275,6 @@ class QuotaLoop:
             self._report(path, ended)
             return
         control.planned(path, found.plan, now)
-        victims = found.victims[: self._most_victims()]
         order = self._order(path, victims, record, await fence())
         await failpoint("planner.before-quota-order")
         answered = await self._orders.publish_order(order, last.sequence if last is not None else 0)
@@ -279,8 +284,36 @@ class QuotaLoop:
             return
         self._metrics.quota_orders.labels("committed").inc()
         self._ledger.ordered(order)
-        control.ordered(path, order, whole=len(victims) == len(found.victims))
+        control.ordered(path, order, whole=len(found.victims) <= self._most_victims())
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
+
+    async def _plan(
+        self, control: QuotaControl, tree: QueueTree, inputs: QuotaDecided, now: datetime
+    ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
+        """Plan in pieces; return the plan and whom to order first, who have to go as the snapshot is now.
+
+        None where the plan does not hold any more when it is made.
+        """
+        snapshot = self._snapshot
+        began, policy = snapshot.revision, snapshot.shields.revision
+        steps = again_in_pieces(snapshot, tree, inputs)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: QuotaAnswer = end.value
+                break
+            await asyncio.sleep(0)
+            if snapshot.queues.tree is not tree or not self._settings.ready():
+                return None
+        first = found.victims[: self._most_victims()]
+        if snapshot.revision == began or not first:
+            return found, first
+        if snapshot.shields.revision != policy or self._settings.mode() != inputs.mode:
+            return None
+        now_leaving = structs.replace(inputs, leaving=frozenset(self._leaving(control, now)))
+        first = still_needed(snapshot, tree, now_leaving, first)
+        return (found, first) if first else None
 
     async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
         return now < order.not_after + PAST_DEADLINE and await self._outcome(order) is None

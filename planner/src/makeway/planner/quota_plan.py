@@ -10,11 +10,11 @@ from typing import Final
 from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDecision, Victim
 from makeway.core.mode import MODES, Mode, more_restrictive
 from makeway.core.policy import Policy
-from makeway.core.queues.amounts import Amounts
+from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.eligible import QUOTA
-from makeway.core.queues.quota import Block, QuotaPlan, plan_quota
+from makeway.core.queues.quota import Block, QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.core.queues.victims import Member
+from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, select
 from makeway.core.text import counted
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
@@ -30,6 +30,12 @@ EXEMPT_NAMESPACE: Final = "exempt-namespace"
 
 NOT_EVICTED: Final = "not-evicted"
 """The rule that leaves out the pods that an earlier order of the same process could not evict."""
+
+GONE: Final = "gone"
+"""The rule that leaves out pods that have left while a plan was made."""
+
+MOST_RECORDED: Final = 1000
+"""Victims that a decision record names, about 300 kB; it has the amounts of all of them."""
 
 _SHOWN: Final = 3
 """Pods whose cause is told."""
@@ -76,7 +82,37 @@ def answer(
     refused: Mapping[str, str] = _NONE,
     stuck: Mapping[str, str] = _NONE,
 ) -> QuotaAnswer:
-    """Decide who goes so that a queue comes down to a maximum. Called by the quota loop, between events.
+    """Decide as `answering` does, in one piece."""
+    steps = answering(
+        snapshot,
+        tree,
+        queue,
+        maximum=maximum,
+        leaving=leaving,
+        running=running,
+        mode=mode,
+        refused=refused,
+        stuck=stuck,
+    )
+    return finished(steps)
+
+
+def answering(
+    snapshot: Snapshot,
+    tree: QueueTree,
+    queue: Queue,
+    *,
+    maximum: Amounts,
+    leaving: Collection[str],
+    running: Set[str],
+    mode: Mode,
+    refused: Mapping[str, str] = _NONE,
+    stuck: Mapping[str, str] = _NONE,
+) -> Steps[QuotaAnswer]:
+    """Decide who goes so that a queue comes down to a maximum, with a pause after every few thousand pods.
+
+    The snapshot may change meanwhile. What queues held and which pods were in them is taken at the beginning;
+    whoever acts on the answer asks `still_needed` first.
 
     `refused`, `stuck`: why pods could not be evicted, by UID. Neither are taken, but where too little can be
     had without them, those that are stuck may be.
@@ -86,41 +122,82 @@ def answer(
     with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
     """
     usage, members = snapshot.queues.without(leaving)
-    policy = snapshot.shields.policy
 
-    def without(left_out: Mapping[str, str]) -> QuotaPlan:
-        allowed = _Allowances(snapshot, leaving)
-
-        def veto(member: Member) -> str:
-            if member.uid in left_out:
-                return NOT_EVICTED
-            namespace = snapshot.queues.record(member.uid).namespace
-            if more_restrictive(mode, policy.mode_for(namespace)) != mode:
-                return NAMESPACE_MODE
-            if namespace in snapshot.shields.exempt_namespaces:
-                return EXEMPT_NAMESPACE
-            if policy.has_hard_budgets(namespace) and (
-                namespace in snapshot.undecided or allowed.violates(member.uid)
-            ):
-                return HARD_BUDGET
-            return ""
-
-        plan = plan_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+    def without(left_out: Mapping[str, str]) -> Steps[QuotaPlan]:
+        veto = _veto(snapshot, leaving, mode, left_out)
+        steps = planning_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+        plan = yield from steps
         return _with_causes(plan, left_out)
 
     refused = {uid: why for uid, why in refused.items() if uid in snapshot.pods}
     stuck = {uid: why for uid, why in stuck.items() if uid in snapshot.pods}
-    plan = without({**refused, **stuck})
+    plan = yield from without({**refused, **stuck})
     if plan.short and stuck:
-        plan = without(refused)
+        plan = yield from without(refused)
     violations = _Allowances(snapshot, leaving)
-    victims = tuple(_victim(snapshot, member, violations.violates) for member in plan.victims)
-    return QuotaAnswer(plan, victims)
+    victims: list[Victim] = []
+    for place, member in enumerate(plan.victims):
+        if place % PIECE == PIECE - 1:
+            yield
+        if member.uid in snapshot.queues:
+            victims.append(_victim(snapshot, member, violations.violates))
+    return QuotaAnswer(plan, tuple(victims))
+
+
+def still_needed(
+    snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided, victims: tuple[Victim, ...]
+) -> tuple[Victim, ...]:
+    """Return those of some victims that have to go still, as the snapshot is now. In one piece.
+
+    Asked where the snapshot has changed since they were chosen: usage may have fallen, or a guarantee been
+    reached. All of them, where nothing has. O(queues + victims · log).
+    """
+    leaving = inputs.leaving
+    usage, _ = snapshot.queues.without(leaving)
+    queue = tree.at(inputs.queue)
+    need = over(usage.of(queue.number), inputs.maximum)
+    if not need:
+        return ()
+    chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
+    veto = _veto(snapshot, leaving, inputs.mode, inputs.refused)
+    _, found = select(
+        tree, usage, queue, need, lambda leaf: chosen.get(leaf, ()), running=inputs.running, veto=veto
+    )
+    violations = _Allowances(snapshot, leaving)
+    return tuple(_victim(snapshot, member, violations.violates) for member in found.victims)
+
+
+def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
+    """Give what forbids to take a pod now, besides its queue."""
+    policy, allowed = snapshot.shields.policy, _Allowances(snapshot, leaving)
+
+    def veto(member: Member) -> str:
+        if member.uid in left_out:
+            return NOT_EVICTED
+        if member.uid not in snapshot.queues:
+            return GONE
+        namespace = snapshot.queues.record(member.uid).namespace
+        if more_restrictive(mode, policy.mode_for(namespace)) != mode:
+            return NAMESPACE_MODE
+        if namespace in snapshot.shields.exempt_namespaces:
+            return EXEMPT_NAMESPACE
+        if policy.has_hard_budgets(namespace) and (
+            namespace in snapshot.undecided or allowed.violates(member.uid)
+        ):
+            return HARD_BUDGET
+        return ""
+
+    return veto
 
 
 def again(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> QuotaAnswer:
     """Decide with what a recording has of a decision. Raises KeyError where the queue is not in the tree."""
-    return answer(
+    return finished(again_in_pieces(snapshot, tree, inputs))
+
+
+def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+    """Decide as `again` does, with pauses."""
+    return answering(
         snapshot,
         tree,
         tree.at(inputs.queue),
@@ -155,7 +232,7 @@ def record_of(
         snapshot_revision=snapshot.revision,
         policy_revision=snapshot.shields.revision,
         queue=inputs.queue,
-        victims=found.victims,
+        victims=found.victims[:MOST_RECORDED],
         pdb_violations=sum(victim.pdb_violating for victim in found.victims),
         plan_duration_microseconds=int(duration_seconds * 1_000_000),
         quota=found.described(),

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, Members, Selection, Veto, select
+from makeway.core.queues.victims import Member, Members, Selection, Steps, Veto, finished, selecting
 from makeway.core.text import counted
 
 Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
@@ -76,6 +76,21 @@ def plan_quota(
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> QuotaPlan:
+    """Decide as `planning_quota` does, in one piece."""
+    steps = planning_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+    return finished(steps)
+
+
+def planning_quota(
+    tree: QueueTree,
+    usage: Usage,
+    queue: Queue,
+    members: Members,
+    *,
+    maximum: Amounts | None = None,
+    running: Set[str] = frozenset(),
+    veto: Veto | None = None,
+) -> Steps[QuotaPlan]:
     """Decide who goes so that a queue comes down to its maximum, or to another one that is given.
 
     Called when the queue's timer has fired, and again where an order left some of its victims. `usage`
@@ -86,7 +101,7 @@ def plan_quota(
     need = over(held, most)
     if not need:
         return QuotaPlan(queue.path, "notNeeded", held, most, {}, {}, (), (), {}, {}, ())
-    shares, found = select(tree, usage, queue, need, members, running=running, veto=veto)
+    shares, found = yield from selecting(tree, usage, queue, need, members, running=running, veto=veto)
     freed: Amounts = found.freed
     short = _short(need, freed)
     blocked = _blocks(tree, usage, found)

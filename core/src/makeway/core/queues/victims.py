@@ -17,9 +17,10 @@ everyone who is not needed is given back, the last in the order first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from heapq import merge
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,6 +28,24 @@ from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.distribution import Distribution
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
+
+_T = TypeVar("_T")
+
+Steps: TypeAlias = Generator[None, None, _T]
+"""Work that pauses after every few thousand pods, and what it comes to."""
+
+PIECE: Final = 2000
+"""Pods between two pauses: about 5 ms."""
+
+
+def finished(steps: Steps[_T]) -> _T:
+    """Make all steps without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -56,7 +75,7 @@ Ordered: TypeAlias = tuple[Order, int, Member]
 """A pod with its key, which no two share, and the number of its leaf."""
 
 Members: TypeAlias = Callable[[int], Iterable[Member]]
-"""The pods of a leaf, by its number; without those that are leaving."""
+"""The pods of a leaf, by its number; without those that are leaving. Each leaf is read once, in one piece."""
 
 Veto: TypeAlias = Callable[[Member], str]
 """Asked right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
@@ -95,7 +114,21 @@ def select(
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> tuple[Distribution, Selection]:
-    """Share a need among the leaves of a queue and choose who goes.
+    """Choose as `selecting` does, in one piece."""
+    return finished(selecting(tree, usage, queue, need, members, running=running, veto=veto))
+
+
+def selecting(
+    tree: QueueTree,
+    usage: Usage,
+    queue: Queue,
+    need: Amounts,
+    members: Members,
+    *,
+    running: Set[str] = frozenset(),
+    veto: Veto | None = None,
+) -> Steps[tuple[Distribution, Selection]]:
+    """Share a need among the leaves of a queue and choose who goes, with a pause after every PIECE pods.
 
     `usage` is without the pods that are leaving anyway. `running`: queues that another process runs for.
     O(pods below · (log + depth)).
@@ -103,20 +136,27 @@ def select(
     shares = Distribution(tree, usage, queue, need, running)
     taking = _Taking(tree, usage, members, veto)
     for number in sorted(shares.leaves):
-        taking.take(taking.candidates(number), dict(shares.leaves[number]))
+        candidates = yield from taking.candidates(number)
+        yield from taking.take(candidates, dict(shares.leaves[number]))
     short = {name: amount - taking.freed.get(name, 0) for name, amount in need.items()}
     short = {name: amount for name, amount in short.items() if amount > 0}
     kept = Selection((), {})
     if short:
         busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
-        kept = taking.top_up(tree.leaves(queue), short, busy)
+        kept = yield from taking.top_up(tree.leaves(queue), short, busy)
+    victims = yield from taking.give_back(need)
     return shares, Selection(
-        victims=taking.give_back(need),
+        victims=victims,
         freed={name: taking.freed[name] for name in need if taking.freed.get(name)},
         guaranteed=kept.guaranteed,
         barred=kept.barred,
         busy=kept.busy,
     )
+
+
+def _pieces(iterable: Iterable[_T]) -> Iterator[tuple[_T, bool]]:
+    """Return what there is, each with whether a pause is due before it."""
+    return ((one, place % PIECE == PIECE - 1) for place, one in enumerate(iterable))
 
 
 class _Taking:
@@ -130,21 +170,31 @@ class _Taking:
         self._spare: dict[int, dict[str, int]] = {}
         self._taken: list[Ordered] = []
         self._uids: set[str] = set()
+        self._read: dict[int, list[Member]] = {}
         self.freed: dict[str, int] = {}
 
-    def candidates(self, leaf: int) -> list[Ordered]:
+    def candidates(self, leaf: int) -> Steps[Iterator[Ordered]]:
         """Give the pods of a leaf that may go at all, in the order of being taken."""
-        return sorted((one.order, leaf, one) for one in self._members(leaf) if not one.barred)
+        parts: list[list[Ordered]] = []
+        pods = self._of(leaf)
+        for first in range(0, len(pods), PIECE):
+            if first:
+                yield
+            part = pods[first : first + PIECE]
+            parts.append(sorted((one.order, leaf, one) for one in part if not one.barred))
+        return merge(*parts)
 
     def take(
         self, candidates: Iterable[Ordered], unmet: dict[str, int]
-    ) -> list[tuple[Member, Guarantee | str]]:
+    ) -> Steps[list[tuple[Member, Guarantee | str]]]:
         """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what."""
         kept: list[tuple[Member, Guarantee | str]] = []
         leaf, guards = -1, []
-        for order, number, member in candidates:
+        for (order, number, member), pause in _pieces(candidates):
             if not unmet:
                 break
+            if pause:
+                yield
             requests = member.requests
             if unmet.keys().isdisjoint(requests):
                 continue
@@ -167,14 +217,19 @@ class _Taking:
                     del unmet[name]
         return kept
 
-    def top_up(self, leaves: list[Queue], short: dict[str, int], running: Set[int]) -> Selection:
+    def top_up(self, leaves: list[Queue], short: dict[str, int], running: Set[int]) -> Steps[Selection]:
         """Take what is still short from all leaves together; give who was kept, and by what."""
         kept: list[tuple[Member, Guarantee | str]] = []
         busy: list[tuple[Member, str]] = []
         useful: list[Ordered] = []
+        parts: list[list[Ordered]] = []
         for leaf in leaves:
             owner = next((self._tree.queues[one].path for one in leaf.line if one in running), "")
-            for member in self._members(leaf.number):
+            for member, pause in _pieces(self._of(leaf.number)):
+                if pause:
+                    parts.append(sorted(useful))
+                    useful = []
+                    yield
                 if member.uid in self._uids:
                     continue
                 if owner:
@@ -183,28 +238,36 @@ class _Taking:
                     kept.append((member, member.barred))
                 else:
                     useful.append((member.order, leaf.number, member))
-        useful.sort()
-        kept += self.take(useful, short)
+        kept += yield from self.take(merge(*parts, sorted(useful)), short)
 
-        def helps(member: Member) -> bool:
-            return any(name in member.requests for name in short)
+        guaranteed: Counter[Guarantee] = Counter()
+        barred: Counter[str] = Counter()
+        owners: Counter[str] = Counter()
+        for (member, by), pause in _pieces(kept):
+            if pause:
+                yield
+            if not member.requests.keys().isdisjoint(short):
+                if isinstance(by, Guarantee):
+                    guaranteed[by] += 1
+                else:
+                    barred[by] += 1
+        for (member, path), pause in _pieces(busy):
+            if pause:
+                yield
+            if not member.requests.keys().isdisjoint(short):
+                owners[path] += 1
+        return Selection(victims=(), freed={}, guaranteed=guaranteed, barred=barred, busy=owners)
 
-        return Selection(
-            victims=(),
-            freed={},
-            guaranteed=Counter(by for member, by in kept if isinstance(by, Guarantee) and helps(member)),
-            barred=Counter(by for member, by in kept if isinstance(by, str) and helps(member)),
-            busy=Counter(owner for member, owner in busy if helps(member)),
-        )
-
-    def give_back(self, need: Amounts) -> tuple[Member, ...]:
+    def give_back(self, need: Amounts) -> Steps[tuple[Member, ...]]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""
         self._taken.sort()
         spare = {
             name: self.freed[name] - min(need[name], self.freed[name]) for name in need if name in self.freed
         }
         stay: set[str] = set()
-        for _, _, member in reversed(self._taken):
+        for (_, _, member), pause in _pieces(reversed(self._taken)):
+            if pause:
+                yield
             requests = member.requests
             for name, amount in spare.items():
                 if requests.get(name, 0) > amount:
@@ -216,6 +279,13 @@ class _Taking:
                 for name, amount in requests.items():
                     self.freed[name] -= amount
         return tuple(member for _, _, member in self._taken if member.uid not in stay)
+
+    def _of(self, leaf: int) -> list[Member]:
+        """Give the pods of a leaf as they were when it was first read."""
+        known = self._read.get(leaf)
+        if known is None:
+            known = self._read[leaf] = list(self._members(leaf))
+        return known
 
     def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
         """Give what is above the guarantees of a leaf and its ancestors, by queue; live."""
