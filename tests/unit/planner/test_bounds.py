@@ -24,6 +24,7 @@ from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.topology import Topology
+from makeway.planner.volumes import ClaimRecord
 from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle
 from unit.planner.manifests import (
     HOST,
@@ -219,13 +220,13 @@ def test_a_claim_that_becomes_exclusive_tells_its_pod_apart() -> None:
     snapshot = cluster(node("a"), *users)
     assert len(snapshot.kinds) == 1
 
-    snapshot.put_claim(("default", "data-2"), exclusive=True)
+    snapshot.put_claim(("default", "data-2"), ClaimRecord(exclusive=True))
 
     assert len(snapshot.kinds) == 2
     asked = question(pod("P", priority=9, volumes=[claim("data-2")]))
     assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
 
-    snapshot.put_claim(("default", "data-2"), exclusive=False)
+    snapshot.put_claim(("default", "data-2"), ClaimRecord(exclusive=False))
     assert len(snapshot.kinds) == 1
 
 

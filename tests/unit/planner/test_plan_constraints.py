@@ -9,6 +9,7 @@ import pytest
 from makeway.bus.messages import Placement
 from makeway.planner import diagnosis, layers
 from makeway.planner.records import node_record, pod_record
+from makeway.planner.volumes import ClaimRecord
 from unit.planner.building import choices, planned, refused
 from unit.planner.manifests import (
     HOST,
@@ -255,7 +256,7 @@ def test_whoever_holds_the_claim_for_one_pod_has_to_go_wherever_it_runs() -> Non
     snapshot = cluster(
         node("a"), node("b"), pod("holder", "a", volumes=[claim("data")]), pod("low", "b", cpu="4")
     )
-    snapshot.put_claim(("default", "data"), exclusive=True)
+    snapshot.put_claim(("default", "data"), ClaimRecord(exclusive=True))
 
     plan = planned(snapshot, question(preemptor(volumes=[claim("data")])))
 

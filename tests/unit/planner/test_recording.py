@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Placement, PlanRequest, Profile
+from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Metadata, Namespace
 from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
@@ -28,6 +29,7 @@ from makeway.planner.recording.journal import RecordedSnapshot
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.recording.replaying import Replay, differences
 from makeway.planner.replies import Decision, record_of
+from makeway.planner.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
 from unit.planner.offline_building import pod
 
@@ -44,7 +46,8 @@ def request(
     *,
     ignore_columns: bool = False,
 ) -> PlanRequest:
-    manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s")
+    volumes = [{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]
+    manifest = pod(uid, cpu=str(cpu), priority=priority, labels=WEB, schedulerName="s", volumes=volumes)
     manifest["metadata"]["uid"] = uid
     return PlanRequest(
         api_version=API_VERSION,
@@ -135,7 +138,10 @@ def changes(draw: Any) -> Step:
                 lambda s: s.remove_pod("abc"[allowed]),
                 lambda s: s.put_budget(make_budget("web", {"app": "web"}, allowed, "abc"[:allowed])),
                 lambda s: s.remove_budget(("default", "web")),
-                lambda s: s.put_claim(("default", "x"), exclusive=bool(allowed)),
+                lambda s: s.put_claim(("default", "x"), ClaimRecord("v", exclusive=bool(allowed))),
+                lambda s: s.put_volume("v", VolumeRecord(RequiredNodes(terms=())) if allowed else None),
+                lambda s: s.put_storage_class("c", RequiredNodes(terms=()) if allowed else RequiredNodes()),
+                lambda s: s.put_devices(frozenset({"x.io/gpu"}) if allowed else None),
                 lambda s: s.put_priority_class(make_class("low", 5, allowed)),
                 lambda s: s.remove_priority_class("low"),
                 lambda s: s.put_namespace(Namespace(metadata=Metadata(name="default", uid="d"))),

@@ -12,27 +12,38 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.importance import microseconds
 from makeway.core.objects import (
+    DeviceClass,
     Metadata,
     Namespace,
     Node,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    StorageClass,
 )
 from makeway.planner.debits import debits
 from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.volumes import ClaimRecord
 from makeway.planner.watch import (
+    DEVICE_CLASSES,
+    STORAGE_CLASSES,
+    VOLUMES,
     BudgetFeed,
     ClaimFeed,
+    Devices,
     NamespaceFeed,
     NodeFeed,
     OtherClusterError,
     PodFeed,
     PriorityClassFeed,
     Watch,
+    storage_class_feed,
+    volume_feed,
 )
+from makeway.runtime.kube import ApiError
 from unit.planner.building import settle
 
 T = TypeVar("T")
@@ -193,7 +204,7 @@ def test_another_cluster_behind_the_same_address_ends_the_process() -> None:
         feed.put(make(Namespace, "kube-system", "cluster-2"))
 
 
-def test_only_claims_for_a_single_pod_are_kept() -> None:
+def test_claims_for_a_single_pod_are_told_from_others() -> None:
     snapshot = Snapshot()
     claims = ClaimFeed(snapshot)
 
@@ -217,15 +228,51 @@ def test_only_claims_for_a_single_pod_are_kept() -> None:
     assert snapshot.exclusive_claims == set()
 
 
+def test_of_every_claim_its_volume_is_kept_until_it_is_gone() -> None:
+    snapshot = Snapshot()
+    claims = ClaimFeed(snapshot)
+
+    claims.put(make(PersistentVolumeClaim, "data", spec={"volumeName": "pv", "storageClassName": "disk"}))
+    assert snapshot.volumes.claims == {("ns", "data"): ClaimRecord("pv", "disk")}
+
+    claims.retain(set())
+    assert snapshot.volumes.claims == {}
+
+
+def test_volumes_and_classes_are_kept_by_name_and_forgotten() -> None:
+    snapshot = Snapshot()
+    volumes, classes, devices = volume_feed(snapshot), storage_class_feed(snapshot), Devices(snapshot).feed()
+    topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+    waits: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies}
+
+    volumes.put(make(PersistentVolume, "pv"))
+    volumes.drop(make(PersistentVolume, "pv", uid="of an earlier one"))
+    classes.put(make(StorageClass, "disk", **waits))
+    assert (set(snapshot.volumes.volumes), set(snapshot.volumes.classes)) == ({"pv"}, {"disk"})
+    volumes.drop(make(PersistentVolume, "pv"))
+    classes.retain(set())
+    assert (snapshot.volumes.volumes, snapshot.volumes.classes) == ({}, {})
+
+    devices.put(make(DeviceClass, "gpu", spec={"extendedResourceName": "x.io/gpu"}))
+    assert snapshot.devices is None, "not all are known yet"
+    devices.retain({"gpu"})
+    assert "x.io/gpu" in (snapshot.devices or ())
+    devices.drop(make(DeviceClass, "gpu"))
+    assert snapshot.devices == frozenset()
+
+
 class Silent:
     """An API server that answers one page for every list, and says nothing in a watch."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, refused: tuple[str, ...] = ()) -> None:
+        self._refused = refused
         self._page = msgspec.json.encode({"metadata": {"resourceVersion": str(version)}, "items": []})
 
     async def request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
     ) -> bytes:
+        if path in self._refused:
+            raise ApiError(403, "Forbidden", f"{path} is forbidden")
         return self._page
 
     async def stream(
@@ -246,3 +293,19 @@ async def test_it_is_behind_whoever_has_seen_more_of_anything_it_follows() -> No
     assert not watch.behind({"pods": 50, "nodes": 49, "of somebody else's": 99})
     assert watch.behind({"pods": 50, "nodes": 51})
     assert watch.behind({})
+
+
+async def test_a_planner_that_may_not_read_volumes_and_device_classes_goes_on_without() -> None:
+    snapshot = Snapshot()
+    refused = tuple(resource.path for resource in (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES))
+    watch = Watch(Silent(50, refused), snapshot, metrics(), "cluster")
+    running = [asyncio.create_task(run) for run in watch.runs()]
+    await asyncio.gather(*(part.synced.wait() for part in watch._parts))
+    await asyncio.sleep(0.1)
+
+    assert watch.synced
+    assert watch.unhealthy() == ""
+    assert snapshot.devices is None, "so that no node is ruled out for a device"
+    assert not any(task.done() for task in running)
+    for task in running:
+        task.cancel()

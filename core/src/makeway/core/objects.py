@@ -8,7 +8,7 @@ here is ever encoded back: writes are patches of their own.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -267,6 +267,8 @@ class PersistentVolumeClaimSpec(View, frozen=True, gc=False):
     """spec of a PersistentVolumeClaim."""
 
     access_modes: tuple[str, ...] | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
 
 
 class PersistentVolumeClaim(View, frozen=True, gc=False):
@@ -274,6 +276,74 @@ class PersistentVolumeClaim(View, frozen=True, gc=False):
 
     metadata: Metadata
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class VolumeNodeAffinity(View, frozen=True, gc=False):
+    """spec.nodeAffinity of a PersistentVolume."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(View, frozen=True, gc=False):
+    """spec of a PersistentVolume; of its source only whether CSI drivers have taken that sort over."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    aws_elastic_block_store: Any = None
+    azure_disk: Any = None
+    azure_file: Any = None
+    cinder: Any = None
+    gce_persistent_disk: Any = None
+    portworx_volume: Any = None
+    vsphere_volume: Any = None
+
+
+class PersistentVolumeStatus(View, frozen=True, gc=False):
+    """status of a PersistentVolume."""
+
+    phase: str = ""
+
+
+class PersistentVolume(View, frozen=True, gc=False):
+    """v1.PersistentVolume."""
+
+    metadata: Metadata
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorRequirement(View, frozen=True, gc=False):
+    """allowedTopologies[].matchLabelExpressions[] of a StorageClass."""
+
+    key: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class TopologySelectorTerm(View, frozen=True, gc=False):
+    """allowedTopologies[] of a StorageClass: all of its expressions must match."""
+
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] | None = None
+
+
+class StorageClass(View, frozen=True, gc=False):
+    """storage.k8s.io/v1 StorageClass."""
+
+    metadata: Metadata
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologySelectorTerm, ...] | None = None
+
+
+class DeviceClassSpec(View, frozen=True, gc=False):
+    """spec of a DeviceClass."""
+
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(View, frozen=True, gc=False):
+    """resource.k8s.io/v1 DeviceClass."""
+
+    metadata: Metadata
+    spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class PodDisruptionBudgetSpec(View, frozen=True, gc=False):

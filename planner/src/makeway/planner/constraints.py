@@ -23,6 +23,8 @@ VOLUMES = "VolumeRestrictions"
 CORDONS = "NodeUnschedulable"
 TAINTS = "TaintToleration"
 NODES = "NodeAffinity"
+BINDING = "VolumeBinding"
+ZONING = "VolumeZone"
 
 _T = TypeVar("_T")
 
@@ -42,8 +44,9 @@ class Constraints:
     `social`: the profile's filters look at pod affinity, also that of pods that are there. `nodes`,
     `tolerations`: the pod's own requirements on nodes, which decide where spread counts. Which nodes it can
     use at all: `required`, its own selectors and the profile's, all of which a node has to match;
-    `heeds_taints`, `heeds_cordons`, whether the profile's filters look at those. `left_out`: what is more
-    than is looked at, and asks for nothing here.
+    `heeds_taints`, `heeds_cordons`, whether the profile's filters look at those; `binds`, `zoned`: the claims
+    whose volumes' affinity, and whose zones, they look at. `left_out`: what is more than is looked at, and
+    asks for nothing here.
     """
 
     namespace: str = ""
@@ -59,6 +62,8 @@ class Constraints:
     required: tuple[RequiredNodes, ...] = ()
     heeds_taints: bool = False
     heeds_cordons: bool = False
+    binds: tuple[str, ...] = ()
+    zoned: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -101,7 +106,8 @@ def constraints_of(
         large = not (nodes and tolerations) or bounds.is_large_spread(spec.topology_spread_constraints)
         spreads = hard_spreads(pod) if within(bounds.TOPOLOGY_SPREAD, large) else ()
     ports = host_ports(pod) if asks(PORTS) else ()
-    claims = claims_of(pod) if asks(VOLUMES) else ()
+    claims = claims_of(pod) if asks(VOLUMES) or asks(BINDING) or asks(ZONING) else ()
+    claims = claims if within(bounds.CLAIMS, len(claims) > bounds.MOST_TERMS) else ()
     own = required_nodes(pod) if nodes else RequiredNodes()
     both = (own, _added((arguments or {}).get(NODES))) if asks(NODES) else ()
     return Constraints(
@@ -112,12 +118,14 @@ def constraints_of(
         affinity=terms,
         anti_affinity=anti_terms,
         spreads=spreads,
-        claims=claims if within(bounds.CLAIMS, len(claims) > bounds.MOST_TERMS) else (),
+        claims=claims if asks(VOLUMES) else (),
         nodes=own,
         tolerations=(spec.tolerations or ()) if tolerations else (_ANY_TAINT,),
         required=tuple(one for one in both if not one.anywhere),
         heeds_taints=asks(TAINTS),
         heeds_cordons=asks(CORDONS),
+        binds=claims if asks(BINDING) else (),
+        zoned=claims if asks(ZONING) else (),
         left_out=tuple(left_out),
     )
 

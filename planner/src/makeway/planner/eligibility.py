@@ -2,7 +2,7 @@
 
 The scheduler's filters that look at the node alone. Where they run they leave such nodes out before they ask,
 but a pod that its full queue keeps out meets none of them: then every node is asked about. Sources:
-kube-scheduler's NodeUnschedulable, TaintToleration and NodeAffinity plugins.
+kube-scheduler's NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and VolumeZone plugins.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from makeway.planner.snapshot import Snapshot
 CORDON = "Node is cordoned"
 TAINT = "Untolerated taint"
 SELECTOR = "Node selector or affinity does not match"
+VOLUME = "Volume is not there"
 
 
 def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str, Flags]]:
@@ -31,6 +32,13 @@ def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str,
         yield TAINT, topology.eligible(RequiredNodes(), constraints.tolerations, rows)
     for required in constraints.required:
         yield SELECTOR, topology.eligible(required, None, rows)
+    volumes, namespace = snapshot.volumes, constraints.namespace
+    for required in dict.fromkeys(volumes.nodes(namespace, constraints.binds)):
+        if not required.anywhere:
+            yield VOLUME, topology.eligible(required, None, rows)
+    zones = tuple(dict.fromkeys(volumes.zones(namespace, constraints.zoned)))
+    if zones:
+        yield VOLUME, topology.in_zones(zones, rows)
 
 
 def eligible(snapshot: Snapshot, constraints: Constraints, rows: Ints) -> Ints:

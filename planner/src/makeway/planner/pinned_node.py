@@ -123,6 +123,9 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
+    for name in snapshot.served_by_devices(resources):
+        if not columns.allocatable[resources[name], node]:
+            del resources[name]
     constraints = _named(required)
 
     def occupant(pod: PodRecord) -> Occupant:

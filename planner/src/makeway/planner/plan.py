@@ -160,6 +160,7 @@ class View:
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
         self._layers = layers_of(snapshot, question.constraints, placed)
+        self._devices = snapshot.served_by_devices(question.needs)
         terms = terms_of(snapshot, question, placed)
         self.queues = replace(terms, limits=()) if question.ignore_columns else terms
         self.left_out = self._layers.left_out
@@ -184,6 +185,7 @@ class View:
             bounds=self._bounds,
             queues=self.queues,
             undecided=self._undecided,
+            devices=self._devices,
         )
         return Part(
             block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
@@ -206,6 +208,7 @@ class View:
             self._layers.keys,
             self._bounds,
             self.queues.key,
+            self._devices,
         )
         standing = snapshot.standings.of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)

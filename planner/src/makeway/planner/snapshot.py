@@ -15,9 +15,11 @@ import numpy as np
 
 from makeway.core.budget import Budget
 from makeway.core.importance import Importance
+from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.core.resources import is_extended
 from makeway.planner.asked_keys import AskedKeys
 from makeway.planner.backlog import Backlog
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
@@ -32,6 +34,7 @@ from makeway.planner.shields import Shields, Source
 from makeway.planner.standing import Standings
 from makeway.planner.tally import Tallies
 from makeway.planner.topology import Topology
+from makeway.planner.volumes import ClaimRecord, VolumeRecord, Volumes
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
@@ -62,12 +65,13 @@ class Snapshot:
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
-    claim that only one pod may use. `tallies`, `standings`: what plans have worked out, kept for the next;
-    they change no answer. `backlog`: what has still to be done, where it is done in pieces (`piece`); until
-    then nothing may be planned on the snapshot. `upkeep`: the same for what plans can do without until then:
-    `tell_apart` and `count` say whether they have to. `offers`: what nodes offer, also without a layer.
-    `serving`: plans are made, so that changes of budgets are left to `upkeep`; before, to `backlog`.
-    `namespaces_changed` counts changes of namespaces.
+    claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
+    resources that nodes may serve by dynamic allocation, None where that is not known. `tallies`,
+    `standings`: what plans have worked out, kept for the next; they change no answer. `backlog`: what has
+    still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the snapshot.
+    `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` say whether they
+    have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
+    budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
     """
 
     def __init__(self, *, piece: int | None = None) -> None:
@@ -90,6 +94,8 @@ class Snapshot:
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
+        self.volumes = Volumes()
+        self.devices: frozenset[str] | None = frozenset()
         self.kinds = KindTable(self.exclusive_claims)
         self.topology = Topology()
         self.tallies = Tallies()
@@ -155,6 +161,11 @@ class Snapshot:
     def uid_of(self, namespace: str, name: str) -> str | None:
         """Give the UID of the pod that has this name now."""
         return self._uids.get(namespace, {}).get(name)
+
+    def served_by_devices(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those extended resources that nodes may serve by dynamic allocation, as far as is known."""
+        asked = (name for name in names if is_extended(name))
+        return frozenset(name for name in asked if self.devices is None or name in self.devices)
 
     @property
     def priority_classes(self) -> Mapping[str, PriorityClass]:
@@ -261,18 +272,33 @@ class Snapshot:
         self.budgets.discard(key)
         self._match_again(key[0])
 
-    def put_claim(self, key: Key, *, exclusive: bool) -> None:
-        """Add or change a PersistentVolumeClaim; `exclusive`: only one pod may use it (ReadWriteOncePod)."""
-        if exclusive == (key in self.exclusive_claims):
+    def put_claim(self, key: Key, claim: ClaimRecord) -> None:
+        """Add or change a PersistentVolumeClaim; one without any content is forgotten."""
+        if not self.volumes.put_claim(key, claim):
             return
         self.revision += 1
-        if exclusive:
+        if claim.exclusive == (key in self.exclusive_claims):
+            return
+        if claim.exclusive:
             self.exclusive_claims.add(key)
         else:
             self.exclusive_claims.discard(key)
         self.kinds.ask_again()
         what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
         self.upkeep.visit(what, self._claimants.get(key), self._group)
+
+    def put_volume(self, name: str, volume: VolumeRecord | None) -> None:
+        """Add, change or (None) forget a PersistentVolume. O(1)."""
+        self.revision += self.volumes.put_volume(name, volume)
+
+    def put_storage_class(self, name: str, nodes: RequiredNodes) -> None:
+        """Add or change the nodes for which a StorageClass makes volumes; all nodes forget it. O(1)."""
+        self.revision += self.volumes.put_class(name, nodes)
+
+    def put_devices(self, resources: frozenset[str] | None) -> None:
+        """Put down which extended resources device classes serve; None: that is not known."""
+        self.revision += self.devices != resources
+        self.devices = resources
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""

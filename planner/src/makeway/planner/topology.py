@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from makeway.core.objects import Taint, Toleration
 from makeway.planner.columns import Flags, Ints, extended
 from makeway.planner.records import NodeRecord
 from makeway.planner.values import NONE, Values
+from makeway.planner.volumes import GENERAL, ZONE_LABELS, Zone
 
 NO_ROW = -1
 NO_DOMAIN = -1
@@ -142,6 +143,26 @@ class Topology:
             cordons = self._cordons[:rows]
             open_[: cordons.size] = ~cordons
         return open_
+
+    def in_zones(self, zones: Iterable[Zone], rows: int) -> Flags:
+        """Return bool[rows]: nodes whose zone and region labels have one of the values of each.
+
+        A node without any such label will do; so will, for a beta label, one that has the general one alone.
+        """
+        labelled, fits = np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
+        for key in ZONE_LABELS:
+            labelled |= self.domains(key, rows) != NO_DOMAIN
+        for key, values in zones:
+            found = self._one_of(key, values, rows)
+            general = GENERAL.get(key)
+            if general is not None:
+                found |= (self.domains(key, rows) == NO_DOMAIN) & self._one_of(general, values, rows)
+            fits &= found
+        return ~labelled | fits
+
+    def _one_of(self, key: str, values: Iterable[str], rows: int) -> Flags:
+        domains, numbers = self.domains(key, rows), self._values[key]
+        return np.isin(domains, [numbers[value] for value in values if value in numbers])
 
     def _allowed(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: Ints) -> Flags:
         """Return bool[rows], whether a pod's own requirements allow them. O(rows) a condition."""

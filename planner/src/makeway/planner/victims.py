@@ -13,7 +13,7 @@ import numpy as np
 
 from makeway.planner import hard_budgets
 from makeway.planner.budgets import BudgetTable, Key
-from makeway.planner.columns import Flags, Ints
+from makeway.planner.columns import MOST, Flags, Ints
 from makeway.planner.layers import Requirements
 from makeway.planner.overlay import Block
 from makeway.planner.policy import removable as removable_pods
@@ -83,10 +83,13 @@ def evaluate(
     bounds: Bounds,
     queues: QueueTerms = NO_TERMS,
     undecided: Flags | None = None,
+    devices: frozenset[str] = frozenset(),
 ) -> Evaluation:
     """Find the victims on every node of a block. O(nodes · slots · asked resources and layers).
 
-    `undecided`: bool[kinds], pods that stay since it is not known which hard budgets cover them.
+    `undecided`: bool[kinds], pods that stay since it is not known which hard budgets cover them. `devices`:
+    asked resources that a node without any of them may serve by dynamic allocation: the room there is not
+    limited.
     """
     columns, nodes = block.columns, block.nodes
     vector = columns.amounts(needs)
@@ -115,6 +118,10 @@ def evaluate(
     leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)
     uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
     too_small = need > allocatable
+    if devices:
+        served = np.isin(asked, [columns.resources[name] for name in devices])
+        elsewhere = served[:, None] & (allocatable == 0)
+        room, too_small = np.where(elsewhere, MOST, room), too_small & ~elsewhere
     if required.names:
         room = np.concatenate([room, required.room])
         leaving = np.concatenate([leaving, required.leaving])

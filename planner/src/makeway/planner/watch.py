@@ -1,30 +1,46 @@
-"""From the API server into the snapshot: six list-watches and what each does with an object."""
+"""From the API server into the snapshot: nine list-watches and what each does with an object."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from makeway.core.budget import budget_of
+from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import (
+    DeviceClass,
+    Metadata,
     Namespace,
     Node,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    StorageClass,
 )
 from makeway.core.quantity import QuantityError
+from makeway.planner.devices import served_by
 from makeway.planner.metrics import Metrics
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.volumes import NO_CLAIM, claim_record, class_nodes, volume_record
 from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
 
 _log = structlog.get_logger()
 
 T = TypeVar("T", bound=Identified)
+
+
+class _Named(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+N = TypeVar("N", bound=_Named)
 
 NODES = Resource("nodes", "/api/v1/nodes", Node)
 PODS = Resource(
@@ -38,10 +54,20 @@ PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/prior
 BUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget)
 CLAIMS = Resource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", PersistentVolumeClaim)
 NAMESPACES = Resource("namespaces", "/api/v1/namespaces", Namespace)
+VOLUMES = Resource("persistentvolumes", "/api/v1/persistentvolumes", PersistentVolume)
+STORAGE_CLASSES = Resource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClass)
+DEVICE_CLASSES = Resource("deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClass)
+
+REFUSED_PAUSE_SECONDS = 600.0
+"""How long at the most to wait before an optional resource that may not be read is asked for again."""
 
 
 class OtherClusterError(Exception):
     """The API server now speaks for another cluster: nothing this process remembers holds."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _name_of(item: PodDisruptionBudget | PersistentVolumeClaim) -> tuple[str, str]:
@@ -183,19 +209,17 @@ class PriorityClassFeed:
 
 
 class ClaimFeed:
-    """Persistent volume claims: only those that a single pod may use are kept, by namespace and name."""
+    """Persistent volume claims, by namespace and name: their volume, their class, and who may use them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._uids: dict[tuple[str, str], str] = {}
 
     def put(self, item: PersistentVolumeClaim) -> None:
-        """Keep the claim where it is for a single pod."""
+        """Keep the claim."""
         key = _name_of(item)
-        exclusive = "ReadWriteOncePod" in (item.spec.access_modes or ())
-        if exclusive:
-            self._uids[key] = item.metadata.uid
-        self._snapshot.put_claim(key, exclusive=exclusive)
+        self._uids[key] = item.metadata.uid
+        self._snapshot.put_claim(key, claim_record(item))
 
     def drop(self, item: PersistentVolumeClaim) -> None:
         """Forget the claim."""
@@ -209,7 +233,86 @@ class ClaimFeed:
     def _forget(self, key: tuple[str, str], uid: str) -> None:
         if self._uids.get(key) == uid:
             del self._uids[key]
-            self._snapshot.put_claim(key, exclusive=False)
+            self._snapshot.put_claim(key, NO_CLAIM)
+
+
+class NamedFeed(Generic[N]):
+    """Objects without a namespace, by name: `keep` takes one, `forget` the name of one that is gone.
+
+    `listed` is called whenever a list is complete.
+    """
+
+    def __init__(
+        self, keep: Callable[[N], None], forget: Callable[[str], None], listed: Callable[[], None] = _nothing
+    ) -> None:
+        self._keep = keep
+        self._forget = forget
+        self._listed = listed
+        self._uids: dict[str, str] = {}
+
+    def put(self, item: N) -> None:
+        """Keep the object."""
+        self._uids[item.metadata.name] = item.metadata.uid
+        self._keep(item)
+
+    def drop(self, item: N) -> None:
+        """Forget the object."""
+        if self._uids.get(item.metadata.name) == item.metadata.uid:
+            del self._uids[item.metadata.name]
+            self._forget(item.metadata.name)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget objects that a complete list does not have."""
+        for name in [name for name, uid in self._uids.items() if uid not in uids]:
+            del self._uids[name]
+            self._forget(name)
+        self._listed()
+
+
+class Devices:
+    """Which extended resources device classes serve; not known before they have been listed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._served: dict[str, frozenset[str]] = {}
+        self._known = False
+        snapshot.put_devices(None)
+
+    def feed(self) -> NamedFeed[DeviceClass]:
+        """Return what takes the device classes."""
+        return NamedFeed(self._keep, self._forget, self._listed)
+
+    def _keep(self, item: DeviceClass) -> None:
+        self._served[item.metadata.name] = served_by(item)
+        self._tell()
+
+    def _forget(self, name: str) -> None:
+        del self._served[name]
+        self._tell()
+
+    def _listed(self) -> None:
+        self._known = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._known:
+            self._snapshot.put_devices(frozenset().union(*self._served.values()))
+
+
+def volume_feed(snapshot: Snapshot) -> NamedFeed[PersistentVolume]:
+    """Return what takes the volumes."""
+    return NamedFeed(
+        lambda item: snapshot.put_volume(item.metadata.name, volume_record(item)),
+        lambda name: snapshot.put_volume(name, None),
+    )
+
+
+def storage_class_feed(snapshot: Snapshot) -> NamedFeed[StorageClass]:
+    """Return what takes the storage classes."""
+    return NamedFeed(
+        lambda item: snapshot.put_storage_class(item.metadata.name, class_nodes(item)),
+        lambda name: snapshot.put_storage_class(name, RequiredNodes()),
+    )
 
 
 class NamespaceFeed:
@@ -240,7 +343,8 @@ class NamespaceFeed:
 class Watch:
     """The list-watches that keep one snapshot. `run` is a part of the process.
 
-    `pods`, `classes`: who else is told of pods and of PriorityClasses.
+    `pods`, `classes`: who else is told of pods and of PriorityClasses. Volumes, storage classes and device
+    classes are optional: where they may not be read, as with older rights, they rule no node out.
     """
 
     def __init__(
@@ -264,14 +368,20 @@ class Watch:
             ListWatch(api, CLAIMS, ClaimFeed(snapshot), metrics, timings),
             ListWatch(api, PODS, feed, metrics, timings),
         )
+        patient = replace(timings or Timings(), longest_pause=REFUSED_PAUSE_SECONDS)
+        self._optional: tuple[ListWatch[Any], ...] = (
+            ListWatch(api, VOLUMES, volume_feed(snapshot), metrics, patient),
+            ListWatch(api, STORAGE_CLASSES, storage_class_feed(snapshot), metrics, patient),
+            ListWatch(api, DEVICE_CLASSES, Devices(snapshot).feed(), metrics, patient),
+        )
 
     @property
     def synced(self) -> bool:
-        """Whether every resource has been listed once."""
+        """Whether every resource that is needed has been listed once."""
         return all(part.synced.is_set() for part in self._parts)
 
     def age_seconds(self) -> float:
-        """Give how long ago the quietest resource was heard."""
+        """Give how long ago the quietest resource that is needed was heard."""
         return max(part.age_seconds() for part in self._parts)
 
     def behind(self, seen: Mapping[str, int]) -> bool:
@@ -284,4 +394,4 @@ class Watch:
 
     def runs(self) -> list[Any]:
         """Give the coroutines to run, one a resource; each runs for ever."""
-        return [part.run() for part in self._parts]
+        return [part.run() for part in (*self._parts, *self._optional)]

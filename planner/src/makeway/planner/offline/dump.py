@@ -9,20 +9,24 @@ import msgspec
 
 from makeway.core.objects import (
     ConfigMap,
+    DeviceClass,
     Metadata,
     Namespace,
     Node,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    StorageClass,
     View,
 )
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 
 COMMAND: Final = (
-    "kubectl get nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,persistentvolumeclaims -A -o json"
+    "kubectl get nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,persistentvolumeclaims,"
+    "persistentvolumes,storageclasses,deviceclasses -A -o json"
 )
 """What prints a dump."""
 
@@ -35,6 +39,9 @@ _TYPES: Final[dict[str, type[View]]] = {
         PodDisruptionBudget,
         Namespace,
         PersistentVolumeClaim,
+        PersistentVolume,
+        StorageClass,
+        DeviceClass,
         ConfigMap,
     )
 }

@@ -10,12 +10,24 @@ import msgspec
 from makeway.core.objects import ConfigMap
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take
 from makeway.planner.offline.world import World
-from makeway.planner.watch import BUDGETS, CLAIMS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
+from makeway.planner.watch import (
+    BUDGETS,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+    VOLUMES,
+)
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.listwatch import Identified, ListWatch, Resource
 from makeway.runtime.settings import ConfigSettings
 
 RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
+OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES)
+"""What the caller need not be allowed to list."""
 
 T = TypeVar("T", bound=Identified)
 
@@ -55,7 +67,10 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
     Raises ApiError (403: the caller may not list something), ApiUnavailable.
     """
     world = World()
-    await asyncio.gather(*(_listed(api, resource, world) for resource in RESOURCES))
+    await asyncio.gather(
+        *(_listed(api, resource, world) for resource in RESOURCES),
+        *(_listed_if_allowed(api, resource, world) for resource in OPTIONAL),
+    )
     if configuration:
         for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
             await _configured(api, world, settings.namespace, name, key)
@@ -65,6 +80,15 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
 async def _listed(api: Api, resource: Resource[Any], world: World) -> None:
     into: _Into[Any] = _Into(world)
     await ListWatch(api, resource, into, into).list_once()
+
+
+async def _listed_if_allowed(api: Api, resource: Resource[Any], world: World) -> None:
+    try:
+        await _listed(api, resource, world)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        world.warnings.append(f"{resource.name} cannot be listed, so they rule no node out: {error}")
 
 
 async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:

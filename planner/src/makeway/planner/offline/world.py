@@ -11,20 +11,25 @@ from makeway.bus.messages import Placement
 from makeway.core.budget import budget_of
 from makeway.core.objects import (
     ENDED_PHASES,
+    DeviceClass,
     Namespace,
     Node,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    StorageClass,
 )
 from makeway.core.policy import Policy
 from makeway.core.quantity import QuantityError
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.devices import served_by
 from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.volumes import claim_record, class_nodes, volume_record
 
 
 class World:
@@ -40,6 +45,7 @@ class World:
         self.nominations: dict[str, Placement] = {}
         self.seen: Counter[str] = Counter()
         self.warnings: list[str] = []
+        self._devices: frozenset[str] = frozenset()
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force."""
@@ -67,8 +73,14 @@ class World:
                     self.snapshot.put_namespace(item)
                 case PersistentVolumeClaim():
                     key = (item.metadata.namespace, item.metadata.name)
-                    exclusive = "ReadWriteOncePod" in (item.spec.access_modes or ())
-                    self.snapshot.put_claim(key, exclusive=exclusive)
+                    self.snapshot.put_claim(key, claim_record(item))
+                case PersistentVolume():
+                    self.snapshot.put_volume(item.metadata.name, volume_record(item))
+                case StorageClass():
+                    self.snapshot.put_storage_class(item.metadata.name, class_nodes(item))
+                case DeviceClass():
+                    self._devices |= served_by(item)
+                    self.snapshot.put_devices(self._devices)
         except QuantityError as error:
             name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
             self.warnings.append(f"{type(item).__name__} {name} is left out: {error}")

@@ -18,10 +18,12 @@ import msgspec
 from makeway.bus.messages import Placement
 from makeway.core.budget import Budget
 from makeway.core.mode import Mode
+from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.records import NodeRecord, PodRecord
+from makeway.planner.volumes import VolumeRecord
 
 VERSION: Final = 3
 _T = TypeVar("_T")
@@ -98,6 +100,8 @@ class PutClaim(Entry, frozen=True, tag=8, gc=False):
 
     key: tuple[str, str]
     exclusive: bool
+    volume: str = ""
+    storage_class: str = ""
 
 
 class PutClass(Entry, frozen=True, tag=9, gc=False):
@@ -201,6 +205,26 @@ class QuotaDecided(Entry, frozen=True, tag=16, gc=False):
     stuck: dict[str, str]
 
 
+class PutVolume(Entry, frozen=True, tag=17, gc=False):
+    """`Snapshot.put_volume`."""
+
+    name: str
+    volume: VolumeRecord | None
+
+
+class PutStorageClass(Entry, frozen=True, tag=18, gc=False):
+    """`Snapshot.put_storage_class`."""
+
+    name: str
+    nodes: RequiredNodes
+
+
+class PutDevices(Entry, frozen=True, tag=19, gc=False):
+    """`Snapshot.put_devices`."""
+
+    resources: frozenset[str] | None
+
+
 AnyEntry = (
     Began
     | Standing
@@ -219,6 +243,9 @@ AnyEntry = (
     | Adopt
     | Decided
     | QuotaDecided
+    | PutVolume
+    | PutStorageClass
+    | PutDevices
 )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from makeway.bus.messages import DecisionRecord, Placement
 from makeway.core.budget import Budget
+from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
@@ -28,6 +29,7 @@ from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.replies import Decision
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.volumes import ClaimRecord, VolumeRecord
 
 MOST_WAITING: Final = 200_000
 """Entries that may wait to be written; a writer so far behind gives the recording up and begins another."""
@@ -125,8 +127,12 @@ class RecordedSnapshot(Snapshot):
         first += [entries.PutNamespace(one) for one in self.namespaces.values()]
         budgets = (self.budgets.get(key) for key in sorted(self._budget_revisions))
         first += [entries.PutBudget(budget) for budget in budgets if budget is not None]
-        first += [entries.PutClaim(key, True) for key in sorted(self.exclusive_claims)]
+        claims, volumes = list(self.volumes.claims.items()), list(self.volumes.volumes.items())
+        first += [entries.PutStorageClass(name, one) for name, one in sorted(self.volumes.classes.items())]
+        first.append(entries.PutDevices(self.devices))
         yield from first
+        yield from (_put_claim(key, claim) for key, claim in claims)
+        yield from (entries.PutVolume(name, volume) for name, volume in volumes)
         yield from (entries.PutNode(node) for node in nodes)
         yield from (entries.PutPod(pod) for pod in pods)
         yield standing
@@ -183,12 +189,33 @@ class RecordedSnapshot(Snapshot):
         if self.revision != before:
             self.journal.note(entries.RemoveBudget(key))
 
-    def put_claim(self, key: Key, *, exclusive: bool) -> None:
+    def put_claim(self, key: Key, claim: ClaimRecord) -> None:
         """As `Snapshot.put_claim`."""
         before = self.revision
-        super().put_claim(key, exclusive=exclusive)
+        super().put_claim(key, claim)
         if self.revision != before:
-            self.journal.note(entries.PutClaim(key, exclusive))
+            self.journal.note(_put_claim(key, claim))
+
+    def put_volume(self, name: str, volume: VolumeRecord | None) -> None:
+        """As `Snapshot.put_volume`."""
+        before = self.revision
+        super().put_volume(name, volume)
+        if self.revision != before:
+            self.journal.note(entries.PutVolume(name, volume))
+
+    def put_storage_class(self, name: str, nodes: RequiredNodes) -> None:
+        """As `Snapshot.put_storage_class`."""
+        before = self.revision
+        super().put_storage_class(name, nodes)
+        if self.revision != before:
+            self.journal.note(entries.PutStorageClass(name, nodes))
+
+    def put_devices(self, resources: frozenset[str] | None) -> None:
+        """As `Snapshot.put_devices`."""
+        before = self.revision
+        super().put_devices(resources)
+        if self.revision != before:
+            self.journal.note(entries.PutDevices(resources))
 
     def put_priority_class(self, priority_class: PriorityClass) -> None:
         """As `Snapshot.put_priority_class`."""
@@ -219,3 +246,7 @@ class RecordedSnapshot(Snapshot):
         """As `Snapshot.adopt`."""
         super().adopt(tree, revision)
         self.journal.note(entries.Adopt(tree, revision, self.queues.source))
+
+
+def _put_claim(key: Key, claim: ClaimRecord) -> entries.PutClaim:
+    return entries.PutClaim(key, claim.exclusive, claim.volume, claim.storage_class)

@@ -17,6 +17,7 @@ from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight, RecordingError
 from makeway.planner.recording.journal import RecordedSnapshot
 from makeway.planner.replies import Decision, record_of
+from makeway.planner.volumes import ClaimRecord
 
 NOT_COMPARED: Final = ("planner", "planDurationMicroseconds", "recording")
 """Who decided, how long that took and where it is kept: not part of what was decided."""
@@ -90,8 +91,10 @@ class Replay:
                 snapshot.put_budget(budget)
             case entries.RemoveBudget(key):
                 snapshot.remove_budget(key)
-            case entries.PutClaim(key, exclusive):
-                snapshot.put_claim(key, exclusive=exclusive)
+            case entries.PutClaim(key, exclusive, volume, storage_class):
+                snapshot.put_claim(key, ClaimRecord(volume, storage_class, exclusive))
+            case entries.PutVolume() | entries.PutStorageClass() | entries.PutDevices():
+                self._apply_storage(entry)
             case entries.PutClass(priority_class):
                 snapshot.put_priority_class(priority_class)
             case entries.RemoveClass(name):
@@ -108,6 +111,15 @@ class Replay:
             case entries.Standing():
                 snapshot.restore(entry)
                 self._complete = True
+
+    def _apply_storage(self, entry: entries.PutVolume | entries.PutStorageClass | entries.PutDevices) -> None:
+        match entry:
+            case entries.PutVolume(name, volume):
+                self.snapshot.put_volume(name, volume)
+            case entries.PutStorageClass(name, nodes):
+                self.snapshot.put_storage_class(name, nodes)
+            case entries.PutDevices(resources):
+                self.snapshot.put_devices(resources)
 
     def again(self, decided: AnyDecided) -> DecisionRecord:
         """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
