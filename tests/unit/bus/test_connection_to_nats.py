@@ -210,19 +210,56 @@ async def test_a_server_that_hangs_ends_the_process(connect_bus: ConnectBus, nat
         nats_server.resume()
 
 
-async def test_a_server_that_is_down_does_not_end_the_process_before_the_limit(
+HASTY = Timings(probe_interval=0.1, probe_timeout=0.5, reconnect_limit=0.5)
+
+
+async def test_a_server_that_is_down_beyond_the_limit_ends_nothing_and_is_found_again(
     connect_bus: ConnectBus, nats_server: NatsServer
 ) -> None:
-    patient = await connect_bus("test/patient", timings=QUICK)
-    hasty = await connect_bus("test/hasty", timings=Timings(probe_interval=0.2, reconnect_limit=0.5))
-    waiting = asyncio.create_task(patient.until_lost())
+    bus = await connect_bus(timings=HASTY)
+    lost = asyncio.create_task(bus.until_lost())
 
     nats_server.kill()
+    await asyncio.sleep(2)
+    assert not lost.done(), "a process that ends now comes back into a back-off"
+    assert "no connection for" in bus.disconnected()
 
-    with pytest.raises(ConnectionLost, match="no connection to NATS for"):
-        await asyncio.wait_for(hasty.until_lost(), 5)
-    assert not waiting.done()
-    waiting.cancel()
+    nats_server.start()
+    async with asyncio.timeout(10):
+        while bus.healthy():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.05)
+    assert not lost.done()
+    await bus.connection.round_trip()
+    lost.cancel()
+
+
+async def test_a_client_that_stays_without_a_connection_though_a_server_answers_ends_the_process(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    bus = await connect_bus(timings=HASTY)
+    nats_server.kill()
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO {}\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", nats_server.port):
+        with pytest.raises(ConnectionLost, match="though NATS answers"):
+            await asyncio.wait_for(bus.until_lost(), 15)
+
+
+async def test_closing_without_a_connection_raises_nothing(
+    connect_bus: ConnectBus, nats_server: NatsServer
+) -> None:
+    bus = await connect_bus(timings=QUICK)
+    nats_server.kill()
+    async with asyncio.timeout(5):
+        while not bus.disconnected():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.05)
+    await bus.connection.client.subscribe("x")  # leaves something to flush
+
+    await bus.close()
 
 
 async def test_a_publish_that_is_not_permitted_shows_in_readiness_and_in_a_metric(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.runtime.lease import Leadership, LeaseSettings
+from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 
 SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner")
 
@@ -254,3 +254,102 @@ async def test_of_two_that_start_together_one_leads() -> None:
 
     assert [first.working, second.working].count(True) == 1
     await end(first_task, second_task)
+
+
+class Fitness:
+    """What stands in the way of the work."""
+
+    def __init__(self) -> None:
+        self.unfit = ""
+        self.impaired = ""
+
+    def candidate(self, leases: FakeLeases, name: str) -> tuple[Worker, asyncio.Task[Any]]:
+        worker = Worker()
+        leadership = Leadership(leases, SETTINGS, name, lambda: self.unfit, lambda: self.impaired)
+        return worker, asyncio.create_task(leadership.run(worker))
+
+
+@in_virtual_time
+async def test_a_candidate_that_cannot_do_the_work_takes_no_lease_until_it_can() -> None:
+    leases, fitness = FakeLeases(), Fitness()
+    fitness.unfit = "the snapshot is not complete"
+    worker, task = fitness.candidate(leases, "a")
+
+    await asyncio.sleep(60)
+    assert (worker.times, leases.holder) == (0, "")
+    fitness.unfit = ""
+    await asyncio.sleep(5)
+
+    assert worker.working
+    await end(task)
+
+
+@pytest.mark.parametrize("trouble", ["unfit", "impaired"])
+def test_a_leader_that_stays_in_trouble_leaves_the_lease_to_a_healthy_standby(
+    trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        leases, ill, well = FakeLeases(), Fitness(), Fitness()
+        leader, leading = ill.candidate(leases, "a")
+        await asyncio.sleep(5)
+        standby, waiting = well.candidate(leases, "b")
+        await asyncio.sleep(5)
+        setattr(ill, trouble, "pods: 403 Forbidden")
+
+        await asyncio.sleep(SETTINGS.impaired_for + 10)
+
+        assert (leader.working, standby.working, leases.holder) == (False, True, "b")
+        assert not leading.done(), "it goes on as a standby"
+        await end(leading, waiting)
+
+    in_virtual_time(test)(monkeypatch)
+
+
+@in_virtual_time
+async def test_what_passes_soon_moves_no_lease() -> None:
+    leases, fitness = FakeLeases(), Fitness()
+    worker, task = fitness.candidate(leases, "a")
+    await asyncio.sleep(5)
+
+    for _ in range(10):
+        fitness.unfit = fitness.impaired = "no connection for 3 s"
+        await asyncio.sleep(SETTINGS.unfit_for - 3)
+        fitness.unfit = fitness.impaired = ""
+        await asyncio.sleep(3)
+
+    assert (worker.working, worker.times) == (True, 1)
+    await end(task)
+
+
+@in_virtual_time
+async def test_an_impaired_leader_without_a_standby_leads_again_after_the_others_turn() -> None:
+    leases, fitness = FakeLeases(), Fitness()
+    worker, task = fitness.candidate(leases, "a")
+    fitness.impaired = "pods: its watches have brought nothing for 200 s"
+
+    await asyncio.sleep(SETTINGS.impaired_for + SETTINGS.duration + 15)
+
+    assert (worker.working, worker.times) == (True, 2)
+    await end(task)
+
+
+@in_virtual_time
+async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing() -> None:
+    leases = FakeLeases()
+    tried: list[float] = []
+
+    async def work() -> None:
+        tried.append(asyncio.get_running_loop().time())
+        if len(tried) == 1:
+            raise StepDown("cannot subscribe to makeway.v1.plan: not connected")
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(Leadership(leases, SETTINGS, "a").run(work))
+    await asyncio.sleep(5)
+    assert leases.holder == ""
+    await asyncio.sleep(SETTINGS.duration + 5)
+
+    assert len(tried) == 2
+    assert tried[1] - tried[0] >= SETTINGS.duration
+    assert not task.done()
+    await end(task)

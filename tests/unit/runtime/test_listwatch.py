@@ -370,3 +370,15 @@ async def test_what_the_first_list_leaves_behind_is_set_aside_and_what_later_lis
         assert gc.get_freeze_count() <= first
     finally:
         gc.unfreeze()
+
+
+async def test_watches_that_are_accepted_and_bring_nothing_are_trouble() -> None:
+    quick = Timings(page_size=2, silence=0.05, pause=0.001, longest_pause=0.002, turn=0)
+    api = FakeApi([page()], [[b"", None], [b"", None], [b"", None], [b""]])
+
+    _, listwatch = await play(api, quick)
+    assert "its watches have brought nothing for" in listwatch.unhealthy()
+
+    api = FakeApi([page()], [[b"", event("BOOKMARK", item("", 11)), None], [event("BOOKMARK", item("", 12))]])
+    _, listwatch = await play(api, quick)
+    assert "brought nothing" not in listwatch.unhealthy()

@@ -106,6 +106,10 @@ class Bus:
         """What is wrong with the connection, as a readiness check; empty where nothing is."""
         return self.connection.unhealthy()
 
+    def disconnected(self) -> str:
+        """For how long there has been no connection, and why; empty where there is one."""
+        return self.connection.disconnected()
+
     async def until_lost(self) -> NoReturn:
         """Run as a part of the process: raises `ConnectionLost` when only a restart can help."""
         await self.connection.until_lost()

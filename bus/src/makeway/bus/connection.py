@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import nats.errors
 import structlog
@@ -34,6 +35,7 @@ from makeway.bus import metrics
 from makeway.bus.errors import BusUnavailable, ConnectionLost
 from makeway.bus.tolerant import TolerantClient
 
+_PORT = 4222
 _CLOSING_SECONDS = 2.0
 """How long the client may take to close; the process that closes it ends anyway."""
 
@@ -49,8 +51,9 @@ class Timings:
         within a second of its restart and an order waits for it.
     ping_interval: two unanswered pings make a half-open connection a broken one.
     probe_interval, probe_timeout: see the module; two misses in a row are the end.
-    reconnect_limit: after so long without a connection the process ends and starts afresh, in case
-        it is the client that is stuck and not the server that is down.
+    reconnect_limit: after so long without a connection, where a server answers all the same, it is the client
+        that is stuck and not the server that is down: the process ends and starts afresh. While no server
+        answers it goes on trying; a process that ended then would come back into a back-off of minutes.
     permission_memory: how long a denied publish or subscription keeps the process unready.
     """
 
@@ -64,6 +67,9 @@ class Timings:
 
 
 _MISSES_ALLOWED = 2
+
+_ANSWERS_ALLOWED = 3
+"""Looks in a row at which a server answered; the client, which tries four times a second, had its chance."""
 
 
 class Connection:
@@ -82,6 +88,8 @@ class Connection:
         self._probe: asyncio.Task[None] | None = None
         self._last_error = ""
         self._closing = False
+        self._servers: Sequence[str] = ()
+        self._answered = 0
 
     @classmethod
     async def open(
@@ -101,6 +109,7 @@ class Connection:
         """
         times = timings or Timings()
         connection = cls(TolerantClient(), probe_subject, times)
+        connection._servers = tuple(servers)
         try:
             async with asyncio.timeout(times.connect):
                 await connection.client.connect(
@@ -135,7 +144,8 @@ class Connection:
         if self._probe:
             self._probe.cancel()
         metrics.CONNECTED.set(0)
-        with contextlib.suppress(TimeoutError):
+        # Without a connection nats-py 2.16 flushes into a closed transport, and raises what that raises.
+        with contextlib.suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self.client.close()
 
@@ -143,14 +153,20 @@ class Connection:
         """What is wrong with the connection now, for readiness; empty where nothing is."""
         if self._lost.done():
             return self._lost.result()
-        if self._down_since is not None:
-            seconds = time.monotonic() - self._down_since
-            return f"no connection for {seconds:.0f} s: {self._last_error or 'closed'}"
+        if down := self.disconnected():
+            return down
         if self._denied and time.monotonic() - self._denied_at < self._timings.permission_memory:
             return self._denied
         if self._misses:
             return "the last probe was not answered"
         return ""
+
+    def disconnected(self) -> str:
+        """For how long there has been no connection, and why; empty where there is one."""
+        if self._down_since is None:
+            return ""
+        seconds = time.monotonic() - self._down_since
+        return f"no connection for {seconds:.0f} s: {self._last_error or 'closed'}"
 
     async def round_trip(self) -> None:
         """Go to the server and back: it has by then worked on everything that was sent before.
@@ -229,11 +245,23 @@ class Connection:
             if self._down_since is not None:
                 self._misses = 0
                 if time.monotonic() - self._down_since > self._timings.reconnect_limit:
-                    self._give_up(f"no connection to NATS for {self._timings.reconnect_limit:.0f} s")
+                    await self._give_up_where_a_server_answers()
                 continue
+            self._answered = 0
             await self._probe_once()
             if self._misses >= _MISSES_ALLOWED:
                 self._give_up(f"{self._misses} probes in a row were not answered on a standing connection")
+
+    async def _give_up_where_a_server_answers(self) -> None:
+        """Give up after a few looks in a row that found a server which speaks, while the client has none."""
+        self._answered = (
+            self._answered + 1 if await _speaks(self._servers, self._timings.probe_timeout) else 0
+        )
+        if self._answered >= _ANSWERS_ALLOWED and self._down_since is not None:
+            self._give_up(
+                f"no connection for {self._timings.reconnect_limit:.0f} s, though NATS answers: "
+                f"{self._last_error or 'the client does not connect'}"
+            )
 
     async def _probe_once(self) -> None:
         started = time.perf_counter()
@@ -252,6 +280,26 @@ class Connection:
         if not self._lost.done():
             _log.error("nats_connection_lost", reason=why)
             self._lost.set_result(why)
+
+
+async def _speaks(servers: Sequence[str], seconds: float) -> bool:
+    """Whether any of the servers takes a connection and says something first, as NATS does.
+
+    Those of a WebSocket, or with TLS from the first byte, wait for us to speak: to be connected has to do.
+    """
+    for url in (urlsplit(server if "//" in server else f"nats://{server}") for server in servers):
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                reader, writer = await asyncio.open_connection(url.hostname, url.port or _PORT)
+                if url.scheme in ("ws", "wss") or await reader.read(1):
+                    return True
+        except OSError:
+            continue
+        finally:
+            if writer is not None:
+                writer.close()
+    return False
 
 
 def _kind(error: Exception) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import structlog
 from prometheus_client import REGISTRY
 
-from makeway.bus.errors import BusError
+from makeway.bus.errors import BusError, BusUnavailable
+from makeway.bus.service import Service
 from makeway.core.mode import Mode
 from makeway.planner.backlog import PIECE
 from makeway.planner.class_warnings import ClassWarnings
@@ -39,7 +40,7 @@ from makeway.planner.watch import OtherClusterError, Watch
 from makeway.runtime import garbage, http
 from makeway.runtime.connections import connected
 from makeway.runtime.events import EventRecorder
-from makeway.runtime.lease import Leadership, LeaseSettings
+from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
 
@@ -164,7 +165,14 @@ async def run(
         recorder = Recorder(
             bus, snapshot, metrics, cluster_uid=cluster_uid, identity=identity, unsynced=unsynced
         )
-        leadership = Leadership(api, lease, identity) if lease else None
+
+        def unfit() -> str:
+            """Say why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
+            if not watch.synced or not in_flight.synced:
+                return unsynced()
+            return bus.disconnected() or configuration.unsynced()
+
+        leadership = Leadership(api, lease, identity, unfit, watch.unhealthy) if lease else None
         fence = PlannerFence(bus.epochs, leadership)
         status = Status(
             identity,
@@ -198,10 +206,14 @@ async def run(
         )
 
         async def lead() -> None:
-            services = [
-                await bus.serve_plan(planner.handle),
-                await bus.serve_queues(QueueDesk(identity, snapshot, quotas).handle),
-            ]
+            services: list[Service] = []
+            try:
+                services.append(await bus.serve_plan(planner.handle))
+                services.append(await bus.serve_queues(QueueDesk(identity, snapshot, quotas).handle))
+            except BusUnavailable as error:
+                for service in services:
+                    await service.unsubscribe()
+                raise StepDown(str(error)) from error
             metrics.leading.set(1)
             status.leading = True
             configuration.begin_telling()
@@ -238,5 +250,5 @@ async def run(
             repairing.propose_for_ever(),
             leading,
             bus.until_lost(),
-            expected=(BusError, OtherClusterError),
+            expected=(BusError, OtherClusterError, StepDown),
         )

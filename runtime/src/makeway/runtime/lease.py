@@ -3,8 +3,10 @@
 An optimisation, never a fence: between a lease's end and the moment its holder notices, two may work,
 and what they do must be safe all the same. What existing clients get wrong is done right here: a refused
 connection does not end it, an API that hangs does not keep a leader leading past its lease, and work that
-has crashed is not followed by more renewals. The rules are client-go's leaderelection: others trust a
-record for `duration` after *they* saw it change, so clocks need not agree.
+has crashed is not followed by more renewals. A candidate that cannot do the work does not take the lease,
+and a holder that can do it no more gives it up, so that it does not lead beside a healthy standby. The rules
+are client-go's leaderelection: others trust a record for `duration` after *they* saw it change, so clocks
+need not agree.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class LeaseSettings:
     duration: others wait so long after the last renewal they saw before they take the lease.
     renew_within: a holder that has not renewed for so long stops its work; less than `duration`.
     retry: between two attempts to get or to renew it.
+    unfit_for, impaired_for: a holder that cannot do the work, or not well, for so long gives the lease up,
+    and leaves it to the others for `duration`. What passes sooner moves no lease.
     """
 
     namespace: str
@@ -53,6 +57,8 @@ class LeaseSettings:
     duration: float = 15.0
     renew_within: float = 10.0
     retry: float = 2.0
+    unfit_for: float = 10.0
+    impaired_for: float = 60.0
 
     @property
     def path(self) -> str:
@@ -84,11 +90,52 @@ class _Lease(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Lease).decode
 
 
-class Leadership:
-    """One candidate for one lease."""
+class _Lasting:
+    """A trouble that counts once it has lasted for some seconds without a break, as far as was looked."""
 
-    def __init__(self, api: Requests, settings: LeaseSettings, identity: str) -> None:
+    def __init__(self, trouble: Callable[[], str], seconds: float) -> None:
+        self.since: float | None = None
+        self._trouble = trouble
+        self._seconds = seconds
+
+    def lasting(self) -> str:
+        """Return the trouble where it has lasted; else nothing."""
+        trouble = self._trouble()
+        if not trouble:
+            self.since = None
+            return ""
+        now = time.monotonic()
+        if self.since is None:
+            self.since = now
+        return trouble if now - self.since > self._seconds else ""
+
+
+class StepDown(Exception):  # noqa: N818 - a turn that the work takes, no failure of the process
+    """Raised by the work: it cannot be done here now. The lease is given up, and tried for again later."""
+
+
+class Leadership:
+    """One candidate for one lease.
+
+    `unfit()` says why this candidate cannot do the work at the moment, `impaired()` why another would do it
+    better; each is empty where nothing is wrong. One that is unfit takes no lease; one that is impaired does,
+    where no other has taken it.
+    """
+
+    def __init__(
+        self,
+        api: Requests,
+        settings: LeaseSettings,
+        identity: str,
+        unfit: Callable[[], str] = lambda: "",
+        impaired: Callable[[], str] = lambda: "",
+    ) -> None:
         self._api = api
+        self._unfit = unfit
+        self._troubles = (
+            _Lasting(unfit, settings.unfit_for),
+            _Lasting(impaired, settings.impaired_for),
+        )
         self.settings = settings
         self._identity = identity
         self._seen: _Lease | None = None
@@ -103,17 +150,20 @@ class Leadership:
         """Work while leading, wait while not, for ever. The work is cancelled when the lease is lost.
 
         Work that ends while leading ends this too: with its own error, or RuntimeError where it returned.
-        So does work that goes on though it was cancelled.
+        So does work that goes on though it was cancelled. `StepDown` only gives the lease up.
         """
         while True:
-            if await self._try():
+            if not self._unfit() and await self._try():
                 _log.info("leading", lease=self.settings.name, holder=self._identity)
-                await self._lead(work)
-                _log.warning("leadership_lost", lease=self.settings.name, holder=self.holder)
+                if await self._lead(work):
+                    # The others have their turn first.
+                    await asyncio.sleep(self.settings.duration)
+                else:
+                    _log.warning("leadership_lost", lease=self.settings.name, holder=self.holder)
             await asyncio.sleep(self.settings.retry * (0.8 + random.random() * 0.4))
 
-    async def _lead(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Work and renew until the lease is lost."""
+    async def _lead(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """Work and renew until the lease is lost, or given up: True."""
         task = asyncio.ensure_future(work())
         self.leading = True
         try:
@@ -123,10 +173,17 @@ class Leadership:
                     if not task.cancelled():
                         task.result()
                     raise RuntimeError("the leader's work ended; it is meant to run for ever")
+                if why := next(filter(None, (trouble.lasting() for trouble in self._troubles)), ""):
+                    raise StepDown(why)
                 if not await self._try() and not self._still_held():
-                    return
+                    return False
+        except StepDown as why:
+            _log.warning("leadership_given_up", lease=self.settings.name, reason=str(why))
+            return True
         finally:
             self.leading = False
+            for trouble in self._troubles:
+                trouble.since = None
             task.cancel()
             # What the work raised has been raised above, or it was cancelled.
             _, going_on = await asyncio.wait({task}, timeout=END_SECONDS)

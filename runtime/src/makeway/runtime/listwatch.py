@@ -179,6 +179,7 @@ class ListWatch(Generic[T]):
         self._decode_event = msgspec.json.Decoder(_Event[resource.type]).decode  # type: ignore[name-defined]
         self._version = ""
         self._heard = time.monotonic()
+        self._fed = time.monotonic()
         self._failures = 0
         self._trouble = ""
         self._reason = "initial"
@@ -199,6 +200,10 @@ class ListWatch(Generic[T]):
         """Give what stands in the way of fresh objects, for readiness; empty where nothing does."""
         if not self.synced.is_set():
             return self._trouble or f"no list of {self.resource.name} yet"
+        quiet = time.monotonic() - self._fed
+        if not self._trouble and quiet > 2 * self._timings.silence:
+            # Watches are accepted, and bring nothing: not even the bookmarks that come every minute.
+            return f"{self.resource.name}: its watches have brought nothing for {quiet:.0f} s"
         return self._trouble
 
     async def run(self) -> NoReturn:
@@ -245,6 +250,7 @@ class ListWatch(Generic[T]):
                 break
             query["continue"] = metadata.continue_
         self._handler.retain(uids)
+        self._fed = time.monotonic()
         self._version = metadata.resource_version
         self._trouble = ""
         self.synced.set()
@@ -298,6 +304,7 @@ class ListWatch(Generic[T]):
                 ends = self._heard + self._timings.turn
                 for line in lines:
                     self._apply(line)
+                    self._fed = self._heard
                     self._failures = 0
                     count += 1
                     if time.monotonic() >= ends:
