@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
+import tomllib
+from pathlib import Path
 
 import nats.errors
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from fixtures_nats import ConnectBus, NatsServer
@@ -14,6 +18,7 @@ from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.connection import Timings
 from makeway.bus.errors import BusUnavailable, ConnectionLost
+from makeway.bus.tolerant import TolerantClient
 
 pytestmark = pytest.mark.nats
 
@@ -291,3 +296,11 @@ async def test_closing_is_not_losing(connect_bus: ConnectBus) -> None:
 
     assert not lost.done()
     lost.cancel()
+
+
+def test_nats_py_is_held_to_the_minor_version_whose_private_method_is_overridden() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert "nats-py[nkeys]~=2.16.0" in project["dependencies"]
+
+    own, theirs = (list(inspect.signature(kind._process_msg).parameters) for kind in (TolerantClient, Client))
+    assert own == theirs
