@@ -11,14 +11,13 @@ failure is one of two:
 
 from __future__ import annotations
 
-import urllib.request
+import os
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -26,6 +25,7 @@ from kubernetes_asyncio.client.rest import RESTClientObject
 
 from makeway.core.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
+from makeway.runtime.proxy import proxy_for
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
@@ -148,14 +148,6 @@ def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
-def _proxy_of_environment(server: str) -> str | None:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY give for a server, as they are at the start."""
-    parts = urlsplit(server)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
-
-
 class Api:
     """One connection pool to one API server. Made by `connect`, ended by `close`."""
 
@@ -173,7 +165,7 @@ class Api:
         self._fixed: dict[str, Any] = {"allow_redirects": False}
         if configuration.tls_server_name:
             self._fixed["server_hostname"] = configuration.tls_server_name
-        if proxy := configuration.proxy or _proxy_of_environment(self.server):
+        if proxy := configuration.proxy or proxy_for(self.server, os.environ):
             self._fixed["proxy"] = proxy
         # The server's gzip saves nothing inside a cluster and costs CPU at both ends;
         # kube-scheduler and kube-controller-manager turn it off too.
