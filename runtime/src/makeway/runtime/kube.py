@@ -1,8 +1,8 @@
 """The connection to the API server: raw bytes in and out, a time-out on every call.
 
-kubernetes-asyncio gives the configuration, TLS and the connections; its models and its watch are not used
-(they cost 1.4 ms of CPU a pod, have no time-outs and hide 410), and neither is its session, which looks for
-proxies in a thread at every request. No write is repeated here: whoever calls knows what may be. Every
+kubernetes-asyncio gives the configuration; its models and its watch are not used (they cost 1.4 ms of CPU a
+pod, have no time-outs and hide 410), and neither is its session, which looks for proxies in a thread at every
+request and reads certificates once. No write is repeated here: whoever calls knows what may be. Every
 failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
@@ -12,6 +12,7 @@ failure is one of two:
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -21,11 +22,11 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
-from kubernetes_asyncio.client.rest import RESTClientObject
 
 from makeway.core.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
 from makeway.runtime.proxy import proxy_for
+from makeway.runtime.tls import ReloadedContext
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
@@ -148,6 +149,19 @@ def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
+def _tls_context(configuration: Any) -> ssl.SSLContext:
+    """A context as kubernetes-asyncio 36.1 makes it from its configuration. Raises OSError, ValueError."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 class Api:
     """One connection pool to one API server. Made by `connect`, ended by `close`."""
 
@@ -155,10 +169,12 @@ class Api:
         configuration = access.configuration
         self.server: str = configuration.host.rstrip("/")
         self._access = access
-        self._rest = RESTClientObject(configuration)
+        self._tls = ReloadedContext(
+            lambda: _tls_context(configuration),
+            (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file),
+        )
         self._session = aiohttp.ClientSession(
-            connector=self._rest.pool_manager.connector,
-            connector_owner=False,
+            connector=aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
         )
@@ -193,7 +209,6 @@ class Api:
     async def close(self) -> None:
         """Close every connection. Calls under way fail as `ApiUnavailable`."""
         await self._session.close()
-        await self._rest.close()
 
     async def _arguments(self, path: str, query: Mapping[str, str] | None) -> dict[str, Any]:
         """What every request has in common: URL, headers with a fresh token, TLS name, proxy."""
@@ -208,6 +223,8 @@ class Api:
             "url": self.server + path,
             "params": query,
             "headers": headers,
+            # Connections are kept by context, so that a new one makes new connections.
+            "ssl": self._tls.current(),
             **self._fixed,
         }
 

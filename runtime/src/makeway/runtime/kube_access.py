@@ -45,7 +45,7 @@ class _Loader(Protocol):
 class Access:
     """A loaded configuration, and the `Authorization` header that goes with it at this moment.
 
-    Client certificates are read once: a process whose certificate was renewed has to be restarted.
+    Client certificates that are files are read again when they change (`makeway.runtime.tls`).
     """
 
     def __init__(
