@@ -13,7 +13,7 @@ from integration.preempting import (
 )
 from integration.space import Space, open_space
 from integration.waiting import until
-from makeway.dev.options import ClusterOptions
+from makeway.dev.options import EVICTOR, NATS, PLANNER, ClusterOptions
 
 
 async def full_node_and_empty_node(space: Space) -> None:
@@ -50,6 +50,22 @@ async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
     for component in ("planner", "evictor"):
         await asyncio.to_thread(cluster.process(component).wait_ready)
     await makes_room_again(cluster)
+
+
+async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions(planner_arguments=("--leader-elect",)))
+    cluster.start_replica(PLANNER)
+    running = {name: cluster.process(name).pid for name in (*cluster.replicas(PLANNER), EVICTOR)}
+
+    async with cluster.without(NATS):
+        await asyncio.sleep(14)  # longer than a leader without NATS keeps its Lease
+
+    for name in running:
+        await asyncio.to_thread(cluster.process(name).wait_ready)
+    await makes_room_again(cluster)
+    assert {name: cluster.process(name).pid for name in running} == running
 
 
 async def makes_room_again(cluster: RunningCluster) -> None:
