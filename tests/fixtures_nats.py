@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -105,7 +106,7 @@ async def connect_bus(nats_server: NatsServer) -> AsyncIterator[ConnectBus]:
     """Connects as often as it is called; closes all."""
     buses: list[Bus] = []
 
-    async def connect(name: str = "test/one", timings: Timings | None = None, **options: str) -> Bus:
+    async def connect(name: str = "test/one", timings: Timings | None = None, **options: Any) -> Bus:
         bus = await Bus.connect(nats_server.url, name=name, timings=timings, **options)
         buses.append(bus)
         return bus

@@ -42,6 +42,11 @@ type MakeWayArgs struct {
 	// CredentialsFile is a NATS credentials file (a JWT and its seed). Default: none, no login.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
 
+	// TLS is what NATS's certificate is verified with, and what the scheduler shows of itself. Given, no
+	// connection is made in clear. The files are read again at each connection. Default: the system's
+	// authorities where the server asks for TLS, and no client certificate.
+	TLS TLSFiles `json:"tls,omitempty"`
+
 	// SubjectPrefix begins every subject and, in upper case, every stream name. Two clusters on one
 	// NATS use two prefixes. Default makeway.
 	SubjectPrefix string `json:"subjectPrefix,omitempty"`
@@ -93,6 +98,16 @@ type MakeWayArgs struct {
 	// plugins after this one; "hold" lets it wait, and MakeWayFallback evicts nothing. The policy says it too,
 	// and the more restrictive of both holds. Default fallback.
 	WhenUnplanned string `json:"whenUnplanned,omitempty"`
+}
+
+// TLSFiles names files in PEM.
+type TLSFiles struct {
+	// CAFile holds the authorities of the servers' certificates. Empty: the system's.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile holds a client certificate. It goes with keyFile. Empty: none.
+	CertFile string `json:"certFile,omitempty"`
+	// KeyFile holds the key of that certificate.
+	KeyFile string `json:"keyFile,omitempty"`
 }
 
 // ConfigMapReference names a ConfigMap.
@@ -194,6 +209,19 @@ func (a *MakeWayArgs) check() error {
 			_ = file.Close() // nothing was written
 		}
 	}
+	for field, name := range map[string]string{"tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
+		if name == "" {
+			continue
+		}
+		if file, err := os.Open(name); err != nil {
+			say(field, name, "a file that can be read ("+err.Error()+")")
+		} else {
+			_ = file.Close() // nothing was written
+		}
+	}
+	if (a.TLS.CertFile == "") != (a.TLS.KeyFile == "") {
+		say("tls", a.TLS.CertFile+a.TLS.KeyFile, "certFile and keyFile together")
+	}
 	if _, err := wire.NewSubjects(a.SubjectPrefix); err != nil {
 		say("subjectPrefix", a.SubjectPrefix, "letters, digits, '-', '_' and inner '.', such as makeway")
 	}
@@ -239,6 +267,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "natsURL"
 	case a.CredentialsFile != other.CredentialsFile:
 		return "credentialsFile"
+	case a.TLS != other.TLS:
+		return "tls"
 	case a.SubjectPrefix != other.SubjectPrefix:
 		return "subjectPrefix"
 	case a.NotAfter != other.NotAfter:

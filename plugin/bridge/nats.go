@@ -101,6 +101,22 @@ func connectNATS(ctx context.Context, args *MakeWayArgs, identity string) *natsB
 	return bus
 }
 
+// options make the client verify and show certificates; none where no file is named. It reads the files at each
+// connection, so that renewed ones count.
+func (f TLSFiles) options() []nats.Option {
+	if f == (TLSFiles{}) {
+		return nil
+	}
+	options := []nats.Option{nats.Secure()}
+	if f.CAFile != "" {
+		options = append(options, nats.RootCAs(f.CAFile))
+	}
+	if f.CertFile != "" {
+		options = append(options, nats.ClientCert(f.CertFile, f.KeyFile))
+	}
+	return options
+}
+
 // keepConnected keeps one connection in the background, and tells of it whenever it stands, and nil when it does not any
 // more. The client reconnects by itself; where it closes the connection for good, for an error of the server that it does
 // not know, another one is made. stands must not wait: what the client itself knows of its state can be read only under a
@@ -143,6 +159,7 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, stands f
 	if args.CredentialsFile != "" {
 		options = append(options, nats.UserCredentials(args.CredentialsFile))
 	}
+	options = append(options, args.TLS.options()...)
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
 	keep(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {

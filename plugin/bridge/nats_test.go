@@ -3,6 +3,7 @@ package bridge
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 // standIn speaks as much of NATS as a client needs to connect and to be answered, and misbehaves as a test wants.
 type standIn struct {
 	listener net.Listener
+	tls      *tls.Config // asked for, where there is one
 
 	mu       sync.Mutex
 	silent   bool // takes connections and says nothing
@@ -30,11 +32,17 @@ type standIn struct {
 // newStandIn is a stand-in, and a bus that connects to it.
 func newStandIn(t *testing.T) (*standIn, *natsBus) {
 	t.Helper()
+	return newStandInWith(t, nil, TLSFiles{})
+}
+
+// newStandInWith is newStandIn with TLS at the server, the client, or both.
+func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn, *natsBus) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &standIn{listener: listener, subjects: map[string]int{}}
+	s := &standIn{listener: listener, tls: config, subjects: map[string]int{}}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -53,19 +61,23 @@ func newStandIn(t *testing.T) (*standIn, *natsBus) {
 	})
 	args := defaultArgs()
 	args.NATSURL = "nats://" + listener.Addr().String()
+	args.TLS = files
 	return s, connectNATS(ctx, &args, "test")
 }
 
 func (s *standIn) serve(conn net.Conn) {
 	s.mu.Lock()
 	s.conns = append(s.conns, conn)
-	silent, refused := s.silent, s.refusals > 0
+	silent, refused, config := s.silent, s.refusals > 0, s.tls
 	s.refusals--
 	s.mu.Unlock()
 	if silent {
 		return
 	}
-	_, _ = io.WriteString(conn, `INFO {"server_id":"s","version":"2.15.0","proto":1,"max_payload":1048576}`+"\r\n")
+	_, _ = fmt.Fprintf(conn, `INFO {"server_id":"s","version":"2.15.0","proto":1,"max_payload":1048576,"tls_required":%t}`+"\r\n", config != nil)
+	if config != nil {
+		conn = tls.Server(conn, config)
+	}
 	inbox := ""
 	for lines := bufio.NewReader(conn); ; {
 		line, err := lines.ReadString('\n')

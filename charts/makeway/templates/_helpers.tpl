@@ -56,6 +56,51 @@ app.kubernetes.io/component: {{ index . 1 }}
 - name: MAKEWAY_NATS_CREDS
   value: /etc/makeway/nats/nats.creds
 {{- end }}
+{{- if $.Values.nats.tls.caSecret }}
+- name: MAKEWAY_NATS_TLS_CA
+  value: /etc/makeway/nats-ca/ca.crt
+{{- end }}
+{{- if $.Values.nats.tls.clientCertSecret }}
+- name: MAKEWAY_NATS_TLS_CERT
+  value: /etc/makeway/nats-client/tls.crt
+- name: MAKEWAY_NATS_TLS_KEY
+  value: /etc/makeway/nats-client/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where a component finds its files for an existing NATS; empty where it needs none. Give (list $ "component"). */}}
+{{- define "makeway.natsMounts" -}}
+{{- $ := index . 0 -}}
+{{- if $.Values.nats.url -}}
+{{- if index $.Values.nats.credentials (index . 1) }}
+- { name: nats-credentials, mountPath: /etc/makeway/nats, readOnly: true }
+{{- end }}
+{{- if $.Values.nats.tls.caSecret }}
+- { name: nats-ca, mountPath: /etc/makeway/nats-ca, readOnly: true }
+{{- end }}
+{{- if $.Values.nats.tls.clientCertSecret }}
+- { name: nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The Secrets behind those files. Give (list $ "component"). */}}
+{{- define "makeway.natsVolumes" -}}
+{{- $ := index . 0 -}}
+{{- if $.Values.nats.url -}}
+{{- with index $.Values.nats.credentials (index . 1) }}
+- name: nats-credentials
+  secret: { secretName: {{ . }} }
+{{- end }}
+{{- with $.Values.nats.tls.caSecret }}
+- name: nats-ca
+  secret: { secretName: {{ . }} }
+{{- end }}
+{{- with $.Values.nats.tls.clientCertSecret }}
+- name: nats-client
+  secret: { secretName: {{ . }} }
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -19,7 +19,7 @@ from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect_context import context_namespace
-from makeway.cli.connect_nats import installed, reachable
+from makeway.cli.connect_nats import Way, installed, reachable
 from makeway.runtime.kube import Api
 
 
@@ -169,8 +169,8 @@ async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    async with reachable("nats://me:secret@nats.ns:4333", Path("/k"), None) as url:
-        assert url == "nats://me:secret@127.0.0.1:4711"
+    async with reachable("nats://me:secret@nats.ns:4333", Path("/k"), None) as way:
+        assert way == Way("nats://me:secret@127.0.0.1:4711", tls_hostname="nats.ns")
 
     assert (tmp_path / "called").read_text() == "--kubeconfig=/k port-forward -n ns svc/nats :4333\n"
 
@@ -178,7 +178,7 @@ async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
 async def test_an_address_that_is_no_service_is_taken_as_it_is() -> None:
     for url in ("nats://10.0.0.1:4222", "nats://nats.example.com:4222,nats://other:4222", "localhost"):
         async with reachable(url, None, None) as given:
-            assert given == url
+            assert given == Way(url)
 
 
 def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

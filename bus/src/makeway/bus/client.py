@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -69,6 +70,8 @@ class Bus:
         name: str,
         prefix: str = DEFAULT_PREFIX,
         creds: Path | str | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls_hostname: str = "",
         timings: Timings | None = None,
     ) -> Bus:
         """Connect to NATS.
@@ -78,6 +81,8 @@ class Bus:
             name: `<component>/<identity>`, the source of all that is published here.
             prefix: of every subject.
             creds: a `.creds` file.
+            tls: the TLS context for each connection; given, nothing goes in clear.
+            tls_hostname: the name on the server's certificate, where it is not the URL's.
             timings: other than the usual ones.
 
         Raises:
@@ -92,6 +97,8 @@ class Bus:
             probe_subject=subjects.probe,
             inbox=inbox(name.partition("/")[0]),
             creds=Path(creds) if creds else None,
+            tls=tls,
+            tls_hostname=tls_hostname,
             timings=timings,
         )
         return cls(connection, name=name, subjects=subjects)

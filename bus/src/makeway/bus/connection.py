@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Timings:
     permission_memory: float = 60.0
 
 
+_IN_CLEAR = "does not ask for TLS, which was configured: the connection would be in clear"
+
 _MISSES_ALLOWED = 2
 
 _ANSWERS_ALLOWED = 3
@@ -90,6 +93,7 @@ class Connection:
         self._closing = False
         self._servers: Sequence[str] = ()
         self._answered = 0
+        self._clear: Callable[[], bool] = lambda: False
 
     @classmethod
     async def open(
@@ -100,16 +104,23 @@ class Connection:
         probe_subject: str,
         inbox: str,
         creds: Path | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls_hostname: str = "",
         timings: Timings | None = None,
     ) -> Connection:
         """Connect, or say why not within `Timings.connect`.
+
+        `tls`: the context for each connection; given, none is used in clear. `tls_hostname`: the name that
+        the server's certificate has to have, where that is not the URL's.
 
         Raises:
             BusUnavailable: no server answered, or none let us in.
         """
         times = timings or Timings()
-        connection = cls(TolerantClient(), probe_subject, times)
+        client = TolerantClient(tls)
+        connection = cls(client, probe_subject, times)
         connection._servers = tuple(servers)
+        connection._clear = lambda: tls is not None and not client.secured
         try:
             async with asyncio.timeout(times.connect):
                 await connection.client.connect(
@@ -127,6 +138,7 @@ class Connection:
                     disconnected_cb=connection._on_disconnected,
                     reconnected_cb=connection._on_reconnected,
                     closed_cb=connection._on_closed,
+                    tls_hostname=tls_hostname or None,
                 )
         except TimeoutError:
             await connection.close()
@@ -134,6 +146,9 @@ class Connection:
             raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {why}") from None
         except (nats.errors.Error, OSError, ValueError) as error:
             raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {error}") from error
+        if connection._clear():
+            await connection.close()
+            raise BusUnavailable(f"NATS at {_hosts(servers)} {_IN_CLEAR}")
         metrics.CONNECTED.set(1)
         connection._probe = asyncio.create_task(connection._probe_for_ever(), name="nats-probe")
         return connection
@@ -218,6 +233,8 @@ class Connection:
 
     async def _on_disconnected(self) -> None:
         metrics.CONNECTED.set(0)
+        if isinstance(self.client, TolerantClient):
+            self.client.secured = False
         if self._down_since is None:
             self._down_since = time.monotonic()
         if not self._closing:
@@ -229,6 +246,9 @@ class Connection:
         self._last_error = ""
         metrics.CONNECTED.set(1)
         metrics.RECONNECTS.inc()
+        if self._clear():
+            self._give_up(f"NATS {_IN_CLEAR}")
+            return
         _log.info("nats_reconnected")
         for listener in tuple(self._listeners):
             listener()

@@ -15,6 +15,8 @@ where the answer has just come (cpython#86296): the task goes on as if nothing h
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable
 from typing import Any
 
 import nats.errors
@@ -23,7 +25,23 @@ from nats.aio.msg import Msg
 
 
 class TolerantClient(Client):
-    """nats-py's client; bytes that are no UTF-8 reach it escaped, so that they can be shown."""
+    """nats-py's client; bytes that are no UTF-8 reach it escaped, so that they can be shown.
+
+    `tls`: asked for a context at each connection, so that renewed certificates count; None for the usual
+    one. `secured` says whether the connection that stands, or was tried last, asked for it: nats-py 2.16 goes
+    on in clear where a server does not want TLS.
+    """
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+        super().__init__()
+        self.secured = False
+        self._tls = tls
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The context for the connection that is being made."""
+        self.secured = True
+        return self._tls() if self._tls is not None else super().ssl_context
 
     async def request(
         self,

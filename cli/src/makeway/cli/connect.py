@@ -42,12 +42,20 @@ from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
 from makeway.bus.subjects import Subjects
 from makeway.cli import connect_nats
 from makeway.cli.connect_context import context_namespace
-from makeway.cli.connect_nats import NatsAddress
+from makeway.cli.connect_nats import NatsAddress, Way
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
-from makeway.runtime.settings import ContextOption, KubeconfigOption, NatsCredsOption
+from makeway.runtime.settings import (
+    ContextOption,
+    KubeconfigOption,
+    NatsCredsOption,
+    NatsTlsCaOption,
+    NatsTlsCertOption,
+    NatsTlsKeyOption,
+    nats_tls,
+)
 
 _PANEL = "NATS"
 _CONNECT_SECONDS = 5.0
@@ -117,6 +125,9 @@ class Installation:
     makeway_namespace: str
     nats_url: str | None
     nats_creds: Path | None
+    nats_tls_ca: Path | None = None
+    nats_tls_cert: Path | None = None
+    nats_tls_key: Path | None = None
     subject_prefix: str | None
 
     @asynccontextmanager
@@ -145,10 +156,11 @@ class Installation:
         Raises:
             BusUnavailable: no server answered, or none let us in.
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked where NATS is.
+            ValueError: files for TLS that cannot be used.
         """
         address = await self.address(writes=writes)
-        async with connect_nats.reachable(address.url, self.kubeconfig, self.context) as url:
-            bus = await self._open(url, address)
+        async with connect_nats.reachable(address.url, self.kubeconfig, self.context) as way:
+            bus = await self._open(way, address)
             try:
                 yield bus
             except BusUnavailable as error:
@@ -158,13 +170,15 @@ class Installation:
             finally:
                 await bus.close()
 
-    async def _open(self, url: str, address: NatsAddress) -> Bus:
+    async def _open(self, way: Way, address: NatsAddress) -> Bus:
         try:
             return await Bus.connect(
-                url,
+                way.url,
                 name=f"{self.name}/{identity()}",
                 prefix=address.prefix,
                 creds=self.nats_creds,
+                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key),
+                tls_hostname=way.tls_hostname,
                 timings=Timings(connect=_CONNECT_SECONDS),
             )
         except BusUnavailable as error:
@@ -207,6 +221,9 @@ def _shared(
     makeway_namespace: MakewayNamespaceOption = DEFAULT_MAKEWAY_NAMESPACE,
     nats_url: NatsUrlOption = None,
     nats_creds: NatsCredsOption = None,
+    nats_tls_ca: NatsTlsCaOption = None,
+    nats_tls_cert: NatsTlsCertOption = None,
+    nats_tls_key: NatsTlsKeyOption = None,
     subject_prefix: SubjectPrefixOption = None,
     name: str,
 ) -> Installation:
@@ -223,6 +240,9 @@ def _shared(
         makeway_namespace=makeway_namespace,
         nats_url=nats_url or None,
         nats_creds=nats_creds,
+        nats_tls_ca=nats_tls_ca,
+        nats_tls_cert=nats_tls_cert,
+        nats_tls_key=nats_tls_key,
         subject_prefix=subject_prefix,
     )
 

@@ -43,6 +43,14 @@ class NatsAddress:
     origin: str
 
 
+@dataclass(frozen=True)
+class Way:
+    """How an address is reached from here. `tls_hostname`: whose certificate it has, where not the URL's."""
+
+    url: str
+    tls_hostname: str = ""
+
+
 USUAL: Final = NatsAddress(f"nats://127.0.0.1:{_PORT}", DEFAULT_PREFIX, "the usual address; give --nats-url")
 
 
@@ -131,10 +139,11 @@ async def _logged_in(api: Api, namespace: str, secret: str, urls: str) -> str:
 
 
 @asynccontextmanager
-async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> AsyncIterator[str]:
+async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> AsyncIterator[Way]:
     """Give the address as it is where it can be reached from here; else one of a port that kubectl forwards.
 
-    An address that names no Service is given as it is too: whoever connects says what is wrong.
+    An address that names no Service is given as it is too: whoever connects says what is wrong. Through a
+    forwarded port the server's certificate is still that of the Service.
 
     Raises:
         BusUnavailable: only a forwarded port would do, and none can be had; says what to run.
@@ -142,7 +151,7 @@ async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> 
     first = urlsplit(urls.split(",", maxsplit=1)[0].strip())
     service = _SERVICE.fullmatch(first.hostname or "")
     if service is None or _is_address(first.hostname or "") or await _answers(first):
-        yield urls
+        yield Way(urls)
         return
     port = first.port or _PORT
     options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
@@ -155,7 +164,7 @@ async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> 
         raise BusUnavailable(f"{first.hostname} cannot be reached from here; {advice}")
     async with _forwarded([kubectl, *options, *forward, f":{port}"], advice) as local:
         user = f"{first.netloc.rpartition('@')[0]}@" if "@" in first.netloc else ""
-        yield f"{first.scheme or 'nats'}://{user}127.0.0.1:{local}"
+        yield Way(f"{first.scheme or 'nats'}://{user}127.0.0.1:{local}", first.hostname or "")
 
 
 @asynccontextmanager

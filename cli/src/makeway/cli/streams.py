@@ -18,6 +18,9 @@ from makeway.runtime.process import identity
 from makeway.runtime.settings import (
     NatsCredsOption,
     NatsSettings,
+    NatsTlsCaOption,
+    NatsTlsCertOption,
+    NatsTlsKeyOption,
     NatsUrlOption,
     StreamReplicasOption,
     SubjectPrefixOption,
@@ -44,6 +47,9 @@ def streams(
     ] = 0,
     nats_url: NatsUrlOption = _NATS.url,
     nats_creds: NatsCredsOption = _NATS.creds,
+    nats_tls_ca: NatsTlsCaOption = _NATS.tls_ca,
+    nats_tls_cert: NatsTlsCertOption = _NATS.tls_cert,
+    nats_tls_key: NatsTlsKeyOption = _NATS.tls_key,
     subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
     stream_replicas: StreamReplicasOption = _NATS.replicas,
 ) -> None:
@@ -56,7 +62,13 @@ def streams(
     me = identity()
     logs.configure("text", "warning", "streams", me)
     nats = NatsSettings(
-        url=nats_url, creds=nats_creds, subject_prefix=subject_prefix, replicas=stream_replicas
+        url=nats_url,
+        creds=nats_creds,
+        tls_ca=nats_tls_ca,
+        tls_cert=nats_tls_cert,
+        tls_key=nats_tls_key,
+        subject_prefix=subject_prefix,
+        replicas=stream_replicas,
     )
     try:
         names = asyncio.run(_ensure(nats, me, wait))
@@ -84,6 +96,7 @@ async def _attempt(nats: NatsSettings, me: str) -> list[str]:
         name=f"streams/{me}",
         prefix=nats.subject_prefix,
         creds=nats.creds,
+        tls=nats.tls(),
         timings=Timings(connect=5),
     )
     try:

@@ -40,7 +40,11 @@ async def connected(
         closing.push_async_callback(api.close)
         cluster_uid = await api.cluster_uid()
         bus = await Bus.connect(
-            nats.servers(), name=f"{component}/{identity}", prefix=nats.subject_prefix, creds=nats.creds
+            nats.servers(),
+            name=f"{component}/{identity}",
+            prefix=nats.subject_prefix,
+            creds=nats.creds,
+            tls=nats.tls(),
         )
         closing.push_async_callback(bus.close)
         await bus.ensure_streams(nats.replicas)

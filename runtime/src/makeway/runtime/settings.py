@@ -8,11 +8,15 @@ environment variable, `MAKEWAY_` + the option's name.
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+
+from makeway.runtime.tls import ReloadedContext
 
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -24,6 +28,9 @@ class NatsSettings:
 
     url: server, or several with commas; the rest of a cluster is learnt from the first answer.
     creds: a `.creds` file (user JWT and nkey seed). None where the server asks for nothing.
+    tls_ca: the authority of the servers' certificates. None trusts the system's.
+    tls_cert, tls_key: a client certificate, for servers that ask for one. Given any of the three, no
+        connection is made in clear. The files are read again when they change.
     subject_prefix: first tokens of every subject and, upper-cased, of every stream's name. Two
         clusters on one NATS need two prefixes.
     replicas: copies of each stream that are kept. 3 for a cluster that must survive the loss of a
@@ -32,12 +39,43 @@ class NatsSettings:
 
     url: str = "nats://127.0.0.1:4222"
     creds: Path | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     subject_prefix: str = "makeway"
     replicas: int = 1
 
     def servers(self) -> list[str]:
         """The URL option as a list."""
         return [part.strip() for part in self.url.split(",") if part.strip()]
+
+    def tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """What gives the TLS context of each connection; None where nothing is configured.
+
+        Raises:
+            ValueError: a certificate without a key, or files that cannot be used.
+        """
+        return nats_tls(self.tls_ca, self.tls_cert, self.tls_key)
+
+
+def nats_tls(ca: Path | None, cert: Path | None, key: Path | None) -> Callable[[], ssl.SSLContext] | None:
+    """What gives the TLS context of each connection to NATS; as `NatsSettings.tls`."""
+    if (cert is None) != (key is None):
+        raise ValueError("--nats-tls-cert and --nats-tls-key go together: give both")
+    if ca is None and cert is None:
+        return None
+
+    def make() -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(ca) if ca else None)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+        return context
+
+    files = [str(file) for file in (ca, cert, key) if file is not None]
+    try:
+        return ReloadedContext(make, files).current
+    except OSError as error:
+        raise ValueError(f"TLS for NATS: {', '.join(files)}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +150,27 @@ NatsCredsOption = Annotated[
         rich_help_panel=_NATS,
     ),
 ]
+
+
+def _nats_file(option: str, help_: str) -> Any:
+    return typer.Option(
+        f"--nats-{option}",
+        envvar=f"MAKEWAY_NATS_{option.upper().replace('-', '_')}",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help=help_,
+        rich_help_panel=_NATS,
+    )
+
+
+NatsTlsCaOption = Annotated[
+    Path | None,
+    _nats_file("tls-ca", "Certificate authority of NATS (PEM). Given, no connection is made in clear."),
+]
+NatsTlsCertOption = Annotated[Path | None, _nats_file("tls-cert", "Client certificate for NATS (PEM).")]
+NatsTlsKeyOption = Annotated[Path | None, _nats_file("tls-key", "Key of that certificate (PEM).")]
 SubjectPrefixOption = Annotated[
     str,
     typer.Option(
