@@ -37,6 +37,7 @@ from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces
 from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.records import PodRecord
+from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_pod, make_snapshot
@@ -166,6 +167,7 @@ def loop_of(
     ready: Callable[[], bool] = lambda: True,
     *,
     told: asyncio.Event | None = None,
+    decisions: Decisions | None = None,
 ) -> QuotaLoop:
     """A loop on a snapshot; `told` is set when it tells of a result."""
     told = told or asyncio.Event()
@@ -175,7 +177,7 @@ def loop_of(
         snapshot=snapshot,
         ledger=ledger,
         orders=bus,
-        decisions=Decisions(bus, metrics),
+        decisions=decisions or Decisions(bus, metrics),
         metrics=metrics,
         tell=lambda event_type, reason, note: told.set(),
     )
@@ -348,7 +350,10 @@ MANY = tuple(f"p{number:03}" for number in range(40))
 
 
 async def rushed(
-    snapshot: Snapshot, happens: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    snapshot: Snapshot,
+    happens: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    decisions: Decisions | None = None,
 ) -> Evicting:
     """Plan in pieces of two pods, at each pause of which something happens; return what was ordered."""
 
@@ -366,7 +371,7 @@ async def rushed(
     monkeypatch.setattr(quota_victims, "PIECE", 2)
     monkeypatch.setattr("makeway.planner.quota_loop.again_in_pieces", interrupted)
     bus = Evicting(snapshot)
-    loop = loop_of(snapshot, bus, Ledger())
+    loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
     leading = asyncio.create_task(loop.lead(fence))
     try:
         async with asyncio.timeout(3 * SECONDS):
@@ -418,3 +423,33 @@ async def test_what_has_come_down_by_itself_while_a_quota_is_planned_evicts_nobo
 
     assert bus.taken == []
     assert len(snapshot.pods) == 15
+
+
+class Noting(Decisions):
+    """Keeps which decisions were put with what they were made from, and which without."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeBus(), Metrics(CollectorRegistry()))
+        self.recorded: list[bool] = []
+
+    def put(self, decision: Decision | DecisionRecord) -> None:
+        self.recorded.append(False)
+
+    def put_quota(self, record: DecisionRecord, inputs: QuotaDecided) -> None:
+        self.recorded.append(True)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_quota_is_recorded_only_where_the_snapshot_did_not_change_while_it_was_planned(
+    changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, noted = halved(), Noting()
+    leaving = iter(MANY[:1] if changes else ())
+
+    def one_leaves() -> None:
+        if (name := next(leaving, "")) != "":
+            snapshot.remove_pod(name)
+
+    await rushed(snapshot, one_leaves, monkeypatch, noted)
+
+    assert noted.recorded[0] is not changes

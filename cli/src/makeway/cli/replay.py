@@ -118,9 +118,10 @@ async def _decision(bus: Bus, what: str) -> DecisionRecord:
 async def _collected(bus: Bus, record: DecisionRecord) -> Export:
     """Read the parts of the recording up to the decision."""
     if not record.recording:
+        quota = ", or the cluster changed while it planned for this quota" if record.kind == "quota" else ""
         fail(
             f"{record.decision_id} was not recorded: its planner was started with --no-record, or had only "
-            "just begun to lead"
+            f"just begun to lead{quota}"
         )
     try:
         parts, found = await _parts(bus, record)

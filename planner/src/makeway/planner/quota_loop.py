@@ -254,6 +254,7 @@ class QuotaLoop:
             refused=dict(refused),
             stuck=dict(stuck),
         )
+        revision = self._snapshot.revision
         planned = await self._plan(control, tree, inputs, now)
         seconds = time.perf_counter() - began
         if planned is None:
@@ -269,7 +270,10 @@ class QuotaLoop:
             planner=self._settings.identity,
             duration_seconds=seconds,
         )
-        self._decisions.put_quota(record, inputs)
+        if self._snapshot.revision == revision:
+            self._decisions.put_quota(record, inputs)
+        else:
+            self._decisions.put(record)  # no snapshot of a recording is the one that it was made from
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._report(path, ended)
