@@ -45,7 +45,7 @@ EXACT = frozenset(
 )
 """Kinds of constraints in which both must agree exactly. A kind comes in with its column.
 
-The last four need none: where they keep a pod away, kube-scheduler never asks whether removing pods helps.
+Taints, cordons, node affinity and the zones of volumes have none: they rule nodes out, whoever goes.
 """
 
 MAX_CANDIDATES = 16

@@ -85,6 +85,8 @@ def test_a_node_with_a_taint_that_the_pod_does_not_tolerate_is_not_planned_on() 
 
     assert nodes_of(planned(snapshot, question(preemptor()))) == ["b"]
     assert nodes_of(planned(snapshot, question(preemptor(tolerations=TOLERATED)))) == ["a", "b"]
+    other = [{**TOLERATED[0], "value": "b"}]
+    assert nodes_of(planned(snapshot, question(preemptor(tolerations=other)))) == ["b"]
 
 
 def test_a_cordoned_node_is_planned_on_only_for_a_pod_that_tolerates_it() -> None:

@@ -195,6 +195,12 @@ def test_dp_13_the_latest_of_the_earliest_starts_wins(
     assert best(pods) == (winner, "latest-start")
 
 
+def test_dp_13_of_the_victims_only_those_of_the_highest_priority_count_with_their_start() -> None:
+    pods = {"n1": [(MID, M, 4), (LOW, L, 6)], "n2": [(MID, M, 5), (LOW, L, 0)]}
+
+    assert best(pods) == ("n2", "latest-start")
+
+
 def test_dp_14_of_5000_nodes_the_one_far_better_is_always_found() -> None:
     nodes = [make_node(f"n{index:04}") for index in range(5000)]
     pods = [make_pod(f"p{index}", f"n{index:04}", MID, XL) for index in range(5000) if index != 4321]

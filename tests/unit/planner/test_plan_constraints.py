@@ -8,6 +8,7 @@ import pytest
 
 from makeway.bus.messages import Placement
 from makeway.planner import diagnosis, layers
+from makeway.planner.question import Question
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.volumes import ClaimRecord
 from unit.planner.building import choices, planned, refused
@@ -338,3 +339,32 @@ def test_domains_are_remembered_of_so_many_labels_only() -> None:
     assert topology.count(HOST) == 2
     assert topology.count(ZONE) == 0
     assert (topology.domains(ZONE, rows) == first).all()
+
+
+def test_a_tainted_zone_counts_for_spread_where_the_constraint_does_not_say_otherwise() -> None:
+    taints = [{"key": "down", "effect": "NoSchedule"}]
+    snapshot = cluster(
+        node("a", zone="A", taints=taints),
+        node("b", zone="B"),
+        pod("web", "b", priority=200, cpu="1", labels=WEB),
+        pod("low", "b", cpu="3"),
+    )
+
+    def asked(**more: str) -> Question:
+        spreads = [spread(ZONE, WEB, **more)]
+        return question(preemptor(cpu="3", labels=WEB, topologySpreadConstraints=spreads))
+
+    assert refused(snapshot, asked()).reason == "NotEnoughRoom"
+    assert choices(planned(snapshot, asked(nodeTaintsPolicy="Honor"))) == [("b", {"low"})]
+
+
+@pytest.mark.parametrize(("restarts", "victim"), [("Always", "holder"), (None, "other")])
+def test_a_host_port_of_a_sidecar_is_asked_for_and_that_of_another_init_container_is_not(
+    restarts: str | None, victim: str
+) -> None:
+    init = {"name": "i", "ports": PORT_80, "restartPolicy": restarts}
+    snapshot = cluster(node("a"), pod("holder", "a", ports=PORT_80), pod("other", "a", cpu="3"))
+
+    plan = planned(snapshot, question(preemptor(cpu="1", initContainers=[init])))
+
+    assert choices(plan) == [("a", {victim})]
