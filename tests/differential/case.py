@@ -10,13 +10,20 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
 from makeway.core.budget import budget_of
-from makeway.core.objects import Namespace, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget
+from makeway.core.objects import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+)
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.plan import plan
 from makeway.planner.question import question_of
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.watch import ClaimFeed
+from makeway.planner.watch import ClaimFeed, volume_feed
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 """When the planner is asked: after every pod of a random cluster has started."""
@@ -29,6 +36,8 @@ FILTERS = (
     "NodePorts",
     "NodeResourcesFit",
     "VolumeRestrictions",
+    "VolumeBinding",
+    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
 )
@@ -63,6 +72,7 @@ class Case(msgspec.Struct, frozen=True):
     answer: Answer
     budgets: tuple[PodDisruptionBudget, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
     assumed: dict[str, str] = {}
     note: str = ""
 
@@ -87,6 +97,9 @@ def snapshot_of(case: Case) -> Snapshot:
     claims = ClaimFeed(snapshot)
     for claim in case.claims:
         claims.put(claim)
+    volumes = volume_feed(snapshot)
+    for volume in case.volumes:
+        volumes.put(volume)
     for pod in case.pods:
         snapshot.put_pod(pod_record(pod))
     return snapshot

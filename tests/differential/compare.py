@@ -41,6 +41,7 @@ EXACT = frozenset(
         "existing-anti",
         "topology-spread",
         "rwop",
+        "volumes",
     }
 )
 """Kinds of constraints in which both must agree exactly. A kind comes in with its column.

@@ -10,7 +10,7 @@ Cluster = dict[str, Any]
 Differs = Callable[[Cluster], bool]
 """Whether the two still differ; asks both anew. A cluster that kube-scheduler's code cannot read does not."""
 
-_LISTS = ("nodes", "pods", "budgets", "claims", "namespaces")
+_LISTS = ("nodes", "pods", "budgets", "claims", "volumes", "namespaces")
 _POD_FIELDS = (
     ("spec", "affinity"),
     ("spec", "topologySpreadConstraints"),

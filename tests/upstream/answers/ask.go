@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
@@ -30,10 +31,12 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// leftOut are the plugins of the default profile whose objects a random cluster does not have: volumes
-// are bound, counted and placed by claims and storage classes, devices by DRA. The planner models none of
-// them; the plugin's verification asks them.
-var leftOut = []string{names.VolumeBinding, names.VolumeZone, names.NodeVolumeLimits, names.DynamicResources}
+// leftOut are the plugins of the default profile whose objects a random cluster does not have: volumes are
+// counted by CSINodes, devices by DRA. The planner models none of them; the plugin's verification asks them.
+var leftOut = []string{names.NodeVolumeLimits, names.DynamicResources}
+
+// ofVolumes are left out as well where a cluster has no volumes: they refuse a pod whose claims are not bound.
+var ofVolumes = []string{names.VolumeBinding, names.VolumeZone}
 
 // sampleShare is the part of the nodes that kube-scheduler looks at by default, in per cent. Its lower
 // bound of 100 nodes is left out, so that a small cluster stands for one of a thousand nodes and more.
@@ -123,7 +126,11 @@ func newWorld(ctx context.Context, c *Case) (*world, error) {
 			nominated[pod.Status.NominatedNodeName] = append(nominated[pod.Status.NominatedNodeName], info)
 		}
 	}
-	profile, err := defaultProfile()
+	without := leftOut
+	if len(c.Volumes) == 0 {
+		without = append(slices.Clone(leftOut), ofVolumes...)
+	}
+	profile, err := defaultProfile(without)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +148,11 @@ func newWorld(ctx context.Context, c *Case) (*world, error) {
 	)
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
+	}
+	if len(c.Volumes) > 0 {
+		if err := runVolumes(ctx, client, factory, c); err != nil {
+			return nil, err
+		}
 	}
 	args := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 1}
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
@@ -199,7 +211,7 @@ func (w *world) filter(ctx context.Context, pod *v1.Pod) (fwk.CycleState, []fwk.
 }
 
 // defaultProfile is that of a kube-scheduler without any configuration, but for the plugins left out.
-func defaultProfile() (*config.KubeSchedulerProfile, error) {
+func defaultProfile(without []string) (*config.KubeSchedulerProfile, error) {
 	kind := kubeschedulerconfigv1.SchemeGroupVersion.WithKind("KubeSchedulerConfiguration")
 	configuration := &config.KubeSchedulerConfiguration{}
 	if _, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte("{}"), &kind, configuration); err != nil {
@@ -207,11 +219,37 @@ func defaultProfile() (*config.KubeSchedulerProfile, error) {
 	}
 	profile := &configuration.Profiles[0]
 	enabled := &profile.Plugins.MultiPoint.Enabled
-	*enabled = slices.DeleteFunc(*enabled, func(p config.Plugin) bool { return slices.Contains(leftOut, p.Name) })
+	*enabled = slices.DeleteFunc(*enabled, func(p config.Plugin) bool { return slices.Contains(without, p.Name) })
 	return profile, nil
 }
 
-// fill puts the cluster's objects where listers find them. No informer runs: nothing changes.
+// runVolumes runs the informers of claims and volumes, of which VolumeBinding keeps copies of its own.
+func runVolumes(ctx context.Context, client *fake.Clientset, factory informers.SharedInformerFactory, c *Case) error {
+	for _, claim := range c.Claims {
+		if err := client.Tracker().Add(claim); err != nil {
+			return err
+		}
+	}
+	for _, volume := range c.Volumes {
+		if err := client.Tracker().Add(volume); err != nil {
+			return err
+		}
+	}
+	core := factory.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer()} {
+		handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			return err
+		}
+		go informer.RunWithContext(ctx)
+		for !handled.HasSynced() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// fill puts the cluster's objects where listers find them. No informer runs but those of volumes.
 func fill(factory informers.SharedInformerFactory, c *Case) error {
 	core, disruption := factory.Core().V1(), factory.Policy().V1()
 	if err := add(core.Namespaces().Informer(), c.Namespaces); err != nil {
@@ -224,6 +262,9 @@ func fill(factory informers.SharedInformerFactory, c *Case) error {
 		return err
 	}
 	if err := add(core.PersistentVolumeClaims().Informer(), c.Claims); err != nil {
+		return err
+	}
+	if err := add(core.PersistentVolumes().Informer(), c.Volumes); err != nil {
 		return err
 	}
 	return add[*policy.PodDisruptionBudget](disruption.PodDisruptionBudgets().Informer(), c.Budgets)

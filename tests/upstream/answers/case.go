@@ -18,6 +18,7 @@ type Case struct {
 	Pods       []*v1.Pod                     `json:"pods"`
 	Budgets    []*policy.PodDisruptionBudget `json:"budgets,omitempty"`
 	Claims     []*v1.PersistentVolumeClaim   `json:"claims,omitempty"`
+	Volumes    []*v1.PersistentVolume        `json:"volumes,omitempty"`
 	// Assumed are the pods that the scheduler has placed in its memory alone, by UID.
 	Assumed   map[string]string `json:"assumed,omitempty"`
 	Preemptor *v1.Pod           `json:"preemptor"`

@@ -46,6 +46,9 @@ func (m *maker) demand(pod *v1.Pod) {
 	if m.has(readWriteOnce) {
 		m.claim(pod)
 	}
+	if m.has(volumes) {
+		m.mount(pod)
+	}
 }
 
 // selectNodes gives the preemptor node selectors, node affinity, or affinity to nodes by name.
@@ -221,4 +224,42 @@ func (m *maker) use(pod *v1.Pod, claim string) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: claim, VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}})
+}
+
+// mount gives the preemptor claims that are bound to volumes of some nodes or zones, and binds those that it has.
+func (m *maker) mount(pod *v1.Pod) {
+	for i := range 1 + m.IntN(2) {
+		name := fmt.Sprint("data-", i)
+		m.c.Claims = append(m.c.Claims, &v1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name, UID: types.UID(name)},
+		})
+		m.use(pod, name)
+	}
+	for _, claim := range m.c.Claims {
+		volume := &v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "volume-" + claim.Name, UID: types.UID("volume-" + claim.Name), Labels: map[string]string{}},
+			Status:     v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
+		}
+		if m.chance(2) {
+			key := pick(m.Rand, zoneLabel, zoneLabel, "failure-domain.beta.kubernetes.io/zone")
+			volume.Labels[key] = pick(m.Rand, "z0", "z1", "z0__z1", "z2__ z3", "z0__")
+		}
+		if m.chance(2) {
+			var terms []v1.NodeSelectorTerm
+			for range 1 + m.IntN(2) {
+				terms = append(terms, v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{m.nodeRequirement()}})
+			}
+			if m.chance(4) {
+				name := pick(m.Rand, m.c.Nodes...).Name
+				terms = []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{name}},
+				}}}
+			}
+			volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: terms}}
+		}
+		claim.Spec.VolumeName = volume.Name
+		claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+		claim.Status.Phase = v1.ClaimBound
+		m.c.Volumes = append(m.c.Volumes, volume)
+	}
 }

@@ -28,12 +28,13 @@ const (
 	existingAnti    = "existing-anti"   // required anti-affinity of the other pods
 	topologySpread  = "topology-spread" // hard topology spread
 	readWriteOnce   = "rwop"            // claims that one pod alone may use
+	volumes         = "volumes"         // bound volumes of some nodes or zones
 )
 
 var kinds = []string{
 	resources, podCounts, extended, shapes, priorities, budgets, terminating, nominated, assumed, taints,
 	unschedulable, nodeAffinity, nodeNames, hostPorts, podAffinity, podAntiAffinity, existingAnti,
-	topologySpread, readWriteOnce,
+	topologySpread, readWriteOnce, volumes,
 }
 
 // parseKinds reads a list of kinds; an empty one means all.
