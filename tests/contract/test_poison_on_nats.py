@@ -25,6 +25,7 @@ from makeway.evictor.records import BusRecords
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.slots import Slots
 from makeway.planner.inflight import InFlight
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics as PlannerMetrics
@@ -43,6 +44,7 @@ class World:
         self.cluster = FakeCluster(a_pod("a").build())
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry)
+        self.slots = Slots(16, metrics)
         self.evictor = Evictor(
             Settings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
             cluster=self.cluster,
@@ -51,12 +53,13 @@ class World:
             metrics=metrics,
             events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
             restraint=Restraint("enforce"),
+            slots=self.slots,
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         orders = await self.bus.orders_consumer()
-        taking = asyncio.create_task(take_for_ever(orders, self.evictor.handle, 16))
+        taking = asyncio.create_task(take_for_ever(orders, self.evictor.handle, self.slots))
         try:
             yield
             assert not taking.done()

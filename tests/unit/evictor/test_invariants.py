@@ -14,6 +14,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.slots import Slots
 from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
 from unit.evictor.fakes import (
     FORBIDDEN,
@@ -179,4 +180,5 @@ def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClo
         metrics=metrics,
         events=Events(cluster, clock, metrics, "evictor-1"),
         restraint=Restraint("enforce"),
+        slots=Slots(32, metrics),
     )

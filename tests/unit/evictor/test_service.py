@@ -17,6 +17,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
+from makeway.evictor.slots import Slots
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
@@ -52,6 +53,7 @@ class World:
         self.policy = Policy()
         self.restraint = Restraint(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
+        self.slots = Slots(32, metrics)
         self.evictor = Evictor(
             Settings(cluster_uid=CLUSTER, identity="evictor-1"),
             cluster=self.cluster,
@@ -60,6 +62,7 @@ class World:
             metrics=metrics,
             events=self.events,
             restraint=self.restraint,
+            slots=self.slots,
         )
 
     async def carry_out(self, order: EvictionOrder, deliveries: int = 1) -> Outcome:
@@ -372,7 +375,7 @@ class TestFailure:
     async def test_the_outcome_is_written_only_after_the_rollback(self) -> None:
         world = World(*running("a"))
         world.cluster.always_fail("delete", "a", FORBIDDEN)
-        world.cluster.fail("clear_nomination", "urgent", *[UNAVAILABLE] * 20)
+        world.cluster.fail("clear_nomination", "urgent", *[UNAVAILABLE] * 10)
         world.cluster.before("clear_mark", "a", lambda: published.append(bool(world.records.outcomes)))
         published: list[bool] = []
 
@@ -381,7 +384,7 @@ class TestFailure:
         assert published == [False]
         assert outcome.rollback is not None
         assert outcome.rollback.nomination_reverted
-        assert world.metric("makeway_evictor_retries_total", operation="rollback", reason="unavailable") == 20
+        assert world.metric("makeway_evictor_retries_total", operation="rollback", reason="unavailable") == 10
 
     async def test_a_rollback_that_is_refused_for_good_gives_up_in_the_end_and_says_so(self) -> None:
         world = World(*running("a"))
@@ -865,6 +868,10 @@ class Queue:
         return None
 
 
+def no_slots() -> Slots:
+    return Slots(1, Metrics(CollectorRegistry()))
+
+
 class TestTaking:
     async def test_no_more_orders_are_taken_than_may_be_under_way(self) -> None:
         under_way = 0
@@ -878,7 +885,7 @@ class TestTaking:
             under_way -= 1
 
         orders = Queue(*(FakeDelivery(make_order(order_id=f"ord-{i}")) for i in range(6)))
-        taking = asyncio.create_task(take_for_ever(orders, handle, concurrency=2))
+        taking = asyncio.create_task(take_for_ever(orders, handle, no_slots(), most=2))
         await asyncio.sleep(0.1)
         taking.cancel()
         await asyncio.wait([taking])
@@ -893,7 +900,7 @@ class TestTaking:
             await asyncio.sleep(0.05)
             ended.append(True)
 
-        taking = asyncio.create_task(take_for_ever(Queue(FakeDelivery(b"")), handle, concurrency=2))
+        taking = asyncio.create_task(take_for_ever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2))
         await asyncio.sleep(0.01)
         taking.cancel()
         await asyncio.wait([taking])
@@ -906,7 +913,7 @@ class TestTaking:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await take_for_ever(Queue(FakeDelivery(b"")), handle, concurrency=2)
+            await take_for_ever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2)
 
 
 class TestMetrics:

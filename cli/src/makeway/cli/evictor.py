@@ -34,7 +34,7 @@ async def evictor(
             envvar="MAKEWAY_CONCURRENCY",
             min=1,
             max=64,
-            help="Orders under way at once. They mostly wait for the API server.",
+            help="Orders that work at once; those that wait to try again do not count.",
         ),
     ] = 32,
 ) -> int:

@@ -10,7 +10,7 @@ The first thing that goes wrong for good stops everything that has not begun.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
@@ -27,7 +27,8 @@ from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.records import Records
 from makeway.evictor.restraint import Restraint
-from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.slots import Turn
 from makeway.evictor.verdicts import (
     Delete,
     Epoch,
@@ -82,16 +83,24 @@ class Halt(Exception):  # noqa: N818 - control flow, not an error
 
 @dataclass
 class _StoppableClock:
-    """A clock whose sleeps end early when the execution stops, so that no retry outlives it."""
+    """An order's turn, whose waits end early when the execution stops, so that no retry outlives it."""
 
-    clock: Clock
+    turn: Turn
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> datetime:
-        return self.clock.now()
+        return self.turn.now()
 
     async def sleep(self, seconds: float) -> None:
-        tasks = {asyncio.ensure_future(self.clock.sleep(seconds)), asyncio.ensure_future(self.stopped.wait())}
+        """Wait to try again."""
+        await self._unless_stopped(self.turn.sleep(seconds))
+
+    async def idle(self, seconds: float) -> None:
+        """Wait for what others do."""
+        await self._unless_stopped(self.turn.idle(seconds))
+
+    async def _unless_stopped(self, waiting: Coroutine[None, None, None]) -> None:
+        tasks = {asyncio.ensure_future(waiting), asyncio.ensure_future(self.stopped.wait())}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -109,7 +118,7 @@ class Execution:
         stored_at: datetime,
         cluster: Cluster,
         records: Records,
-        clock: Clock,
+        turn: Turn,
         metrics: Metrics,
         events: Events,
         restraint: Restraint,
@@ -124,7 +133,8 @@ class Execution:
         self._class_names: set[str] = set()
         self._cluster = cluster
         self._records = records
-        self._clock = _StoppableClock(clock)
+        self._turn = turn
+        self._clock = _StoppableClock(turn)
         self._metrics = metrics
         self._events = events
         self._restraint = restraint
@@ -165,7 +175,7 @@ class Execution:
             if isinstance(state, Failed):
                 self._halt(state)
             self._check_time(f"still waiting for {', '.join(state.order_ids)}")
-            await self._clock.sleep(poll)
+            await self._clock.idle(poll)
             poll = min(AWAIT_POLL_LIMIT_SECONDS, poll * 1.5)
 
     async def _results(self, ids: Sequence[str]) -> dict[str, OutcomeResult | None]:
@@ -271,6 +281,7 @@ class Execution:
         """
 
         async def attempt() -> Deleted | Gone | Terminating | Spared:
+            await self._turn.enter()
             self._may_begin()
             progress.attempts += 1
             known = judged if progress.attempts == 1 else None
@@ -413,6 +424,7 @@ class Execution:
         """Read until `not_after`; what is refused, or takes longer, stops the execution."""
 
         async def attempt() -> T:
+            await self._turn.enter()
             if self.stop is not None:
                 raise Halt
             return await read()

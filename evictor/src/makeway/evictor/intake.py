@@ -1,4 +1,4 @@
-"""Taking orders: several at once but not too many, kept while they are worked on, ended in order."""
+"""Taking orders: ahead of their turn but not too many, kept while they are in hand, ended in order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from typing import NoReturn, Protocol
 import structlog
 
 from makeway.bus.errors import BusUnavailable
+from makeway.evictor.slots import Slots
 
 KEEP_SECONDS = 3.0
 """Between two in-progress acknowledgements; a third of the consumer's AckWait of 10 s."""
+
+MOST_IN_HAND = 500
+"""Orders taken ahead. Among these an important one passes the others; when this process is killed, they are
+given to another after `ACK_WAIT_SECONDS`. As many as a scheduler has under way, over two evictors."""
 
 NEXT_TIMEOUT_SECONDS = 30.0
 """How long one wait for an order lasts; nothing depends on it."""
@@ -69,15 +74,18 @@ class Orders(Protocol):
 
 
 async def take_for_ever(
-    orders: Orders, handle: Callable[[Delivery], Awaitable[None]], concurrency: int
+    orders: Orders,
+    handle: Callable[[Delivery], Awaitable[None]],
+    slots: Slots,
+    most: int = MOST_IN_HAND,
 ) -> NoReturn:
-    """Hand each order to `handle`, at most `concurrency` at once.
+    """Hand each order to `handle`, at most `most` at once; which of them work is for `slots` to say.
 
-    When cancelled, orders under way may end for `DRAIN_SECONDS`; then they are cancelled, which
-    `handle` answers by giving its order back. An error that leaves `handle` is raised here: it is a
-    defect, and the process starts afresh.
+    When cancelled, orders that wait for their first slot are cancelled, and those under way may end for
+    `DRAIN_SECONDS`; then they are cancelled, too. `handle` answers that by giving its order back. An error
+    that leaves `handle` is raised here: it is a defect, and the process starts afresh.
     """
-    free = asyncio.Semaphore(concurrency)
+    free = asyncio.Semaphore(most)
     under_way: set[asyncio.Task[None]] = set()
     broken: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
@@ -111,6 +119,7 @@ async def take_for_ever(
         await (broken if broken.done() else taking)
     finally:
         taking.cancel()
+        slots.turn_away()
         await _drain(under_way)
         if not broken.cancel() and not broken.cancelled():
             broken.exception()  # seen: without this the loop would report it as lost

@@ -130,6 +130,11 @@ class Metrics:
         )
         self.in_flight = Gauge(
             "makeway_evictor_orders_in_flight",
-            "Orders being carried out or rolled back.",
+            "Orders in hand: being carried out or rolled back, or waiting for their turn.",
+            registry=registry,
+        )
+        self.waiting = Gauge(
+            "makeway_evictor_orders_waiting",
+            "Orders in hand that wait for one of the slots (--concurrency).",
             registry=registry,
         )

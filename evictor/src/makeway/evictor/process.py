@@ -24,6 +24,7 @@ from makeway.evictor.repair import Repairing
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.slots import Slots
 from makeway.evictor.status import Status
 from makeway.runtime import garbage, http
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
@@ -90,6 +91,7 @@ async def run(
         cluster = ApiCluster(api, metrics, brake.fresh)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
+        slots = Slots(concurrency, metrics)
         evictor = Evictor(
             Settings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
             cluster=cluster,
@@ -98,6 +100,7 @@ async def run(
             metrics=metrics,
             events=events,
             restraint=restraint,
+            slots=slots,
         )
         repairing = Repairing(
             cluster_uid, restraint, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
@@ -137,7 +140,7 @@ async def run(
             await control.read.wait()
             repairs = await bus.repairs.serve(repairing.handle)
             closing.push_async_callback(repairs.unsubscribe)
-            await take_for_ever(orders, evictor.handle, concurrency)
+            await take_for_ever(orders, evictor.handle, slots)
 
         garbage.set_aside()
         return await run_until_signalled(

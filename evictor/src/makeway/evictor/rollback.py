@@ -2,8 +2,11 @@
 
 It goes on until it is done, by whatever evictor is alive: the outcome is written after it, so an
 order whose evictor died is delivered again. A refusal for good (an admission policy, missing
-rights) is tried again too, since somebody may repair it, but not for ever: after `PATIENCE` the
-outcome is written without it, so that no preemptor and no evictor waits for a policy to change.
+rights) is tried again too, since it may be repaired, but not for ever: after `PATIENCE` the
+outcome is written without it, so that no preemptor and no evictor waits for a policy to change. The same
+holds, after `LONGEST`, for what might pass and does not, such as a dead webhook's 500. What is left of the
+order then is repaired later: marks by proposals of the planner, which begin once the order has its outcome;
+the nomination by its scheduler, which writes another at the pod's next try.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from makeway.evictor.retry import (
     ROLLBACK_MAX_DELAY_SECONDS,
     Clock,
     PermanentError,
+    TemporaryError,
     reporter,
     retrying,
 )
@@ -35,6 +39,9 @@ from makeway.runtime.failpoints import failpoint
 
 PATIENCE = timedelta(seconds=30)
 """How long permanent refusals of a rollback are tried again."""
+
+LONGEST = timedelta(minutes=5)
+"""How long temporary failures of a rollback are tried again: longer than an API server takes to restart."""
 
 REFUSED_PAUSE_SECONDS = 5.0
 """Between two attempts that were refused for good."""
@@ -78,6 +85,7 @@ class RollingBack:
         self._undone = Undone()
         self._relied_on = SharedReads(self._read_relied_on)
         self._patience = clock.now() + PATIENCE
+        self._longest = clock.now() + LONGEST
 
     async def run(self, undecided: Iterable[Victim]) -> Undone:
         """Undo what stands of the order, and learn what became of the `undecided` victims.
@@ -138,16 +146,20 @@ class RollingBack:
             self._undone.conditions_cleared.append(victim.uid)
 
     async def _durably(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:
-        """Do it until it is done; None where it was still refused for good when the patience ended."""
+        """Do it until it is done; None where it was still refused when the patience ended."""
         while True:
             try:
                 return await retrying(
                     act,
                     clock=self._clock,
-                    deadline=None,
+                    deadline=self._longest,
                     on_retry=reporter(self._metrics, "rollback"),
                     longest_delay_seconds=ROLLBACK_MAX_DELAY_SECONDS,
                 )
+            except TemporaryError as error:
+                _log.error("rollback_given_up", operation=what, reason=error.reason, error=str(error))
+                self._undone.refused.append(what)
+                return None
             except PermanentError as error:
                 _log.error("rollback_refused", operation=what, reason=error.reason, error=str(error))
                 if self._clock.now() >= self._patience:

@@ -33,6 +33,7 @@ from makeway.evictor.report import summarise
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.rollback import RollingBack, Undone
+from makeway.evictor.slots import Slots, Turn
 from makeway.evictor.verdicts import Refused, Stop
 from makeway.runtime.failpoints import failpoint
 from makeway.runtime.logs import bound
@@ -86,7 +87,9 @@ class Evictor:
         metrics: Metrics,
         events: Events,
         restraint: Restraint,
+        slots: Slots,
     ) -> None:
+        self._slots = slots
         self._settings = settings
         self._restraint = restraint
         self._cluster = cluster
@@ -122,8 +125,7 @@ class Evictor:
         ):
             try:
                 async with kept(delivery):
-                    await failpoint("evictor.order-received")
-                    await self._settle(order, delivery)
+                    await self._settle_in_turn(order, delivery)
                     await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
             except BusUnavailable as error:
@@ -170,22 +172,32 @@ class Evictor:
 
     # ---------------------------------------------------------------------------------- one order
 
-    async def _settle(self, order: EvictionOrder, delivery: Delivery) -> None:
+    async def _settle_in_turn(self, order: EvictionOrder, delivery: Delivery) -> None:
+        """Wait for a slot, which is free again when the order has ended."""
+        turn = self._slots.turn(order, delivery.sequence, self._clock)
+        try:
+            await turn.enter()
+            await failpoint("evictor.order-received")
+            await self._settle(order, delivery, turn)
+        finally:
+            turn.end()
+
+    async def _settle(self, order: EvictionOrder, delivery: Delivery, turn: Turn) -> None:
         """See to it that the order has its outcome."""
         deliveries = delivery.deliveries
-        ended = await self._persist("read", lambda: self._records.outcome(order.order_id))
+        ended = await self._persist("read", lambda: self._records.outcome(order.order_id), turn)
         if deliveries > 1:
             self._metrics.redelivered.labels(state="live" if ended is None else "ended").inc()
         if ended is not None:
             _log.info("order_already_ended", result=ended.result, deliveries=deliveries)
             return
         _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
-        outcome = await self._carry_out(order, delivery)
+        outcome = await self._carry_out(order, delivery, turn)
         await failpoint("evictor.before-outcome")
-        standing = await self._persist("publish", lambda: self._records.publish(outcome))
+        standing = await self._persist("publish", lambda: self._records.publish(outcome), turn)
         self._report(order, outcome, standing)
 
-    async def _carry_out(self, order: EvictionOrder, delivery: Delivery) -> Outcome:
+    async def _carry_out(self, order: EvictionOrder, delivery: Delivery, turn: Turn) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
         execution = (QuotaExecution if order.kind == "quota" else Execution)(
@@ -193,7 +205,7 @@ class Evictor:
             stored_at=delivery.published_at,
             cluster=self._cluster,
             records=self._records,
-            clock=self._clock,
+            turn=turn,
             metrics=self._metrics,
             events=self._events,
             restraint=self._restraint,
@@ -202,6 +214,7 @@ class Evictor:
         execution.stop = execution.stop or self._restraint.too_large(order)
         if execution.stop is None:
             await execution.run()
+        await turn.enter()
         undone: Undone | None = None
         nominations: tuple[str, ...] = ()
         if execution.stop is None:
@@ -209,7 +222,7 @@ class Evictor:
                 order,
                 execution.preemptor.priority,
                 cluster=self._cluster,
-                clock=self._clock,
+                clock=turn,
                 metrics=self._metrics,
                 restraint=self._restraint,
             )
@@ -218,7 +231,7 @@ class Evictor:
                 order,
                 cluster=self._cluster,
                 records=self._records,
-                clock=self._clock,
+                clock=turn,
                 metrics=self._metrics,
             ).run(p.victim for p in execution.progress.values() if p.may_stay)
         return summarise(
@@ -233,11 +246,9 @@ class Evictor:
             finished_at=self._clock.now(),
         )
 
-    async def _persist(self, operation: str, act: Callable[[], Awaitable[T]]) -> T:
+    async def _persist(self, operation: str, act: Callable[[], Awaitable[T]], turn: Turn) -> T:
         """Go on until the bus answers: the order is kept meanwhile, and comes again if this process ends."""
-        return await retrying(
-            act, clock=self._clock, deadline=None, on_retry=reporter(self._metrics, operation)
-        )
+        return await retrying(act, clock=turn, deadline=None, on_retry=reporter(self._metrics, operation))
 
     def _report(self, order: EvictionOrder, outcome: Outcome, standing: Outcome) -> None:
         """Count and log an end; nothing is counted where another evictor was first."""

@@ -1,0 +1,182 @@
+"""Who works now: so many orders at once, the more important first, and none that only waits.
+
+Orders are taken from the stream ahead of their turn, so that one of higher priority passes those that came
+before it. An order holds one of the slots while it works. It releases the slot while it waits to try again,
+or for another order, and asks for one anew; what has begun goes before what has not, so that nothing stays
+half done. Of a namespace of which many orders are in trouble, such as one whose admission webhook is dead,
+few may work at once: each try may take as long as a request does.
+
+No effect depends on a slot; they only bound how much is asked of the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import insort
+from collections import Counter
+from datetime import datetime, timedelta
+
+from makeway.bus.messages import EvictionOrder
+from makeway.evictor.metrics import Metrics
+from makeway.evictor.retry import Clock
+
+TROUBLE = timedelta(seconds=1)
+"""An order that has to try again so long after it began is in trouble until it ends. Conflicts, of which
+every storm has some, pass sooner."""
+
+LAST = 1 << 31
+"""The place of orders without a preemptor, behind every priority."""
+
+
+class Slots:
+    """The slots of one evictor. `share`: of a namespace in trouble, so many orders work at once."""
+
+    def __init__(self, count: int, metrics: Metrics) -> None:
+        self._free = count
+        self.share = max(1, count // 4)
+        self._metrics = metrics
+        self._waiting: list[Turn] = []
+        self._working: Counter[str] = Counter()
+        self._troubled: Counter[str] = Counter()
+
+    def turn(self, order: EvictionOrder, sequence: int, clock: Clock) -> Turn:
+        """Give an order its turn, not begun; `sequence`: of the order in its stream."""
+        return Turn(self, order, sequence, clock)
+
+    def turn_away(self) -> None:
+        """Cancel the tasks of the orders that have not begun: the process ends."""
+        for turn in tuple(self._waiting):
+            turn.turn_away()
+
+    # ------------------------------------------------------------------------------- for turns
+
+    def ask(self, turn: Turn) -> None:
+        """Put a turn in line, and serve."""
+        insort(self._waiting, turn, key=_place)
+        self.serve()
+
+    def withdraw(self, turn: Turn) -> None:
+        """Take a turn out of the line, if it is there."""
+        if turn in self._waiting:
+            self._waiting.remove(turn)
+            self._count()
+
+    def give_back(self, turn: Turn) -> None:
+        """Take a slot back, and serve."""
+        self._free += 1
+        self._working.subtract(turn.namespaces)
+        self._working = +self._working
+        self.serve()
+
+    def trouble(self, turn: Turn, change: int) -> None:
+        """Count an order that is in trouble (1), or ends (-1)."""
+        for namespace in turn.namespaces:
+            self._troubled[namespace] += change
+            if not self._troubled[namespace]:
+                del self._troubled[namespace]
+        self.serve()
+
+    def serve(self) -> None:
+        """Give free slots to those that wait. O(orders that wait)."""
+        for turn in tuple(self._waiting) if self._free else ():
+            if not self._free:
+                break
+            if not self._holds_up(turn):
+                self._waiting.remove(turn)
+                self._free -= 1
+                self._working.update(turn.namespaces)
+                turn.granted()
+        self._count()
+
+    def _holds_up(self, turn: Turn) -> bool:
+        return any(
+            self._troubled[namespace] >= self.share and self._working[namespace] >= self.share
+            for namespace in turn.namespaces
+        )
+
+    def _count(self) -> None:
+        self._metrics.waiting.set(len(self._waiting))
+
+
+class Turn:
+    """One order's, and its clock: an order that sleeps waits to try again, and needs no slot for that."""
+
+    def __init__(self, slots: Slots, order: EvictionOrder, sequence: int, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        priority = order.preemptor.priority if order.preemptor is not None else None
+        self._rank = (LAST if priority is None else -priority, sequence)
+        self.namespaces = frozenset(v.namespace for v in order.victims)
+        self._holding = False
+        self._begun: datetime | None = None
+        self._in_trouble = False
+        self._asked = 0
+        self._given = asyncio.Event()
+        self._first: asyncio.Task[object] | None = None
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        """What orders the line: what has begun; higher priority; earlier in the stream."""
+        return (self._begun is None, *self._rank)
+
+    async def enter(self) -> None:
+        """Wait for a slot, where the order has none. Several of its tasks may wait at once."""
+        if self._holding:
+            return
+        self._asked += 1
+        if self._asked == 1:
+            self._first = asyncio.current_task() if self._begun is None else None
+            self._given.clear()
+            self._slots.ask(self)
+        try:
+            await self._given.wait()
+        finally:
+            self._asked -= 1
+            if not self._asked and not self._holding:
+                self._slots.withdraw(self)
+
+    def leave(self) -> None:
+        """Give the slot back, where the order has one."""
+        if self._holding:
+            self._holding = False
+            self._slots.give_back(self)
+
+    def end(self) -> None:
+        """Leave for good: the order has ended, or is given back."""
+        self.leave()
+        if self._in_trouble:
+            self._in_trouble = False
+            self._slots.trouble(self, -1)
+
+    def granted(self) -> None:
+        """Called by the slots."""
+        self._holding = True
+        self._begun = self._begun or self.now()
+        self._first = None
+        self._given.set()
+
+    def turn_away(self) -> None:
+        """Called by the slots: cancel an order that has not begun."""
+        if self._first is not None:
+            self._first.cancel()
+
+    def now(self) -> datetime:
+        """The time, UTC."""
+        return self._clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait to try again, without a slot; then for one."""
+        if not self._in_trouble and self._begun and self.now() - self._begun >= TROUBLE:
+            self._in_trouble = True
+            self._slots.trouble(self, 1)
+        await self.idle(seconds)
+        await self.enter()
+
+    async def idle(self, seconds: float) -> None:
+        """Wait without a slot; nothing is wrong. `enter` again before anything is done."""
+        self.leave()
+        await self._clock.sleep(seconds)
+
+
+def _place(turn: Turn) -> tuple[bool, int, int]:
+    return turn.place
