@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement
-from makeway.core.budget import Budget, budget_of
+from makeway.core.budget import READY, Budget, Health, budget_of
 from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import microseconds
 from makeway.core.objects import Metadata, PodDisruptionBudget, PriorityClass
@@ -46,6 +46,7 @@ def make_pod(
     terminating: bool = False,
     ends: float | None = None,
     facts: PodFacts | None = None,
+    health: Health = READY,
 ) -> PodRecord:
     amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
     return PodRecord(
@@ -62,6 +63,7 @@ def make_pod(
         labels=dict(labels or {}),
         kind=Kind(namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating),
         facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
+        health=health,
     )
 
 
@@ -75,14 +77,25 @@ def make_budget(
     allowed: int,
     disrupted: Iterable[str] = (),
     namespace: str = "default",
+    *,
+    settled: bool = True,
+    unhealthy: str | None = None,
+    healthy: tuple[int, int] = (0, 0),
 ) -> Budget:
+    """A budget; `healthy`: how many pods are healthy, and how many have to be."""
     return budget_of(
         msgspec.convert(
             {
-                "metadata": {"name": name, "namespace": namespace},
-                "spec": {"selector": {"matchLabels": dict(match)}},
+                "metadata": {"name": name, "namespace": namespace, "generation": 2},
+                "spec": {
+                    "selector": {"matchLabels": dict(match)},
+                    "unhealthyPodEvictionPolicy": unhealthy,
+                },
                 "status": {
                     "disruptionsAllowed": allowed,
+                    "observedGeneration": 2 if settled else 1,
+                    "currentHealthy": healthy[0],
+                    "desiredHealthy": healthy[1],
                     "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
                 },
             },

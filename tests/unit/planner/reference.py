@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from makeway.core.budget import Budget
+from makeway.core.budget import PENDING, UNREADY, Budget
 from makeway.core.importance import NOT_STARTED, microseconds
 from makeway.core.policy import Policy
 from makeway.core.rules import Pair, PreemptorFacts, Rule, judge
@@ -43,18 +43,30 @@ def fits(case: NodeCase, preemptor: PodRecord, present: list[PodRecord]) -> bool
     return True
 
 
+def charged(pod: PodRecord, budgets: list[Budget], policy: Policy) -> list[Budget]:
+    """Give the budgets that an eviction is charged to: where they are hard, as the eviction API has it."""
+    covering = [one for one in budgets if one.covers(pod.namespace, pod.name, pod.labels)]
+    if not policy.has_hard_budgets(pod.namespace):
+        return covering
+    unready = pod.health == UNREADY and len(covering) == 1 and covering[0].frees_unready
+    return [] if unready or pod.health == PENDING else covering
+
+
 def split(
-    pods: list[PodRecord], budgets: list[Budget], debits: Mapping[str, int]
+    pods: list[PodRecord], budgets: list[Budget], debits: Mapping[str, int], policy: Policy
 ) -> tuple[list[PodRecord], list[PodRecord]]:
-    left = {budget.name: budget.allowed - debits.get(budget.name, 0) for budget in budgets}
+    left = {
+        one.name: (one.allowed if one.settled or not policy.has_hard_budgets(one.namespace) else 0)
+        - debits.get(one.name, 0)
+        for one in budgets
+    }
     violating: list[PodRecord] = []
     others: list[PodRecord] = []
     for pod in pods:
         violated = False
-        for budget in budgets:
-            if budget.covers(pod.namespace, pod.name, pod.labels):
-                left[budget.name] -= 1
-                violated |= left[budget.name] < 0
+        for budget in charged(pod, budgets, policy):
+            left[budget.name] -= 1
+            violated |= left[budget.name] < 0
         (violating if violated else others).append(pod)
     return violating, others
 
@@ -83,7 +95,11 @@ def answer(
         return [pod for pod in pods if policy.has_hard_budgets(pod.namespace)]
 
     removable = [pod for pod in case.pods if pod.uid not in refused and allowed(rules, preemptor, pod)]
-    spent = [pod for pod in held(removable) if split([pod], budgets, debits)[0]]
+    spent = [
+        pod
+        for pod in held(removable)
+        if split([pod], budgets, debits, policy)[0] or len(charged(pod, budgets, policy)) > 1
+    ]
     removable = [pod for pod in removable if pod not in spent]
     removable.sort(key=lambda pod: pod.importance)
     if fits(case, preemptor, [*case.pods, *case.awaited]):
@@ -97,14 +113,14 @@ def answer(
     elif not removable or not fits(case, preemptor, present):
         return None
     else:
-        violating, others = split(removable, budgets, debits)
+        violating, others = split(removable, budgets, debits, policy)
         for pod in (*violating, *others):
             if fits(case, preemptor, [*present, pod]):
                 present.append(pod)
             else:
                 victims.append(pod)
                 violations += pod in violating and pod not in held([pod])
-    if split(sorted(held(victims), key=lambda pod: pod.importance), budgets, debits)[0]:
+    if split(sorted(held(victims), key=lambda pod: pod.importance), budgets, debits, policy)[0]:
         return None
     if policy.limits.victims_per_order is not None and len(victims) > policy.limits.victims_per_order:
         return None

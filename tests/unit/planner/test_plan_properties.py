@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.budget import Budget
+from makeway.core.budget import PENDING, READY, UNREADY, Budget
 from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import NOT_STARTED, microseconds
 from makeway.core.objects import PriorityClass
@@ -30,7 +30,7 @@ from unit.planner.building import (
     make_snapshot,
     victims,
 )
-from unit.planner.reference import Answer, NodeCase, allowed, answer, fits
+from unit.planner.reference import Answer, NodeCase, allowed, answer, charged, fits
 
 NAMESPACES = ("default", "default", "other")
 LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"})
@@ -91,7 +91,7 @@ class World:
         taken: dict[str, int] = {}
         for pod in (*self.pods, *(pod for pod, _ in self.assumed)):
             for budget in self.budgets:
-                if pod.uid in self.in_flight and budget.covers(pod.namespace, pod.name, pod.labels):
+                if pod.uid in self.in_flight and budget in charged(pod, self.budgets, self.policy):
                     taken[budget.name] = taken.get(budget.name, 0) + 1
         return taken
 
@@ -125,6 +125,9 @@ def worlds(draw: st.DrawFn) -> World:
             draw(st.integers(-1, 3)),
             draw(st.sets(st.sampled_from(["p0", "p3"]))),
             namespace=draw(st.sampled_from(NAMESPACES)),
+            settled=draw(st.sampled_from([True, True, False])),
+            unhealthy=draw(st.sampled_from([None, None, "AlwaysAllow"])),
+            healthy=draw(st.sampled_from([(0, 0), (1, 1), (1, 2)])),
         )
         for index, match in enumerate(draw(st.lists(st.sampled_from(LABELS), max_size=3)))
     ]
@@ -143,6 +146,7 @@ def worlds(draw: st.DrawFn) -> World:
             labels=draw(st.sampled_from(LABELS)),
             facts=draw(facts()),
             namespace=draw(st.sampled_from(NAMESPACES)),
+            health=draw(st.sampled_from([READY, READY, UNREADY, PENDING])),
         )
 
     pods = [pod(f"p{index}", draw(st.sampled_from(names))) for index in range(draw(st.integers(0, 14)))]
@@ -274,7 +278,7 @@ def test_whoever_of_the_removable_goes_a_hard_budget_holds(world: World) -> None
         for budget in world.budgets:
             if not world.policy.has_hard_budgets(budget.namespace):
                 continue
-            covered = sum(budget.covers(pod.namespace, pod.name, pod.labels) for pod in pods)
+            covered = sum(budget in charged(pod, world.budgets, world.policy) for pod in pods)
             assert covered <= max(0, budget.allowed - debits.get(budget.name, 0))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from makeway.core.budget import PENDING, READY, UNREADY, Health
 from makeway.core.facts import PodFacts
 from makeway.core.policy import Limits, Policy, Protection
 from makeway.planner.snapshot import Snapshot
@@ -52,6 +54,81 @@ def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
     assert "1 pod spared by hard-budget" in refusal.message
     assert refusal.spared == {"hard-budget": 1}
     assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
+
+
+def test_a_hard_budget_whose_status_is_of_an_older_spec_allows_nothing() -> None:
+    pods = [web("w", "a", 400)]
+    hard = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)], policy=HARD)  # type: ignore[arg-type]
+    soft = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)])  # type: ignore[arg-type]
+
+    assert refused(hard, ask(URGENT)).spared == {"hard-budget": 1}
+    # kube-scheduler does not look at it.
+    assert planned(soft, ask(URGENT)).candidates[0].pdb_violations == 0
+
+
+@pytest.mark.parametrize(
+    ("health", "unhealthy", "healthy", "goes"),
+    [
+        (READY, "AlwaysAllow", (1, 2), False),
+        (UNREADY, "AlwaysAllow", (1, 2), True),
+        (UNREADY, "IfHealthyBudget", (1, 2), False),
+        (UNREADY, "IfHealthyBudget", (2, 2), True),
+        (UNREADY, None, (2, 2), True),
+        (UNREADY, None, (0, 0), False),
+        (PENDING, None, (1, 2), True),
+    ],
+)
+def test_a_pod_that_is_not_healthy_goes_where_the_eviction_api_would_evict_it(
+    health: Health, unhealthy: str | None, healthy: tuple[int, int], goes: bool
+) -> None:
+    snapshot = make_snapshot(
+        ["a"],
+        [web("w", "a", 400, health=health)],  # type: ignore[list-item]
+        [make_budget("web", APP, 0, unhealthy=unhealthy, healthy=healthy)],
+        policy=HARD,
+    )
+
+    if goes:
+        (proposal,) = planned(snapshot, ask(URGENT)).candidates
+        assert proposal.pdb_violations == 0
+    else:
+        assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+
+
+def test_a_plan_that_is_made_again_sees_that_a_pod_became_ready_and_that_its_budget_is_healthy() -> None:
+    budget = partial(make_budget, "web", APP, 0)
+    snapshot = make_snapshot(
+        ["a"],
+        [web("w", "a", 400, health=UNREADY)],  # type: ignore[list-item]
+        [budget(healthy=(1, 2))],
+        policy=HARD,
+    )
+    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+
+    snapshot.put_budget(budget(healthy=(2, 2)))
+    assert planned(snapshot, ask(URGENT)).candidates
+
+    snapshot.put_pod(web("w", "a", 400))  # type: ignore[arg-type]
+    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+
+
+def test_a_pod_under_two_hard_budgets_stays_since_the_eviction_api_evicts_no_such_pod() -> None:
+    budgets = [make_budget("one", APP, 5), make_budget("two", APP, 5)]
+    hard = make_snapshot(["a"], [web("w", "a", 400)], budgets, policy=HARD)  # type: ignore[list-item]
+    soft = make_snapshot(["a"], [web("w", "a", 400)], budgets)  # type: ignore[list-item]
+
+    assert refused(hard, ask(URGENT)).spared == {"hard-budget": 1}
+    assert planned(soft, ask(URGENT)).candidates
+
+
+def test_budgets_become_hard_and_soft_again_with_the_policy() -> None:
+    snapshot = make_snapshot(["a"], [web("w", "a", 400)], [make_budget("web", APP, 1, settled=False)])  # type: ignore[list-item]
+
+    snapshot.enforce(HARD, "2")
+    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+
+    snapshot.enforce(Policy(), "3")
+    assert planned(snapshot, ask(URGENT)).candidates
 
 
 def test_a_tenants_budget_keeps_no_pod_where_the_policy_does_not_list_its_namespace() -> None:

@@ -1,16 +1,19 @@
 """Which pods a PodDisruptionBudget protects, and how many of them may go.
 
-Source: pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation: pods are taken
-in order of importance, each lowers every budget that matches it, and a pod that takes a budget below
-zero violates it.
+As kube-scheduler counts (pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation): pods
+are taken in order of importance, each lowers every budget that matches it, and a pod that takes a budget
+below zero violates it. Where budgets are hard, also what the eviction API looks at besides
+(pkg/registry/core/pod/storage/eviction.go): whether the budget's status is of its present spec, and whether
+the pod is healthy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
-from makeway.core.objects import PodDisruptionBudget
+from makeway.core.objects import Pod, PodDisruptionBudget
 from makeway.core.selector import Selector, SelectorError, compile_selector
 
 
@@ -19,7 +22,8 @@ class Budget:
     """A PodDisruptionBudget with its selector compiled.
 
     `selector` is None where it matches nothing: absent, empty, or not valid. `disrupted` are names of
-    pods whose eviction the API server has already counted.
+    pods whose eviction the API server has already counted. `settled`: its status is of its present spec; else
+    the eviction API allows nothing. `frees_unready`: pods that are not Ready are evicted whatever it allows.
     """
 
     namespace: str
@@ -27,6 +31,8 @@ class Budget:
     allowed: int
     selector: Selector | None
     disrupted: frozenset[str]
+    settled: bool = True
+    frees_unready: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -60,4 +66,30 @@ def budget_of(pdb: PodDisruptionBudget) -> Budget:
         allowed=pdb.status.disruptions_allowed,
         selector=selector,
         disrupted=frozenset(pdb.status.disrupted_pods or ()),
+        settled=(pdb.status.observed_generation or 0) >= (pdb.metadata.generation or 0),
+        frees_unready=_frees_unready(pdb),
     )
+
+
+def _frees_unready(pdb: PodDisruptionBudget) -> bool:
+    """Report whether pods that are not Ready may go: always, or while enough others are (IfHealthyBudget)."""
+    if pdb.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return True
+    return pdb.status.current_healthy >= pdb.status.desired_healthy > 0
+
+
+Health = Literal[0, 1, 2]
+READY: Final = 0
+UNREADY: Final = 1
+PENDING: Final = 2
+"""A pod in phase Pending: the eviction API asks no budget about it."""
+
+HEALTHS: Final[tuple[Health, ...]] = (READY, UNREADY, PENDING)
+
+
+def health_of(pod: Pod) -> Health:
+    """Return what the eviction API makes of a pod's status; O(conditions)."""
+    if pod.status.phase == "Pending":
+        return PENDING
+    ready = any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
+    return READY if ready else UNREADY

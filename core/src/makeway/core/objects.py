@@ -350,12 +350,15 @@ class PodDisruptionBudgetSpec(View, frozen=True, gc=False):
     """spec of a PodDisruptionBudget."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class PodDisruptionBudgetStatus(View, frozen=True, gc=False):
     """status of a PodDisruptionBudget; `disrupted_pods`: pod name to the time of eviction."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     disrupted_pods: dict[str, datetime] | None = None
     observed_generation: int | None = None
 

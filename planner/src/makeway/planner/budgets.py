@@ -1,7 +1,8 @@
 """Disruption budgets as columns: which sets of them cover a pod, and whose removal violates one.
 
 A pod's covering budgets are worked out when the pod or a budget changes; the columns hold the number of
-the *set*. A plan then only counts.
+the *set*. A plan then only counts. Pods of other health have other sets: where budgets are hard, the eviction
+API evicts some without asking their budget, and so they are charged to none here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from makeway.core.budget import Budget
+from makeway.core.budget import HEALTHS, PENDING, UNREADY, Budget, Health
 from makeway.core.policy import in_namespaces
 from makeway.planner.columns import Flags, Ints, extended
 
@@ -78,15 +79,17 @@ class BudgetTable:
 
     What plans read of all budgets and sets at once stands in arrays that are kept with every change:
     `_allowed`: int64[numbers], what each budget allows; `_table`: int64[sets, MOST_A_POD], their budgets, -1
-    where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets. `_stand_ins`:
-    how many stand for too many.
+    where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets; `_health`:
+    int64[sets], their pods'; `_hard`: bool[sets], they are of namespaces whose budgets are hard, which
+    `_hard_spaces` lists; `_frees`: bool[numbers], hard budgets that free pods that are not ready.
+    `_stand_ins`: how many stand for too many.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
         self._discarded: set[int] = set()
-        self._sets: dict[tuple[int, ...], int] = {}
+        self._sets: dict[tuple[Health, tuple[int, ...]], int] = {}
         self._members: list[tuple[int, ...]] = [()]
         self._holders: list[int] = [0]
         self._free_sets: list[int] = []
@@ -95,6 +98,10 @@ class BudgetTable:
         self._table: Ints = np.full((8, MOST_A_POD), -1, np.int64)
         self._widest = 0
         self._spaces: list[str] = [""]
+        self._health: Ints = np.zeros(8, np.int64)
+        self._hard: Flags = np.zeros(8, np.bool_)
+        self._hard_spaces: Container[str] = ()
+        self._frees: Flags = np.zeros(8, np.bool_)
         self._stand_ins = 0
 
     def __len__(self) -> int:
@@ -122,7 +129,24 @@ class BudgetTable:
                 namespace.drop(number, before)
             namespace.put(number, budget)
         self._budgets[number] = budget
-        self._allowed[number] = budget.allowed
+        self._count(number, budget)
+
+    def hold(self, namespaces: Container[str]) -> None:
+        """Let the budgets of these namespaces be hard, `"*"` for all, and no others. O(budgets + sets)."""
+        self._hard_spaces = namespaces
+        for number, budget in enumerate(self._budgets):
+            if budget is not None:
+                self._count(number, budget)
+        for number, space in enumerate(self._spaces):
+            self._hard[number] = self._is_hard(space)
+
+    def _is_hard(self, namespace: str) -> bool:
+        return bool(namespace) and in_namespaces(namespace, self._hard_spaces)
+
+    def _count(self, number: int, budget: Budget) -> None:
+        hard = self._is_hard(budget.namespace)
+        self._allowed[number] = 0 if hard and not budget.settled else budget.allowed
+        self._frees[number] = hard and budget.frees_unready
 
     def discard(self, key: Key) -> None:
         """Forget a budget. Sets may have it until each has been exchanged for one of what covers the pod."""
@@ -135,6 +159,7 @@ class BudgetTable:
             del self._by_namespace[key[0]]
         self._budgets[number] = None
         self._allowed[number] = 0
+        self._frees[number] = False
         self._discarded.add(number)
 
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
@@ -155,17 +180,20 @@ class BudgetTable:
                 found.append(number)
         return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
 
-    def exchange(self, held: int, members: tuple[int, ...]) -> int:
-        """Hold the set of these budgets in place of another; give its number."""
-        changed = self.acquire(members)
+    def exchange(self, held: int, members: tuple[int, ...], health: Health) -> int:
+        """Hold the set of these budgets, for a pod of this health, in place of another; give its number."""
+        changed = self.acquire(members, health)
         self.release(held)
         return changed
 
-    def acquire(self, members: tuple[int, ...]) -> int:
-        """Give the number of a set and count one more holder of it; the empty set counts none."""
+    def acquire(self, members: tuple[int, ...], health: Health) -> int:
+        """Give the number of a set and count one more holder of it; the empty set counts none.
+
+        `health`: of the pod that holds it.
+        """
         if not members:
             return NO_BUDGETS
-        number = self._sets.get(members)
+        number = self._sets.get((health, members))
         if number is None:
             if self._free_sets:
                 number = self._free_sets.pop()
@@ -178,11 +206,14 @@ class BudgetTable:
                 self._spaces.append("")
                 if number == self._table.shape[0]:
                     self._table = extended(self._table, number, -1, axis=0)
+                    self._health, self._hard = extended(self._health, number), extended(self._hard, number)
             self._table[number, : len(members)] = members
             self._widest = max(self._widest, len(members))
             first = self._budgets[members[0]]
             self._spaces[number] = first.namespace if first is not None else ""
-            self._sets[members] = number
+            self._health[number] = health
+            self._hard[number] = self._is_hard(self._spaces[number])
+            self._sets[health, members] = number
         self._holders[number] += 1
         return number
 
@@ -192,10 +223,11 @@ class BudgetTable:
             return
         self._holders[number] -= 1
         if self._holders[number] == 0:
-            del self._sets[self._members[number]]
+            del self._sets[HEALTHS[self._health[number]], self._members[number]]
             self._members[number] = ()
             self._table[number] = -1
             self._spaces[number] = ""
+            self._hard[number] = False
             self._free_sets.append(number)
 
     def members(self, number: int) -> tuple[Key, ...]:
@@ -219,7 +251,7 @@ class BudgetTable:
         nodes, slots = np.nonzero(sets.T)
         allowed = self.allowed(debits)
         # A pod appears once for each budget of its set; nodes stay ascending, slots within a node too.
-        members = self._member_table()[sets[slots, nodes]]
+        members = self._charges()[sets[slots, nodes]]
         pods, places = np.nonzero(members >= 0)
         budget = members[pods, places]
         spent = allowed[budget] <= 0
@@ -230,19 +262,45 @@ class BudgetTable:
         return flags
 
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
-        """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets)."""
-        members = self._member_table()
+        """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
+
+        Of hard budgets also those that are several: the eviction API evicts no pod that two cover.
+        """
+        members = self._charges()
         spent = np.zeros(len(self._budgets) + 1, np.bool_)  # the last place, which -1 means, is no budget's
         spent[:-1] = self.allowed(debits) <= 0
-        return np.asarray(np.asarray(spent[members].any(axis=1))[sets])
+        several = self._hard[: len(self._members)] & ((members >= 0).sum(axis=1) > 1)
+        return np.asarray(np.asarray(spent[members].any(axis=1) | several)[sets])
 
-    def of_namespaces(self, namespaces: Container[str], sets: Ints) -> Flags:
-        """Report which sets are of these namespaces; the empty set is of none. O(sets).
+    def hard(self, sets: Ints) -> Flags:
+        """Report which sets are of hard budgets; the empty set is not. O(sets).
 
-        `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is of one.
+        `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is hard or soft.
         """
-        found = [bool(one) and in_namespaces(one, namespaces) for one in self._spaces]
-        return np.asarray(np.array(found, np.bool_)[sets])
+        return np.asarray(self._hard[sets])
+
+    def charged(self, number: int) -> tuple[Key, ...]:
+        """Return the budgets that allow one disruption less when a pod of a set goes."""
+        return () if self._hard[number] and self._free()[number] else self.members(number)
+
+    def kept(self, number: int, left: Mapping[Key, int]) -> tuple[Key, ...]:
+        """Return the budgets that keep a pod of a set, where they have so much `left`.
+
+        Those that allow nothing more; and where they are hard and several, all.
+        """
+        keys = self.charged(number)
+        if len(keys) > 1 and self._hard[number]:
+            return keys
+        return tuple(key for key in keys if left.get(key, 1) <= 0)
+
+    def allows(self, key: Key) -> int:
+        """Return what a budget allows; 0 where there is none. O(1)."""
+        number = self._numbers.get(key)
+        return 0 if number is None else int(self._allowed[number])
+
+    def standing(self, debits: Mapping[Key, int]) -> Ints:
+        """Return all of the budgets that a plan depends on, to be compared with what it was. O(budgets)."""
+        return np.concatenate([self.allowed(debits), self._frees[: len(self._budgets)]])
 
     def allowed(self, debits: Mapping[Key, int]) -> Ints:
         """Give int64[numbers], what each budget still allows; 0 where a number is not in use."""
@@ -269,6 +327,7 @@ class BudgetTable:
         if not free:
             self._budgets.append(None)
             if len(self._budgets) > self._allowed.size:
+                self._frees = extended(self._frees, self._allowed.size)
                 self._allowed = extended(self._allowed, self._allowed.size)
             return len(self._budgets) - 1
         number = min(free)
@@ -279,9 +338,20 @@ class BudgetTable:
         budgets = (self._budgets[number] for number in numbers)
         return tuple(sorted(budget.key for budget in budgets if budget is not None))
 
-    def _member_table(self) -> Ints:
-        """Give int64[sets, most members], the budgets of each set; -1 where it has no more."""
-        return self._table[: len(self._members), : max(1, self._widest)]
+    def _charges(self) -> Ints:
+        """Give int64[sets, most members], the budgets that each set is charged to; -1 where no more are."""
+        table = self._table[: len(self._members), : max(1, self._widest)]
+        if not self._hard[: len(self._members)].any():
+            return table
+        return np.where(self._free()[:, None], -1, table)
+
+    def _free(self) -> Flags:
+        """Give bool[sets], those whose pods the eviction API evicts without asking a hard budget."""
+        sets = len(self._members)
+        health, first = self._health[:sets], self._table[:sets, 0]
+        alone = (first >= 0) & (self._table[:sets, 1] < 0)
+        unready = (health == UNREADY) & alone & self._frees[first]
+        return np.asarray(self._hard[:sets] & ((health == PENDING) | unready))
 
 
 def _beyond(budget: Ints, node: Ints, allowed: Ints) -> Ints:

@@ -24,7 +24,7 @@ def debits(snapshot: Snapshot, leaving: Iterable[str]) -> dict[Key, int]:
     for uid in set(leaving):
         departure = snapshot.departures.get(uid)
         if uid in snapshot.pods:
-            keys = snapshot.budgets.members(snapshot.budget_set(uid))
+            keys = snapshot.budgets.charged(snapshot.budget_set(uid))
         elif departure is not None:
             pod = departure.pod
             keys = snapshot.budgets.covering_keys(pod.namespace, pod.name, pod.labels)

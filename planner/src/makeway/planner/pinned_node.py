@@ -137,7 +137,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
             created_micros=pod.facts.created_micros,
             amounts={name: int(amounts[layer]) for name, layer in resources.items()}
             | {name: int(uses[layer]) for name, layer in constraints.items()},
-            budgets=snapshot.budgets.members(snapshot.budget_set(pod.uid)),
+            budgets=snapshot.budgets.charged(snapshot.budget_set(pod.uid)),
         )
 
     taken = columns.requested[:, node] + block.reserved[:, 0] + block.leaving[:, 0]
@@ -200,8 +200,7 @@ def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, in
         if policy.has_hard_budgets(pod.namespace)
         for key in snapshot.budgets.members(snapshot.budget_set(pod.uid))
     }
-    found = [(key, snapshot.budgets.get(key)) for key in sorted(keys)]
-    return {key: budget.allowed - taken.get(key, 0) for key, budget in found if budget is not None}
+    return {key: snapshot.budgets.allows(key) - taken.get(key, 0) for key in sorted(keys)}
 
 
 def _kept(
@@ -223,8 +222,7 @@ def _kept(
             verdict = REFUSED
         spent = [
             f"{namespace}/{name}"
-            for namespace, name in snapshot.budgets.members(snapshot.budget_set(pod.uid))
-            if allowance.get((namespace, name), 1) <= 0
+            for namespace, name in snapshot.budgets.kept(snapshot.budget_set(pod.uid), allowance)
         ]
         undecided = pod.namespace in snapshot.undecided and policy.has_hard_budgets(pod.namespace)
         if verdict.removable and (spent or undecided) and not pod.terminating:

@@ -213,7 +213,7 @@ class View:
         standing = snapshot.standings.of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
         circumstances = Circumstances(
-            self._layers, self._overlay.laid, snapshot.budgets.allowed(self._debits), micros
+            self._layers, self._overlay.laid, snapshot.budgets.standing(self._debits), micros
         )
         stale = standing.stale(snapshot, circumstances, rows)
         if stale.size > TOGETHER:

@@ -274,16 +274,13 @@ class _Allowances:
 
     def violates(self, uid: str) -> bool:
         """Take a pod; say whether a budget does not allow it. One that is not allowed is not counted."""
-        keys = self._snapshot.budgets.members(self._snapshot.budget_set(uid))
-        if any(self._allows(key) <= 0 for key in keys):
+        budgets, held = self._snapshot.budgets, self._snapshot.budget_set(uid)
+        keys = budgets.charged(held)
+        for key in keys:
+            if key not in self._left:
+                self._left[key] = budgets.allows(key) - self._debits.get(key, 0)
+        if budgets.kept(held, self._left):
             return True
         for key in keys:
             self._left[key] -= 1
         return False
-
-    def _allows(self, key: Key) -> int:
-        if key not in self._left:
-            budget = self._snapshot.budgets.get(key)
-            allowed = 0 if budget is None else budget.allowed
-            self._left[key] = allowed - self._debits.get(key, 0)
-        return self._left[key]

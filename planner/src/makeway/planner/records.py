@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
+from makeway.core.budget import READY, Health, health_of
 from makeway.core.facts import PodFacts, annotations_read, facts_of, scheduled_since
 from makeway.core.importance import Importance, importance, microseconds
 from makeway.core.objects import Node, Pod, Taint
@@ -33,7 +34,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
     `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp,
     and `ends_micros` is that, when its grace period ends, in microseconds.
-    `facts`: what rules look at. `kind`: what other pods' constraints look at.
+    `facts`: what rules look at. `kind`: what other pods' constraints look at. `health`: as the eviction API
+    has it, for hard disruption budgets.
     """
 
     namespace: str
@@ -49,6 +51,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     facts: PodFacts
     kind: Kind
     ends_micros: int = 0
+    health: Health = READY
 
     @property
     def importance(self) -> Importance:
@@ -121,6 +124,7 @@ def pod_record(pod: Pod) -> PodRecord:
         node=spec.node_name or "",
         start_micros=microseconds(status.start_time),
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
+        health=health_of(pod),
         facts=replace(
             known[1].facts,
             scheduled_micros=scheduled_since(pod),
@@ -155,6 +159,7 @@ def _count(pod: Pod) -> PodRecord:
         facts=facts_of(pod),
         kind=kind,
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
+        health=health_of(pod),
     )
 
 

@@ -316,6 +316,7 @@ class Snapshot:
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
+        self.budgets.hold(policy.hard_budgets)
         if self.shields.enforce(policy, revision, source):
             self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
 
@@ -499,7 +500,7 @@ class Snapshot:
         kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
         if pod.kind.claims:
             self._claimants.add(pod)
-        budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels))
+        budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
         self.shields.add(pod)
@@ -546,7 +547,7 @@ class Snapshot:
             return
         held = self.budget_set(uid)
         covering = self.budgets.covering(pod.namespace, pod.name, pod.labels)
-        if (changed := self.budgets.exchange(held, covering)) != held:
+        if (changed := self.budgets.exchange(held, covering, pod.health)) != held:
             self._hold(pod, changed)
 
     def _hold(self, pod: PodRecord, budgets: int) -> None:

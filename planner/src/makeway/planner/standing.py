@@ -45,8 +45,8 @@ refused; the class least used is forgotten first."""
 class Circumstances:
     """What the standing of nodes depends on besides their own columns.
 
-    `layers`: of the preemptor's constraints. `laid`: the request's pods, by row. `allowed`: int64[budgets],
-    what each budget still allows. `now_micros`: the time.
+    `layers`: of the preemptor's constraints. `laid`: the request's pods, by row. `allowed`: int64, what
+    plans depend on of budgets. `now_micros`: the time.
     """
 
     layers: Layers

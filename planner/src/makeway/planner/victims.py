@@ -108,7 +108,7 @@ def evaluate(
     hard = budgeted
     if bounds.hard_budgets and covered:
         sets = columns.budgets[:slots, nodes]
-        hard = budgets.of_namespaces(bounds.hard_budgets, sets)
+        hard = budgets.hard(sets)
         budgeted = removable & hard & budgets.exhausted(sets, debits)
     if undecided is not None:
         budgeted = budgeted | (removable & undecided[columns.kind[:slots, nodes]])
