@@ -17,6 +17,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -60,6 +61,9 @@ type engine struct {
 	namespaces corelisters.NamespaceLister
 	classes    schedulinglisters.PriorityClassLister
 
+	recorders  sync.Map // by profile's name
+	leadership *leadership
+
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
 }
@@ -81,6 +85,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
 		existing.profileMode(args.Mode)
+		existing.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
 	identity := newIdentity()
@@ -140,7 +145,9 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		nodes:      core.Nodes().Lister(),
 		namespaces: core.Namespaces().Lister(),
 	}
+	e.leadership = &leadership{fence: e.fence, clock: clock}
 	e.profileMode(args.Mode)
+	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	e.gate = newQueueGate(clock, e.pods, e.control.holds)
 	e.inflight.holds = e.gate
 	return e
@@ -184,6 +191,7 @@ func (e *engine) start(ctx context.Context) error {
 		keep(ctx, "control", e.followControl)
 		keep(ctx, "control", e.runControl)
 		keep(ctx, "gate", e.runGate)
+		keep(ctx, "queue_conditions", e.runTellings)
 		keep(ctx, "waker", e.runWaker)
 		keep(ctx, "retry", e.runRetries)
 		keep(ctx, "reconcile", e.runReconcile)
@@ -359,7 +367,18 @@ func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
 	if pod == nil {
 		return
 	}
+	e.gate.permit(pod.UID)
 	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+}
+
+// recorder writes Events as the profile of a pod does.
+func (e *engine) recorder(pod *v1.Pod) events.EventRecorderLogger {
+	if found, ok := e.recorders.Load(pod.Spec.SchedulerName); ok {
+		if recorder, ok := found.(events.EventRecorderLogger); ok {
+			return recorder
+		}
+	}
+	return e.handle.EventRecorder()
 }
 
 // current is the pod as the informer has it, nil where it is gone.

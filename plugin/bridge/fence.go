@@ -6,9 +6,14 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -57,21 +62,72 @@ func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
 		f.read = &wire.Fence{Kind: "kv", Name: f.profile, Epoch: epoch}
 		return *f.read, nil
 	}
-	object, err := f.client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
-	if err != nil {
-		return wire.Fence{}, fmt.Errorf("lease %s/%s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election): %w", lease.Namespace, lease.Name, err)
-	}
-	host, err := os.Hostname()
+	object, err := f.held(ctx)
 	if err != nil {
 		return wire.Fence{}, err
-	}
-	// kube-scheduler names itself by its host and something random, which it does not tell its plugins.
-	if holder := ptr.Deref(object.Spec.HolderIdentity, ""); !strings.HasPrefix(holder, host+"_") {
-		return wire.Fence{}, fmt.Errorf("lease %s/%s is held by %q, not by this scheduler on %s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election)", lease.Namespace, lease.Name, holder, host)
 	}
 	f.read = &wire.Fence{Kind: "lease", Name: lease.Name, Namespace: lease.Namespace}
 	if object.Spec.LeaseTransitions != nil {
 		f.read.Epoch = int64(*object.Spec.LeaseTransitions)
 	}
 	return *f.read, nil
+}
+
+// held is the Lease, where this process holds it.
+func (f *fence) held(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := f.args.Lease
+	object, err := f.client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("lease %s/%s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election): %w", lease.Namespace, lease.Name, err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	// kube-scheduler names itself by its host and something random, which it does not tell its plugins.
+	if holder := ptr.Deref(object.Spec.HolderIdentity, ""); !strings.HasPrefix(holder, host+"_") {
+		return nil, fmt.Errorf("lease %s/%s is held by %q, not by this scheduler on %s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election)", lease.Namespace, lease.Name, holder, host)
+	}
+	return object, nil
+}
+
+// How often a standby looks whether it leads by now, and how long that may take.
+const (
+	leadsAgain = time.Second
+	leadsWait  = 2 * time.Second
+)
+
+// leadership knows whether this process schedules pods, or waits for a Lease to do so. A standby has a scheduling
+// queue as well, whose pods come to no cycle. It never ends: a scheduler that loses its Lease exits.
+type leadership struct {
+	fence *fence
+	clock clock.PassiveClock
+	leads atomic.Bool // known; a scheduling cycle sets it too
+
+	mu      sync.Mutex
+	asked   time.Time
+	unknown bool // the Lease does not exist or may not be read
+}
+
+// now reports whether this process leads; where that cannot be known it is taken to. It reads the Lease at most once
+// a second.
+func (l *leadership) now(ctx context.Context) bool {
+	if l.leads.Load() || l.fence.args.Lease.Name == "" {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.clock.Now()
+	if at.Sub(l.asked) < leadsAgain {
+		return l.unknown
+	}
+	l.asked = at
+	ctx, cancel := context.WithTimeout(ctx, leadsWait)
+	defer cancel()
+	_, err := l.fence.held(ctx)
+	l.unknown = apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+	if err == nil {
+		l.leads.Store(true)
+	}
+	return err == nil || l.unknown
 }

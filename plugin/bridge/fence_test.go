@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -61,5 +62,56 @@ func TestWithoutALeaseEachStartIsCountedOnce(t *testing.T) {
 
 	if got, err := w.plugin.engine.fence.get(t.Context(), ""); err != nil || got.Epoch != 7 || counted() != 1 {
 		t.Errorf("%+v, error %v, counted %d times", got, err, counted())
+	}
+}
+
+func TestAStandbyKnowsThatItLeadsWhenItHoldsTheLeaseOrRunsACycle(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}}
+	for name, test := range map[string]struct {
+		holder string
+		lease  string
+		ran    bool
+		want   bool
+	}{
+		"another holds it":     {holder: "another_5d4", lease: "kube-scheduler", want: false},
+		"another, and a cycle": {holder: "another_5d4", lease: "kube-scheduler", ran: true, want: true},
+		"this one holds it":    {holder: host + "_5d4", lease: "kube-scheduler", want: true},
+		"no election":          {holder: "another_5d4", lease: "", want: true},
+		"no such lease":        {holder: "another_5d4", lease: "other", want: true},
+	} {
+		lease.Spec.HolderIdentity = &test.holder
+		args := defaultArgs()
+		args.Lease = LeaseReference{Namespace: "kube-system", Name: test.lease}
+		l := &leadership{fence: &fence{args: &args, client: clientsetfake.NewClientset(lease)}, clock: testingclock.NewFakeClock(start)}
+		l.leads.Store(test.ran)
+
+		if got := l.now(t.Context()); got != test.want || l.now(t.Context()) != test.want {
+			t.Errorf("%s: leads %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
+	w := limited(t, limit("root", "pods", 1))
+	first, second := in("", "first", 0, 1).Obj(), in("", "second", 0, 1).Obj()
+	w.shows(first, second)
+	if !w.admits(first) || w.admits(second) {
+		t.Fatal("not the first alone is let in")
+	}
+
+	for range 10 {
+		w.clock.Step(promiseLasts)
+		if pods, _ := w.gate.due(false); len(pods) != 0 {
+			t.Fatalf("woken %v", pods)
+		}
+	}
+
+	w.clock.Step(promiseLasts)
+	if got := w.woken(); len(got) != 1 {
+		t.Errorf("woken %v once it leads", got)
 	}
 }

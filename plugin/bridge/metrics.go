@@ -135,7 +135,7 @@ var (
 
 	gateRejections = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "queue_gate_rejections_total", StabilityLevel: metrics.ALPHA,
-		Help: "Scheduling cycles that the queue gate ended, by reason: queue_full, victims_may_help (full, and pods of lower priority within it hold enough), limits_unknown.",
+		Help: "Pods that the queue gate turned away, before their scheduling cycle (in PreEnqueue) or in it, by reason: queue_full, victims_may_help (full, and pods of lower priority within it hold enough), limits_unknown.",
 	}, []string{"reason"})
 
 	gateWaiting = metrics.NewGauge(&metrics.GaugeOpts{
@@ -146,6 +146,11 @@ var (
 	gateWoken = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "queue_gate_woken_pods_total", StabilityLevel: metrics.ALPHA,
 		Help: "Pods that were tried again since their queue had room.",
+	})
+
+	gateTold = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "queue_gate_conditions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Conditions of pods that were written to say that their queue holds them, which is no reason to add nodes.",
 	})
 
 	gateShut = metrics.NewGauge(&metrics.GaugeOpts{
@@ -160,7 +165,7 @@ var (
 
 	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, retry, reconcile, follow, control, brake, status.",
+		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
 	}, []string{"where"})
 
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -178,7 +183,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
-		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateShut,
+		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateTold, gateShut,
 		fallbackTotal, fallbackSpared,
 	)
 })

@@ -88,15 +88,18 @@ func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (h
 	return fwk.QueueSkip, nil
 }
 
-// PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
+// PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
 	defer recovered(ctx, "pre_enqueue", func() { status = nil })
-	orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now())
-	if !closed {
-		return nil
+	if orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now()); closed {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-		fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
+	if rejected := pl.engine.gate.admit(pod, pl.args.Mode); rejected != nil {
+		gateRejections.WithLabelValues(rejected.reason).Inc()
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.message)
+	}
+	return nil
 }
 
 // Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It

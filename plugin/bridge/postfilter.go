@@ -132,7 +132,11 @@ func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
 // the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out. What the
 // cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that.
 func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
-	if !keptOut && kind != endNominated {
+	switch {
+	case kind == endNominated:
+	case keptOut:
+		e.gate.tried(pod.UID)
+	default:
 		e.gate.failed(pod.UID)
 	}
 	e.inflight.cycled(pod.UID)

@@ -102,6 +102,7 @@ func (s *roomState) shift(m *member, sign int64) {
 func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer recovered(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
 	gate := pl.engine.gate
+	pl.engine.leadership.leads.Store(true)
 	if gate.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		gate.awaitDecision(ctx)
 	}
@@ -221,7 +222,11 @@ func (e *engine) runGate(ctx context.Context) {
 // openFor looks once, waits where nothing is due, and activates.
 func (e *engine) openFor(ctx context.Context) {
 	defer recovered(ctx, "gate", nil)
-	refs, next := e.gate.due()
+	leads := e.leadership.now(ctx)
+	refs, next := e.gate.due(leads)
+	if at := e.clock.Now().Add(leadsAgain); !leads && (next.IsZero() || at.Before(next)) {
+		next = at
+	}
 	waiting, shut := e.gate.state()
 	gateWaiting.Set(float64(waiting))
 	gateShut.Set(shut)

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,19 +54,22 @@ type queueGate struct {
 	reserved map[types.UID]wire.PodRef
 	held     map[types.UID]wire.PodRef
 	waiting  *waitingLine
+
+	tellings *tellings // of pods whose condition is to say that their queue holds them
 }
 
 // governs reports whether the gate may hold a pod of a profile at all: see control.holds.
 type governs func(profileMode string, priority int32, namespace string) bool
 
 func newQueueGate(clock clock.PassiveClock, pods corelisters.PodLister, holds governs) *queueGate {
+	told := newTellings(clock)
 	return &queueGate{
+		waiting: newWaitingLine(told.add), tellings: told,
 		clock: clock, pods: pods, holds: holds,
 		changed:  make(chan struct{}, 1),
 		decided:  make(chan struct{}),
 		reserved: map[types.UID]wire.PodRef{},
 		held:     map[types.UID]wire.PodRef{},
-		waiting:  newWaitingLine(),
 	}
 }
 
@@ -82,6 +86,12 @@ func (g *queueGate) decide(knows knowledge, why string) {
 		close(g.decided)
 	}
 	g.knows, g.why = knows, why
+	if knows == missing {
+		for _, w := range g.waiting.pods {
+			w.about, w.message = unknownLimits, unknownLimits+why
+			g.waiting.holdBack(w)
+		}
+	}
 	g.none.Store(knows == noQueues)
 	g.waiting.all = true
 	g.notify()
@@ -190,6 +200,9 @@ func (g *queueGate) observe(pod *v1.Pod) {
 		if g.waiting.update(pod, g.tree.Load()) {
 			g.notify()
 		}
+		if w := g.waiting.pods[pod.UID]; w != nil && w.held && looksUnschedulable(pod) {
+			g.tellings.addIn(pod.UID, 0)
+		}
 	}
 }
 
@@ -226,11 +239,20 @@ func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 	wanted.place(g.usage.tree)
 	if g.holds(profileMode, wanted.priority, wanted.namespace) {
 		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
+			// No preemption follows here: the waker lets it have a cycle of its own where victims may help.
+			w := g.waiting.pods[pod.UID]
+			w.blocked = nil
+			g.waiting.holdBack(w)
+			g.notify()
 			return rejected
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
-	g.leaveLine(pod.UID) // it counts for what it asks now, which may be less than it was promised
+	w := g.waiting.pods[pod.UID]
+	same := w != nil && w.leaf == wanted.leaf && slices.Equal(w.needs, wanted.needs)
+	if leaf := g.waiting.leave(pod.UID); !same {
+		g.relieve(leaf) // it counts for what it asks now, which may be less than it was promised
+	}
 	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
@@ -299,29 +321,132 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 	}
 	wanted := demandOf(pod)
 	if g.knows != inForce {
-		w := newWaiter(pod, wanted, profileMode)
-		w.unlooked = true
-		g.enterLine(w)
-		return &rejection{reason: rejectedUnknown, message: "the limits of queues are not known: " + g.reason()}
+		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
 	return g.lookFor(pod, wanted, profileMode)
 }
 
+// awaitLimits keeps a pod out until it is known whether there are limits, and which.
+func (g *queueGate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *rejection {
+	w := newWaiter(pod, wanted, profileMode)
+	w.unlooked = true
+	w.about, w.message = unknownLimits, unknownLimits+g.reason()
+	g.enterLine(w)
+	if g.knows == missing {
+		g.waiting.holdBack(w)
+	}
+	return &rejection{reason: rejectedUnknown, message: w.message}
+}
+
+// unknownLimits begins what is said while the limits are not known.
+const unknownLimits = "the limits of queues are not known: "
+
+// admit reports why a pod is not to come to a cycle now; nil where it may. One that its queue has room for is
+// promised the room until it is reserved or the cycle fails, so that not more come to their cycles than fit: one
+// that is rejected there looks unschedulable, and to a cluster autoscaler like a lack of nodes. One that its queue
+// has no room for may come where evictions from within the queue may make some, and not again until something
+// changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
+func (g *queueGate) admit(pod *v1.Pod, profileMode string) *rejection {
+	if g.none.Load() {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.knows == noQueues ||
+		!g.holds(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
+		g.leaveLine(pod.UID)
+		return nil
+	}
+	wanted := demandOf(pod)
+	if g.knows != inForce {
+		return g.awaitLimits(pod, wanted, profileMode)
+	}
+	wanted.place(g.usage.tree)
+	if w := g.waiting.pods[pod.UID]; g.usage.members[pod.UID] != nil || w != nil && w.promised && w.like(&wanted) {
+		return nil // it has its place
+	}
+	if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
+		w := g.waiting.pods[pod.UID]
+		if rejected.reason == rejectedMayHelp && !w.tried {
+			return nil
+		}
+		g.waiting.holdBack(w)
+		return rejected
+	}
+	if pod.Spec.SchedulingGroup == nil && limits(wanted.leaf, wanted.needs) {
+		// Pods of a group come to their cycle together, and once all are there.
+		g.leaveLine(pod.UID)
+		w := newWaiter(pod, wanted, profileMode)
+		w.admitted = true
+		g.waiting.enter(w)
+		g.waiting.give(w, g.clock.Now())
+		g.notify() // for the promise to end in time
+	}
+	return nil
+}
+
+// limits reports whether a queue or one above it limits what a pod needs.
+func limits(leaf *queue, needs []need) bool {
+	for _, q := range leaf.line {
+		for _, n := range needs {
+			if q.max[n.index] != unlimited {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tried notes that a cycle has found no victims whose eviction makes room in a pod's queue.
+func (g *queueGate) tried(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w := g.waiting.pods[uid]; w != nil && !w.promised {
+		w.tried = true
+		g.waiting.holdBack(w)
+	}
+}
+
+// permit lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
+func (g *queueGate) permit(uid types.UID) {
+	if g.none.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w := g.waiting.pods[uid]; w != nil {
+		w.tried = false
+	}
+}
+
 // lookFor is look where limits are in force.
 func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rejection {
-	own := g.usage.members[pod.UID]
-	short := g.usage.shortages(wanted.leaf, wanted.needs, own, nil)
+	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
+	var promised claims
+	if own == nil {
+		// Room that others were promised is theirs, unless this pod is more important, or was promised room too.
+		least := int64(wanted.priority)
+		if before != nil && before.promised {
+			least++
+		}
+		promised = g.waiting.claims(least, before)
+	}
+	short := g.usage.shortages(wanted.leaf, wanted.needs, own, promised)
 	if len(short) == 0 {
 		g.waiting.passes(pod.UID)
 		return nil
 	}
 	w := newWaiter(pod, wanted, profileMode)
-	w.blocked = short[0].queue
+	w.blockedBy(short)
+	w.tried = before != nil && before.tried
+	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.enterLine(w)
-	rejected := &rejection{reason: rejectedFull, message: sentence(short), room: g.roomFor(wanted, own)}
-	if g.usage.victimsMayHelp(short, rankOf(pod)) {
+	rejected := &rejection{reason: rejectedFull, message: w.message, room: g.roomFor(wanted, own)}
+	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
+	} else {
+		g.waiting.holdBack(w)
 	}
 	return rejected
 }
@@ -449,10 +574,12 @@ func sentence(short []shortage) string {
 }
 
 // due takes the waiting pods that may be tried now, and says when to ask again (zero: when something changes).
-func (g *queueGate) due() (pods []wire.PodRef, next time.Time) {
+//
+// A standby, whose pods come to no cycle yet, lets promises last.
+func (g *queueGate) due(leads bool) (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting.due(g.usage, g.knows, g.holds, g.clock.Now())
+	return g.waiting.due(g.usage, g.knows, g.holds, g.clock.Now(), leads)
 }
 
 // state is what the metrics show: how many pods wait, and 1 where the gate is shut for want of limits.
@@ -462,5 +589,10 @@ func (g *queueGate) state() (waiting int, shut float64) {
 	if g.knows == undecided || g.knows == missing {
 		shut = 1
 	}
-	return len(g.waiting.pods), shut
+	for _, w := range g.waiting.pods {
+		if !w.promised {
+			waiting++
+		}
+	}
+	return waiting, shut
 }

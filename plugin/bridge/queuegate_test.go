@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (w *gateWorld) deletes(pod *v1.Pod) {
 
 // woken are the pods that the gate lets be tried now.
 func (w *gateWorld) woken() []string {
-	refs, _ := w.gate.due()
+	refs, _ := w.gate.due(true)
 	names := []string{}
 	for _, ref := range refs {
 		names = append(names, ref.Name)
@@ -453,7 +454,7 @@ func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestUntilTheLimitsAreKnownNothingPassesAndThenAllAreTriedOnce(t *testing.T) {
+func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	w := newGateWorld(t)
 	w.shows(on(in("", "a", 0, 60).Obj(), "n1"))
 	w.gate.assumeSome("because")
@@ -469,8 +470,11 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenAllAreTriedOnce(t *testing.T)
 	w.limit(limit("root", "cpu", 100))
 
 	// The second does not fit; its condition is to say so.
-	if got := w.woken(); !slices.Equal(got, []string{"p", "q"}) {
+	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
 		t.Errorf("woken %v", got)
+	}
+	if held, ok := w.gate.heldBack("q"); !ok || held.reason != reasonQueueFull || held.message != "queue root: cpu 90m of 100m used, 30m asked" {
+		t.Errorf("held %t, %q", ok, held.message)
 	}
 	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.woken()) != 0 {
 		t.Error("not as after any other start")
@@ -565,7 +569,8 @@ func expectUsage(t *testing.T, gate *queueGate, want *queueUsage, when string) {
 				t.Fatalf("%s: %s at %d holds %v, want %v", when, q.path, rank, gate.usage.byRank[i][rank], held)
 			}
 		}
-		for j, promised := range gate.waiting.promised[i] {
+		for j := range want.tree.names {
+			promised := gate.waiting.claims(math.MinInt64, nil)(gate.usage.tree.queues[i], j)
 			var sum int64
 			for _, waiting := range gate.waiting.pods {
 				for _, n := range waiting.needs {

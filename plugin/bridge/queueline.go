@@ -28,6 +28,9 @@ type pace struct {
 	until time.Time
 }
 
+// over reports whether the pod may be woken.
+func (p pace) over(now time.Time) bool { return !now.Before(p.until) }
+
 // next is the pace after one more wake.
 func (p pace) next(now time.Time) pace {
 	if now.After(p.until.Add(longestWakePause)) {
@@ -37,24 +40,35 @@ func (p pace) next(now time.Time) pace {
 	return pace{wakes: p.wakes + 1, until: now.Add(pause)}
 }
 
-// waiter is a pod that the gate keeps out.
+// heldFlush is after how long a pod that is kept out is looked at again, whatever has happened: as the scheduler
+// does with unschedulable pods, though not with those that PreEnqueue holds.
+const heldFlush = 5 * time.Minute
+
+// waiter is a pod that the gate keeps out, or that was promised room.
 type waiter struct {
 	demand
 	pod         wire.PodRef
+	rank        int64 // below which pods may be its victims
 	profileMode string
 	created     time.Time
 	blocked     *queue    // where it does not fit, as last looked; nil: look again
-	promised    bool      // woken; the room for it is spoken for
+	promised    bool      // the room for it is spoken for
+	admitted    bool      // promised as it came, and not woken from the line
 	until       time.Time // of the promise
 	passed      bool      // it has passed the gate since
 	unlooked    bool      // kept out before the limits were known
+	tried       bool      // a cycle of its own has found no victims that make room; others are not run until something changes
+	flushAt     time.Time // when it is looked at again in any case
+	held        bool      // PreEnqueue holds it, or would: its condition is to say so
+	message     string    // why, for people
+	about       string    // what every message that says so contains
 }
 
 func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
-	return &waiter{demand: demand, pod: refOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time}
+	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time}
 }
 
-// waitingLine are the pods that the gate keeps out. They are tried again in this order, each once there is
+// waitingLine are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
 // room for it beyond what those before it were promised; one that does not fit lets others pass:
 //
 //  1. higher priority,
@@ -66,15 +80,28 @@ func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingLine struct {
+	tell func(types.UID) // told of pods whose condition is to say that their queue holds them
+
 	pods     map[types.UID]*waiter
-	relieved map[*queue]bool    // hold less than when they were last looked at
-	paces    map[types.UID]pace // of pods that were woken and are not placed
-	all      bool               // every pod is to be looked at again
-	promised [][]int64          // by queue's number and resource's index
+	relieved map[*queue]bool     // hold less than when they were last looked at
+	paces    map[types.UID]pace  // of pods that were woken and are not placed
+	all      bool                // every pod is to be looked at again
+	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
 }
 
-func newWaitingLine() *waitingLine {
-	return &waitingLine{pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}, paces: map[types.UID]pace{}}
+func newWaitingLine(tell func(types.UID)) *waitingLine {
+	return &waitingLine{tell: tell, pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}, paces: map[types.UID]pace{}}
+}
+
+// blockedBy notes where a pod does not fit.
+func (w *waiter) blockedBy(short []shortage) {
+	w.blocked, w.message, w.about = short[0].queue, sentence(short), "queue "+short[0].queue.path+": "
+}
+
+// holdBack notes that a pod is held for its queue, for its condition to say so.
+func (l *waitingLine) holdBack(w *waiter) {
+	w.held = true
+	l.tell(types.UID(w.pod.UID))
 }
 
 // enter lets a pod wait that does not.
@@ -136,13 +163,13 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 func (l *waitingLine) reenter(tree *queueTree) {
 	l.relieved, l.promised = map[*queue]bool{}, nil
 	if tree != nil {
-		l.promised = make([][]int64, len(tree.queues))
+		l.promised = make([]map[int32][]int64, len(tree.queues))
 		for i := range l.promised {
-			l.promised[i] = make([]int64, len(tree.names))
+			l.promised[i] = map[int32][]int64{}
 		}
 	}
 	for uid, w := range l.pods {
-		if w.passed {
+		if w.passed || w.admitted {
 			delete(l.pods, uid)
 			continue
 		}
@@ -155,16 +182,19 @@ func (l *waitingLine) reenter(tree *queueTree) {
 
 // due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
 // O(waiting), and O(depth) for each pod at a queue that holds less than before.
-func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now time.Time) (pods []wire.PodRef, next time.Time) {
+func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	// All promises that are over end first: any pod may have that room.
 	for uid, w := range l.pods {
+		if w.promised && !leads {
+			w.until = now.Add(promiseLasts)
+		}
 		if !w.promised || now.Before(w.until) {
 			continue
 		}
 		l.promise(w, -1)
 		l.relieve(w.leaf)
 		w.promised, w.blocked = false, nil
-		if w.passed {
+		if w.passed || w.admitted {
 			delete(l.pods, uid)
 		}
 	}
@@ -178,8 +208,15 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		switch {
 		case w.promised:
 			soon(w.until)
+		case !w.flushAt.IsZero() && !now.Before(w.flushAt):
+			w.tried, w.flushAt = false, now.Add(heldFlush)
+			look = append(look, w)
 		case l.all || w.blocked == nil || l.relieved[w.blocked]:
 			look = append(look, w)
+		default:
+			if !w.flushAt.IsZero() {
+				soon(w.flushAt)
+			}
 		}
 	}
 	l.all = false
@@ -197,35 +234,88 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		}
 		uid := types.UID(w.pod.UID)
 		own := usage.members[uid]
-		if short := usage.shortages(w.leaf, w.needs, own, l.promised); len(short) > 0 {
-			w.blocked = short[0].queue
-			if w.unlooked {
-				// It is tried once more, for its condition to say what it really waits for.
-				w.unlooked = false
+		if short := usage.shortages(w.leaf, w.needs, own, l.claims(int64(w.priority), w)); len(short) > 0 {
+			w.blockedBy(short)
+			if w.flushAt.IsZero() {
+				w.flushAt = now.Add(heldFlush)
+			}
+			soon(w.flushAt)
+			if l.mayTry(w, now, usage.mayPreempt(&w.demand, own, w.rank)) {
 				pods = append(pods, w.pod)
 			}
 			continue
 		}
 		paced := l.paces[uid]
-		if now.Before(paced.until) {
+		if !paced.over(now) {
 			w.blocked = nil // to be looked at again then
 			soon(paced.until)
 			continue
 		}
 		l.paces[uid] = paced.next(now)
-		w.promised, w.passed, w.unlooked, w.until = true, false, false, now.Add(promiseLasts)
-		l.promise(w, 1)
+		w.passed, w.unlooked, w.held = false, false, false
+		l.give(w, now)
 		soon(w.until)
 		pods = append(pods, w.pod)
 	}
 	return pods, next
 }
 
+// mayTry reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
+// is to say why it waits.
+func (l *waitingLine) mayTry(w *waiter, now time.Time, mayPreempt bool) bool {
+	uid := types.UID(w.pod.UID)
+	if mayPreempt && !w.tried && l.paces[uid].over(now) {
+		l.paces[uid] = l.paces[uid].next(now)
+		w.unlooked = false
+		return true
+	}
+	if w.unlooked || !w.held {
+		l.holdBack(w)
+	}
+	w.unlooked = false
+	return false
+}
+
+// give promises a pod its room.
+func (l *waitingLine) give(w *waiter, now time.Time) {
+	w.promised, w.until = true, now.Add(promiseLasts)
+	l.promise(w, 1)
+}
+
 func (l *waitingLine) promise(w *waiter, sign int64) {
 	for _, q := range w.leaf.line {
-		for _, n := range w.needs {
-			l.promised[q.number][n.index] += sign * n.value
+		ranks := l.promised[q.number]
+		rank := ranks[w.priority]
+		if rank == nil {
+			rank = make([]int64, 1+len(q.max))
+			ranks[w.priority] = rank
 		}
+		for _, n := range w.needs {
+			rank[1+n.index] += sign * n.value
+		}
+		if rank[0] += sign; rank[0] == 0 {
+			delete(ranks, w.priority)
+		}
+	}
+}
+
+// claims is what pods of at least a priority were promised, besides one. O(priorities) each.
+func (l *waitingLine) claims(least int64, own *waiter) claims {
+	return func(q *queue, index int) int64 {
+		var total int64
+		for priority, rank := range l.promised[q.number] {
+			if int64(priority) >= least {
+				total += rank[1+index]
+			}
+		}
+		if own != nil && own.promised && int64(own.priority) >= least && q.holds(own.leaf) {
+			for _, n := range own.needs {
+				if n.index == index {
+					total -= n.value
+				}
+			}
+		}
+		return total
 	}
 }
 

@@ -155,10 +155,13 @@ type shortage struct {
 	max      int64
 }
 
+// claims is what else is spoken for in a queue, of the resource with an index.
+type claims func(q *queue, index int) int64
+
 // shortages are those of a pod that would enter a queue, nearest queue first; `own` is what it already
-// counts for, nil where it does not, and `promised` what else is spoken for, by queue and resource. A pod
-// is not held for what it does not ask. O(depth × resources).
-func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised [][]int64) []shortage {
+// counts for, nil where it does not, and `promised` what others were promised, nil for none of that. A pod
+// is not held for what it does not ask. O(depth × resources), besides promised.
+func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised claims) []shortage {
 	var short []shortage
 	for _, q := range leaf.line {
 		for _, n := range needs {
@@ -168,7 +171,7 @@ func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised 
 			}
 			used := u.without(q, n.index, own)
 			if promised != nil {
-				used += promised[q.number][n.index]
+				used += promised(q, n.index)
 			}
 			if n.value > most-used {
 				short = append(short, shortage{queue: q, resource: u.tree.names[n.index], index: n.index, used: used, asked: n.value, max: most})
@@ -187,6 +190,12 @@ func (u *queueUsage) victimsMayHelp(short []shortage, priority int64) bool {
 		}
 	}
 	return true
+}
+
+// mayPreempt reports whether a pod's queue is full, and evictions from within it may make room.
+func (u *queueUsage) mayPreempt(wanted *demand, own *member, rank int64) bool {
+	short := u.shortages(wanted.leaf, wanted.needs, own, nil)
+	return len(short) > 0 && u.victimsMayHelp(short, rank)
 }
 
 // String names queue, used, asked and max, as in "queue root.ml: cpu 48 of 50 used, 4 asked".

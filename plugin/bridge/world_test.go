@@ -244,6 +244,7 @@ func (w *world) delete(pod *v1.Pod) {
 }
 
 func (w *world) gated(pod *v1.Pod) bool {
+	<-w.plugin.engine.gate.decided
 	return !w.plugin.PreEnqueue(w.ctx, pod).IsSuccess()
 }
 

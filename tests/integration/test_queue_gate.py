@@ -21,6 +21,7 @@ from integration.gating import (
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import QueueLimit
+from makeway.core.objects import Pod
 
 ROOM = 50
 
@@ -82,6 +83,29 @@ async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
 
     await control.put(*queue("web", pods=4))
     await until_bound_count(space, 4, seconds=10)
+
+
+async def test_pods_over_their_queues_max_do_not_look_like_a_lack_of_nodes(
+    queue_space: Space, control: Control
+) -> None:
+    """Neither when they come one by one, nor in a burst, nor after the scheduler has begun anew."""
+    space = queue_space
+    await space.add_nodes(make_node("n1"))
+    await control.put(*queue("ml", pods=2))
+    await asyncio.gather(*(space.create(queued(f"p{i}", "root.ml")) for i in range(40)))
+    await until_bound_count(space, 2)
+    await until_held(space, 38)
+
+    seen = await add_nodes_for(space, seconds=3)
+    await space.delete((await bound(space))[0], grace_seconds=0)
+    await until_bound_count(space, 2)
+    await until_held(space, 37)
+    seen |= await add_nodes_for(space, seconds=2)
+
+    assert seen == set()
+    await space.create(make_pod("large").cpu("100").label("queue", "root.default"))
+    await until_waiting(space, "large", "Insufficient cpu")
+    assert await add_nodes_for(space, seconds=1) == {"large"}
 
 
 async def test_pods_of_a_namespace_that_is_only_observed_are_not_held(
@@ -169,6 +193,39 @@ async def test_a_max_of_the_root_does_not_hold_a_cni_pod_out_of_a_new_node(
         await agent.until_bound()
 
     assert await bound(space) == []
+
+
+def adds_nodes(pod: Pod) -> bool:
+    """What both autoscalers look for, besides that the pod has no node and is not nominated to one.
+
+    Karpenter: IsProvisionable (pkg/utils/pod/scheduling.go of kubernetes-sigs/karpenter). The cluster
+    autoscaler: isUnschedulable (cluster-autoscaler/utils/kubernetes/listers.go of kubernetes/autoscaler).
+    """
+    conditions = [one for one in pod.status.conditions or () if one.type == "PodScheduled"]
+    return not pod.spec.node_name and any(one.reason == "Unschedulable" for one in conditions)
+
+
+async def add_nodes_for(space: Space, seconds: float) -> set[str]:
+    """Look at all pods for a while as the autoscalers do, and give those that they would add nodes for."""
+    found: set[str] = set()
+    for _ in range(int(seconds * 10)):
+        found |= {name for name, pod in (await space.pods()).items() if adds_nodes(pod)}
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def until_held(space: Space, count: int) -> None:
+    """Wait until so many pods say that their queue is full."""
+
+    async def asked() -> bool:
+        conditions = [one for pod in (await space.pods()).values() for one in pod.status.conditions or ()]
+        full = [one.message for one in conditions if one.reason == "QueueFull" and one.status == "False"]
+        if len(full) != count:
+            raise NotYet(f"{len(full)} do")
+        assert all("queue root.ml: pods 2 of 2 used, 1 asked" in (one or "") for one in full)
+        return True
+
+    await until(f"{count} pods say that their queue is full", asked)
 
 
 def deployment(space: Space, replicas: int) -> dict[str, object]:

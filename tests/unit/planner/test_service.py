@@ -396,11 +396,12 @@ async def test_a_pinned_pod_waits_for_its_start_delay_and_another_planner_counts
     assert timedelta(seconds=1) < told.retry_at - now <= timedelta(seconds=3)
 
 
-async def test_a_pinned_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor() -> None:
+@pytest.mark.parametrize("reason", ["Unschedulable", "QueueFull"])
+async def test_a_pinned_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor(reason: str) -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True))
     bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
 
-    reply = await bench.ask(pod=pinned(reason="Unschedulable", lastTransitionTime="2026-01-01T00:00:00Z"))
+    reply = await bench.ask(pod=pinned(reason=reason, lastTransitionTime="2026-01-01T00:00:00Z"))
 
     (candidate,) = reply.candidates
     assert candidate.max_victims == 10

@@ -22,6 +22,9 @@ FIT = "NodeResourcesFit"
 UNSCHEDULABLE = "Unschedulable"
 """Reason of the condition PodScheduled once the scheduler has tried and failed."""
 
+QUEUE_FULL = "QueueFull"
+"""The same where the queue gate has held the pod; a cluster autoscaler adds no node for it."""
+
 MOST_PODS = 4000
 """Removable pods that a list may name: about 350 kB of JSON, of the 1 MiB that NATS carries."""
 
@@ -111,7 +114,9 @@ def _unfit_since(pod: Pod) -> datetime | None:
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             moment = condition.last_transition_time
-            return moment + _RESOLUTION if moment and condition.reason == UNSCHEDULABLE else None
+            return (
+                moment + _RESOLUTION if moment and condition.reason in (UNSCHEDULABLE, QUEUE_FULL) else None
+            )
     return None
 
 

@@ -1,0 +1,231 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Reasons of the condition PodScheduled of a pod that its queue holds. Cluster autoscalers add nodes for pods whose
+// reason is Unschedulable, and no node helps these.
+const (
+	reasonQueueFull     = "QueueFull"
+	reasonLimitsUnknown = "QueueLimitsUnknown"
+)
+
+// How conditions are written.
+const (
+	// tellSettle is how long after a pod was held its condition is looked at: where a cycle has held it, the scheduler
+	// writes the condition after that.
+	tellSettle = 200 * time.Millisecond
+	// tellAgain is when to try again after the API server has not taken a condition.
+	tellAgain = time.Second
+	// tellQPS and tellBurst bound the writes. They have a client of their own, since the scheduler's binds pods.
+	tellQPS   = 50
+	tellBurst = 100
+	// tellTimeout bounds one write.
+	tellTimeout = 10 * time.Second
+)
+
+// tellings are the pods whose condition is to be looked at, since their queue holds them. Safe for concurrent use;
+// it calls nothing.
+type tellings struct {
+	clock   clock.PassiveClock
+	changed chan struct{}
+
+	mu   sync.Mutex
+	pods map[types.UID]time.Time // when to look
+}
+
+func newTellings(clock clock.PassiveClock) *tellings {
+	return &tellings{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]time.Time{}}
+}
+
+// add lets a pod's condition be looked at soon.
+func (t *tellings) add(uid types.UID) { t.addIn(uid, tellSettle) }
+
+func (t *tellings) addIn(uid types.UID, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pods[uid] = t.clock.Now().Add(wait)
+	select {
+	case t.changed <- struct{}{}:
+	default:
+	}
+}
+
+// due takes the pods to look at now, and says when to ask again (zero: when something changes). O(pods).
+func (t *tellings) due() (uids []types.UID, next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	for uid, at := range t.pods {
+		if !now.Before(at) {
+			uids = append(uids, uid)
+			delete(t.pods, uid)
+		} else if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return uids, next
+}
+
+// looksUnschedulable reports whether a pod's condition is what cluster autoscalers look for.
+func looksUnschedulable(pod *v1.Pod) bool {
+	_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	return condition != nil && condition.Reason == v1.PodReasonUnschedulable
+}
+
+// heldPod is a pod that its queue holds, and why.
+type heldPod struct {
+	pod     wire.PodRef
+	reason  string
+	about   string // what a message begins with that says so
+	message string
+}
+
+// heldBack is the pod where its queue holds it.
+func (g *queueGate) heldBack(uid types.UID) (held heldPod, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waiting.pods[uid]
+	if w == nil || !w.held || w.promised {
+		return heldPod{}, false
+	}
+	held = heldPod{pod: w.pod, reason: reasonQueueFull, about: w.about, message: w.message}
+	if w.about == unknownLimits {
+		held.reason = reasonLimitsUnknown
+	}
+	return held, true
+}
+
+// condition is what a held pod's condition is to be; nil where it says so already. What a scheduling cycle has
+// written of the same queue is kept, since it says more.
+func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
+	_, is := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	condition := &v1.PodCondition{
+		Type:               v1.PodScheduled,
+		Status:             v1.ConditionFalse,
+		Reason:             h.reason,
+		Message:            h.message,
+		LastTransitionTime: metav1.NewTime(now),
+		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(&pod.Status, pod.Generation, v1.PodScheduled),
+	}
+	if is == nil {
+		return condition
+	}
+	if is.Status == condition.Status {
+		condition.LastTransitionTime = is.LastTransitionTime
+	}
+	if strings.Contains(is.Message, h.about) {
+		condition.Message = is.Message
+	}
+	if is.Reason == condition.Reason && is.Message == condition.Message {
+		return nil
+	}
+	return condition
+}
+
+// runTellings lets the conditions of pods that their queue holds say so.
+func (e *engine) runTellings(ctx context.Context) {
+	client := e.tellingClient()
+	for ctx.Err() == nil {
+		if !e.leadership.now(ctx) {
+			sleep(ctx, leadsAgain) // a standby's queue is not what its leader sees
+			continue
+		}
+		uids, next := e.gate.tellings.due()
+		for _, uid := range uids {
+			e.tell(ctx, client, uid)
+		}
+		if len(uids) > 0 {
+			continue
+		}
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.gate.tellings.changed:
+		case <-timer:
+		}
+	}
+}
+
+// tellingClient is a client whose rate is its own.
+func (e *engine) tellingClient() kubernetes.Interface {
+	given := e.handle.KubeConfig()
+	if given == nil {
+		return e.handle.ClientSet()
+	}
+	config := restclient.CopyConfig(given)
+	config.QPS, config.Burst, config.RateLimiter = tellQPS, tellBurst, nil
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return e.handle.ClientSet()
+	}
+	return client
+}
+
+// tell writes one pod's condition, where its queue holds it still and the condition does not say so. An Event says
+// the same where no scheduling cycle has written one.
+func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID) {
+	defer recovered(ctx, "queue_conditions", nil)
+	held, ok := e.gate.heldBack(uid)
+	if !ok {
+		return
+	}
+	pod := e.pending(held.pod)
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return
+	}
+	condition := held.condition(pod, e.clock.Now())
+	if condition == nil {
+		return
+	}
+	err := patchCondition(ctx, client, pod, condition)
+	switch {
+	case err == nil:
+		gateTold.Inc()
+		if condition.Message == held.message {
+			e.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
+		}
+	case apierrors.IsNotFound(err), ctx.Err() != nil:
+	case apierrors.IsConflict(err):
+		e.gate.tellings.addIn(uid, tellSettle) // for the informer to show what has changed
+	default:
+		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
+		e.gate.tellings.addIn(uid, tellAgain)
+	}
+}
+
+// patchCondition writes a condition, unless the pod has changed: by now it may have a node.
+func patchCondition(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status":   map[string]any{"conditions": []v1.PodCondition{*condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode a condition: %w", err)
+	}
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
