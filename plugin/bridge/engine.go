@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -166,8 +167,8 @@ func (e *engine) start(ctx context.Context) error {
 		return fmt.Errorf("watch pods: %w", err)
 	}
 	nodes, err := e.handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { e.seen.take(resourceNodes, object) },
-		UpdateFunc: func(_, object any) { e.seen.take(resourceNodes, object) },
+		AddFunc:    func(object any) { e.nodeChanged(ctx, nil, object) },
+		UpdateFunc: func(old, object any) { e.nodeChanged(ctx, old, object) },
 		DeleteFunc: func(object any) { e.nodeDeleted(ctx, object) },
 	})
 	if err != nil {
@@ -256,6 +257,21 @@ func (e *engine) forget(uid types.UID) {
 	if e.backlog.leave(uid) {
 		e.inflight.notify()
 	}
+}
+
+// nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
+// queue kept them out before, hear of it from nobody else.
+func (e *engine) nodeChanged(ctx context.Context, old, object any) {
+	defer recovered(ctx, "informer", nil)
+	e.seen.take(resourceNodes, object)
+	after, ok := object.(*v1.Node)
+	if !ok {
+		return
+	}
+	if before, ok := old.(*v1.Node); ok && len(framework.NodeSchedulingPropertiesChange(after, before)) == 0 {
+		return
+	}
+	e.retry.nodesChanged()
 }
 
 // nodeDeleted takes in that a node was deleted.

@@ -381,7 +381,11 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 		}
 		message += fmt.Sprintf(" (and of the nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
 	}
-	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)])
+	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)]
+	if roomOf(a.state) != nil {
+		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
+	}
+	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
 	return ending{kind: endRefused, message: message}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -60,6 +62,53 @@ func TestNoPlanIsAskedForWhereNobodyInTheQueueMayGo(t *testing.T) {
 
 	if status.Code() != fwk.UnschedulableAndUnresolvable || len(w.bus.requests) != 0 {
 		t.Errorf("status %v, %d plan requests", status, len(w.bus.requests))
+	}
+}
+
+func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T) {
+	for name, change := range map[string]struct {
+		do   func(*world) error
+		want int
+	}{
+		"a new node": {func(w *world) error {
+			_, err := w.client.CoreV1().Nodes().Create(w.ctx, node("n2"), metav1.CreateOptions{})
+			return err
+		}, 1},
+		"another label": {func(w *world) error {
+			n := node("n1")
+			n.Labels["zone"], n.ResourceVersion = "b", "9"
+			_, err := w.client.CoreV1().Nodes().Update(w.ctx, n, metav1.UpdateOptions{})
+			return err
+		}, 1},
+		"a heartbeat": {func(w *world) error {
+			n := node("n1")
+			n.Status.Conditions, n.ResourceVersion = []v1.NodeCondition{}, "9"
+			_, err := w.client.CoreV1().Nodes().Update(w.ctx, n, metav1.UpdateOptions{})
+			return err
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := queuedPod("root.a", "p", "", high, "100")
+			w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
+			w.bus.plan = answers() // a refusal that depends on nothing
+			w.cycle(p)
+			if w.plugin.engine.gate.admit(p, wire.ModeEnforce) == nil {
+				t.Fatal("it is not held")
+			}
+
+			if err := change.do(w); err != nil {
+				t.Fatal(err)
+			}
+
+			if change.want == 0 {
+				time.Sleep(2 * retryTick)
+			} else {
+				w.eventually("the pod is activated", func() bool { return w.activator.of(p.UID) > 0 })
+			}
+			if (w.activator.of(p.UID) > 0) != (change.want > 0) || (w.plugin.engine.gate.admit(p, wire.ModeEnforce) == nil) != (change.want > 0) {
+				t.Errorf("activated %d times", w.activator.of(p.UID))
+			}
+		})
 	}
 }
 

@@ -44,6 +44,8 @@ const (
 	kindConfigMap     = "ConfigMap"
 	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it.
 	kindOrders = "orders"
+	// kindNode is any node.
+	kindNode = "Node"
 )
 
 // refused is a pod that waits for a time or for an object.
@@ -191,6 +193,11 @@ func (r *retries) policyChanged() {
 // ordersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
 func (r *retries) ordersCarried() {
 	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders })
+}
+
+// nodesChanged marks the pods that depend on nodes. O(pods).
+func (r *retries) nodesChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindNode })
 }
 
 func (r *retries) mark(meant func(wire.Dependency) bool) {
