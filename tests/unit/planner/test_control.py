@@ -15,6 +15,7 @@ from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
 from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.brake import Brake, braked
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
 from makeway.core.policy import Policy, Protection, QueueRules
@@ -295,3 +296,15 @@ def test_a_state_within_the_bounds_is_told_as_it_is() -> None:
     state = replace(STATE, rules=Rules(protected_namespaces=("a",)), queues=(QueueLimit(path="root"),))
 
     assert within_bounds(state) is state
+
+
+def test_under_the_brake_mode_off_is_told_and_the_rules_of_protection_stay() -> None:
+    policy = Policy(namespace_modes={"a": "observe"}, protection=Protection(namespaces=("kube-system",)))
+    before = state_of(policy, "r", mode="enforce", cluster_uid="c")
+
+    everywhere = state_of(braked(policy, Brake(everywhere=True)), "r", mode="enforce", cluster_uid="c")
+    some = state_of(braked(policy, Brake(namespaces=frozenset({"b"}))), "r", mode="enforce", cluster_uid="c")
+
+    assert (everywhere.mode, everywhere.namespace_modes) == ("off", {})
+    assert (some.mode, some.namespace_modes) == ("enforce", {"a": "observe", "b": "off"})
+    assert everywhere.rules == some.rules == before.rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from makeway.bus.messages import (
     Profile,
     VictimOutcome,
 )
+from makeway.core.brake import RELEASED, Brake
 from makeway.core.policy import DaemonSets, Policy, Protection
 from makeway.planner.answer import Plan
 from makeway.planner.decisions import BEHIND_SECONDS, Decisions
@@ -71,6 +73,7 @@ class Bench:
         *,
         unsynced: Callable[[], str] = str,
         behind: bool = False,
+        brake: Brake = RELEASED,
         limit: int = 10,
     ) -> None:
         self.registry = CollectorRegistry()
@@ -86,6 +89,7 @@ class Bench:
             metrics=self.metrics,
             unsynced=unsynced,
             behind=lambda _: behind,
+            brake=lambda: brake,
         )
 
     async def ask(self, **changes: Any) -> PlanReply:
@@ -412,3 +416,14 @@ async def test_a_pinned_pod_whose_delay_is_over_is_planned_for_by_the_simple_pre
 
 def test_the_warm_up_makes_a_plan() -> None:
     assert isinstance(warm_up(), Plan)
+
+
+async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:
+    namespace = json.loads(bytes(request().pod))["metadata"]["namespace"]
+    held = Bench(brake=Brake(namespaces=frozenset({namespace})))
+    assert (await held.ask()).status == "notSynced"
+    assert await held.written() == []
+    asked = held.registry.get_sample_value("makeway_planner_plan_requests_total", {"result": "braked"})
+    assert asked == 1
+
+    assert (await Bench(brake=Brake(namespaces=frozenset({"elsewhere"}))).ask()).status == "candidates"
