@@ -136,8 +136,9 @@ def selecting(
     shares = Distribution(tree, usage, queue, need, running)
     taking = _Taking(tree, usage, members, veto)
     for number in sorted(shares.leaves):
-        candidates = yield from taking.candidates(number)
-        yield from taking.take(candidates, dict(shares.leaves[number]))
+        parts = yield from taking.candidates(number)
+        yield from taking.take(merge(*parts), dict(shares.leaves[number]))
+        yield from _free(parts)
     short = {name: amount - taking.freed.get(name, 0) for name, amount in need.items()}
     short = {name: amount for name, amount in short.items() if amount > 0}
     kept = Selection((), {})
@@ -154,6 +155,14 @@ def selecting(
     )
 
 
+def _free(parts: list[list[_T]]) -> Steps[None]:
+    """Free lists one after the other: a hundred thousand tuples at once take longer than a piece."""
+    while parts:
+        parts.pop()
+        if parts:
+            yield
+
+
 def _pieces(iterable: Iterable[_T]) -> Iterator[tuple[_T, bool]]:
     """Return what there is, each with whether a pause is due before it."""
     return ((one, place % PIECE == PIECE - 1) for place, one in enumerate(iterable))
@@ -168,13 +177,13 @@ class _Taking:
         self._members = members
         self._veto = veto
         self._spare: dict[int, dict[str, int]] = {}
-        self._taken: list[Ordered] = []
+        self._runs: list[list[Ordered]] = []
         self._uids: set[str] = set()
         self._read: dict[int, list[Member]] = {}
         self.freed: dict[str, int] = {}
 
-    def candidates(self, leaf: int) -> Steps[Iterator[Ordered]]:
-        """Give the pods of a leaf that may go at all, in the order of being taken."""
+    def candidates(self, leaf: int) -> Steps[list[list[Ordered]]]:
+        """Give the pods of a leaf that may go at all in parts, each in the order of being taken."""
         parts: list[list[Ordered]] = []
         pods = self._of(leaf)
         for first in range(0, len(pods), PIECE):
@@ -182,13 +191,18 @@ class _Taking:
                 yield
             part = pods[first : first + PIECE]
             parts.append(sorted((one.order, leaf, one) for one in part if not one.barred))
-        return merge(*parts)
+        return parts
 
     def take(
         self, candidates: Iterable[Ordered], unmet: dict[str, int]
     ) -> Steps[list[tuple[Member, Guarantee | str]]]:
-        """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what."""
+        """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what.
+
+        `candidates` come in the order of being taken.
+        """
         kept: list[tuple[Member, Guarantee | str]] = []
+        run: list[Ordered] = []
+        self._runs.append(run)
         leaf, guards = -1, []
         for (order, number, member), pause in _pieces(candidates):
             if not unmet:
@@ -208,7 +222,7 @@ class _Taking:
             if rule:
                 kept.append((member, rule))
                 continue
-            self._taken.append((order, number, member))
+            run.append((order, number, member))
             self._uids.add(member.uid)
             self._count(requests, guards)
             for name in tuple(unmet):
@@ -238,7 +252,10 @@ class _Taking:
                     kept.append((member, member.barred))
                 else:
                     useful.append((member.order, leaf.number, member))
-        kept += yield from self.take(merge(*parts, sorted(useful)), short)
+        parts.append(sorted(useful))
+        useful = []
+        kept += yield from self.take(merge(*parts), short)
+        yield from _free(parts)
 
         guaranteed: Counter[Guarantee] = Counter()
         barred: Counter[str] = Counter()
@@ -260,25 +277,32 @@ class _Taking:
 
     def give_back(self, need: Amounts) -> Steps[tuple[Member, ...]]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""
-        self._taken.sort()
+        taken: list[Ordered] = []
+        for one, pause in _pieces(merge(*self._runs)):
+            if pause:
+                yield
+            taken.append(one)
+        self._runs.clear()  # `taken` has their pods, so that this frees none
         spare = {
             name: self.freed[name] - min(need[name], self.freed[name]) for name in need if name in self.freed
         }
-        stay: set[str] = set()
-        for (_, _, member), pause in _pieces(reversed(self._taken)):
-            if pause:
+        goes: list[Member] = []
+        while taken:
+            for _, _, member in reversed(taken[-PIECE:]):
+                requests = member.requests
+                for name, amount in spare.items():
+                    if requests.get(name, 0) > amount:
+                        goes.append(member)
+                        break
+                else:
+                    for name in spare:
+                        spare[name] -= requests.get(name, 0)
+                    for name, amount in requests.items():
+                        self.freed[name] -= amount
+            del taken[-PIECE:]
+            if taken:
                 yield
-            requests = member.requests
-            for name, amount in spare.items():
-                if requests.get(name, 0) > amount:
-                    break
-            else:
-                stay.add(member.uid)
-                for name in spare:
-                    spare[name] -= requests.get(name, 0)
-                for name, amount in requests.items():
-                    self.freed[name] -= amount
-        return tuple(member for _, _, member in self._taken if member.uid not in stay)
+        return tuple(reversed(goes))
 
     def _of(self, leaf: int) -> list[Member]:
         """Give the pods of a leaf as they were when it was first read."""
