@@ -7,11 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from makeway.bus.messages import ControlState, Rules
 from makeway.core.policy import Policy
 from makeway.evictor import patches
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
-from unit.evictor.building import NOW, a_pod, make_order
+from unit.evictor.building import CLUSTER, NOW, a_pod, make_order
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results, running
@@ -63,6 +64,16 @@ async def test_where_another_namespace_is_hard_victims_are_deleted_as_ever() -> 
     await world.carry_out(make_order("a"))
 
     assert (world.cluster.evictions(), world.cluster.deletes()) == ([], ["a"])
+
+
+async def test_what_the_planner_says_of_hard_budgets_holds_beside_the_evictors_own_policy() -> None:
+    world = World(*running("a"))
+    rules = Rules(hard_budget_namespaces=("default",))
+    world.restraint.take(ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, rules=rules))
+
+    await world.carry_out(make_order("a"))
+
+    assert (world.cluster.evictions(), world.cluster.deletes()) == (["a"], [])
 
 
 async def test_a_policy_that_becomes_hard_holds_for_the_next_victim_of_an_order_under_way() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from makeway.bus.messages import ControlState, EvictionOrder
 from makeway.core.brake import RELEASED, Brake
 from makeway.core.mode import Mode, more_restrictive
-from makeway.core.policy import Policy
+from makeway.core.policy import Policy, in_namespaces
 from makeway.evictor.verdicts import Refused
 
 
@@ -80,8 +80,10 @@ class Restraint:
         return self._policy()
 
     def has_hard_budgets(self, namespace: str) -> bool:
-        """Report whether the disruption budgets of a namespace may not be violated."""
-        return self._policy().has_hard_budgets(namespace)
+        """Report whether the disruption budgets of a namespace may not be violated, by policy or planner."""
+        rules = self._control.rules if self._control is not None else None
+        told = rules.hard_budget_namespaces if rules is not None else ()
+        return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
 
     def victims_per_order(self) -> int | None:
         """Give how many victims an order may have; None where there is no limit."""
