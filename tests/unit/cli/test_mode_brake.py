@@ -257,6 +257,17 @@ async def test_the_brake_is_applied_by_its_name_alone(tmp_path: Path) -> None:
     assert ("POST", "configmaps") not in server.requests
 
 
+async def test_whoever_may_set_the_brake_need_not_be_allowed_to_read_the_policy(tmp_path: Path) -> None:
+    server = Server(makeway_policy={"policy.yaml": GOOD})
+    server.refused = {("GET", "makeway-policy"), ("PATCH", "makeway-policy"), ("GET", "pods")}
+
+    code, out, err = await mode(server, tmp_path, "off", "--no-wait")
+
+    assert code == 0, err
+    assert server.brake.everywhere
+    assert 'policy: not known: configmaps "makeway-policy" is forbidden' in out
+
+
 async def test_check_shows_the_brake(tmp_path: Path) -> None:
     server = Server(makeway_brake={"mode": "off", "namespaces": "batch", "by": "ops"})
     async with serving(server) as url:

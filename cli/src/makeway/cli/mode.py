@@ -281,9 +281,14 @@ def _tell(printer: Printer, line: str) -> None:
 
 
 async def _as_stored(api: Api, namespace: str) -> Said:
-    """Read policy and brake as they are stored now; a policy that is refused is told, not raised."""
+    """Read policy and brake as stored now; a policy that is refused, or not ours to read, is told."""
     brake: Brake = await stored_brake(api, namespace)
-    policy = await stored(api, namespace)
+    try:
+        policy = await stored(api, namespace)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return Said(brake, None, "", "", unread=error.message)
     return Said.of(brake, policy)
 
 

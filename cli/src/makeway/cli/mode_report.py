@@ -23,13 +23,17 @@ By = Literal["brake", "policy", "default"]
 
 @dataclass(frozen=True)
 class Said:
-    """Brake and policy as they are stored. `policy`: None where it is refused, for `problems`."""
+    """Brake and policy as they are stored.
+
+    `policy`: None where it is refused, for `problems`; or where we may not read it, which `unread` says.
+    """
 
     brake: Brake
     policy: Policy | None
     revision: str
     since: str
     problems: tuple[str, ...] = ()
+    unread: str = ""
 
     @classmethod
     def of(cls, brake: Brake, stored: Stored) -> Said:
@@ -92,6 +96,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
         namespace_modes: every namespace that has a mode of its own in the policy.
         policy_revision: of the policy as it is stored; empty where there is none.
         policy_problems: why the policy as it is stored is refused; the last good one is in force then.
+        policy_unread: why the policy could not be read; empty where it could.
         changed: whether this command has changed anything.
         components: all that answered, and those known of that did not.
     """
@@ -105,6 +110,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     namespace_modes: dict[str, Mode]
     policy_revision: str
     policy_problems: tuple[str, ...]
+    policy_unread: str
     changed: bool
     components: list[Confirmation]
 
@@ -130,7 +136,7 @@ def report_of(said: Said, *, namespace: str, changed: bool, components: list[Con
     policy_mode = None
     if said.policy is not None:
         policy_mode = said.policy.mode_for(namespace) if namespace else said.policy.mode
-    by: By = "policy" if said.revision or said.problems else "default"
+    by: By = "policy" if said.revision or said.problems or said.unread else "default"
     return Report(
         mode=mode,
         by="brake" if braked else by,
@@ -143,6 +149,7 @@ def report_of(said: Said, *, namespace: str, changed: bool, components: list[Con
         namespace_modes=own,
         policy_revision=said.revision,
         policy_problems=said.problems,
+        policy_unread=said.unread,
         changed=changed,
         components=components,
     )
@@ -168,7 +175,9 @@ def lines(report: Report, makeway_namespace: str) -> Iterator[str]:
         if brake.trouble:
             yield f"  {brake.trouble}"
     where = f"ConfigMap {makeway_namespace}/{CONFIGMAP}"
-    if report.policy_problems:
+    if report.policy_unread:
+        yield f"policy: not known: {report.policy_unread}  ({where})"
+    elif report.policy_problems:
         yield f"policy: refused, the last good one stays in force  ({where})"
         yield from (f"  {problem}" for problem in report.policy_problems)
     elif report.policy_revision:
