@@ -7,10 +7,10 @@ number in decimal. Only plain reads and compare-and-set writes: no watch.
 
 from __future__ import annotations
 
-import asyncio
-import random
 import re
 from typing import Final
+
+from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, JetStream, JetStreamError
@@ -21,6 +21,11 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*")
 _ATTEMPTS: Final = 20
 _TIMEOUT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.1
+
+
+def _passes(error: BaseException) -> bool:
+    """Report whether another writer was first, or the server says that it may work later."""
+    return isinstance(error, JetStreamError) and (error.wrong_last_sequence or error.temporary)
 
 
 class Epochs:
@@ -51,22 +56,26 @@ class Epochs:
             ValueError, JetStreamError, BusUnavailable: as `current`. After `BusUnavailable` an epoch may
                 have been used up, which is harmless.
         """
-        for _ in range(_ATTEMPTS):
-            epoch, sequence = await self._read(key)
-            try:
-                await self._jetstream.publish(
-                    self._subject(key),
-                    str(epoch + 1).encode(),
-                    headers={EXPECTED_LAST_SUBJECT_SEQUENCE: str(sequence)},
-                    timeout_seconds=_TIMEOUT_SECONDS,
-                )
-            except JetStreamError as error:
-                if not (error.wrong_last_sequence or error.temporary):
-                    raise
-                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
-            else:
-                return epoch + 1
-        raise BusUnavailable(f"epoch of {key}: others were first {_ATTEMPTS} times")
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random(0, _PAUSE_SECONDS),
+            retry=retry_if_exception(_passes),
+        )
+        try:
+            return await attempts(self._advance, key)
+        except RetryError as error:
+            raise BusUnavailable(f"epoch of {key}: others were first {_ATTEMPTS} times") from error
+
+    async def _advance(self, key: str) -> int:
+        """Begin a new epoch, once."""
+        epoch, sequence = await self._read(key)
+        await self._jetstream.publish(
+            self._subject(key),
+            str(epoch + 1).encode(),
+            headers={EXPECTED_LAST_SUBJECT_SEQUENCE: str(sequence)},
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+        return epoch + 1
 
     async def _read(self, key: str) -> tuple[int, int]:
         """The epoch and its message's sequence."""

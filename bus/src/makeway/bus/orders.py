@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from makeway.bus import metrics
 from makeway.bus.connection import Connection
@@ -52,15 +53,16 @@ class Delivery:
         Raises:
             BusUnavailable: it does not; the order will come again.
         """
-        for attempt in range(1, _ACK_ATTEMPTS + 1):
-            try:
-                with translated("acknowledge"):
-                    await self._message.ack_sync(timeout=_ACK_TIMEOUT_SECONDS)
-            except BusUnavailable:
-                if attempt == _ACK_ATTEMPTS:
-                    raise
-            else:
-                return
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(_ACK_ATTEMPTS),
+            retry=retry_if_exception_type(BusUnavailable),
+            reraise=True,
+        )
+        await attempts(self._ack)
+
+    async def _ack(self) -> None:
+        with translated("acknowledge"):
+            await self._message.ack_sync(timeout=_ACK_TIMEOUT_SECONDS)
 
     async def in_progress(self) -> None:
         """Keep the order for another `ACK_WAIT_SECONDS`; without an answer, so repeat it well before.
