@@ -1,0 +1,64 @@
+"""What `makeway why` says of a pending pod whose last order made no room."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
+from makeway.bus.samples import MESSAGES
+from makeway.cli.why_story import Story
+from makeway.cli.why_text import waiting
+from makeway.planner.offline.pending import Pending
+from makeway.planner.offline.results import SimulatedPod
+
+FORBIDDEN = '403 Forbidden: pods "cache-0" is forbidden: this pod may not be deleted'
+
+refused = SimulatedPod(
+    namespace="shop",
+    name="checkout",
+    result="refused",
+    preemptor=Preemptor(namespace="shop", name="checkout", uid="p", priority=1000, scheduler_name="s"),
+    queue="",
+    mode="enforce",
+    node=None,
+    nominated_node=None,
+    victims=(),
+    pdb_violations=0,
+    candidates=(),
+    candidates_total=0,
+    diagnosis=None,
+    spared_by_rule={},
+    nearest=(),
+    nodes_total=1,
+    nodes_fitting=0,
+    nodes_potential=1,
+    nodes_excluded={},
+    warnings=(),
+)
+
+
+def said(result: str, *victims: VictimOutcome) -> str:
+    order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
+    assert isinstance(order, EvictionOrder)
+    assert isinstance(outcome, Outcome)
+    outcome = replace(outcome, result=result, reason="delete-refused", message="", victims=victims)
+    story = Story(order=order, outcome=outcome, decision=None)
+    return "\n".join(waiting(Pending(answer=refused, unblocked_by=()), story=story, last=None))
+
+
+def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
+    victim = VictimOutcome(
+        namespace="shop", name="cache-0", uid="c", result="failed", reason="Forbidden", message=FORBIDDEN
+    )
+    kept = VictimOutcome(namespace="shop", name="cache-1", uid="d", result="notAttempted")
+
+    text = said("failed", victim, kept)
+
+    assert "last order: ord-" in text
+    assert "delete-refused" in text
+    assert f"shop/cache-0 failed, and left out for a while: {FORBIDDEN}" in text
+    assert "cache-1" not in text
+
+
+def test_an_order_that_made_room_is_not_called_in_vain() -> None:
+    assert "last order" not in said("succeeded")
