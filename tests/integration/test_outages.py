@@ -1,6 +1,8 @@
 """What happens when a part is down: pods that need no preemption never notice."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
@@ -13,6 +15,7 @@ from integration.preempting import (
 )
 from integration.space import Space, open_space
 from integration.waiting import until
+from makeway.bus.subjects import Subjects
 from makeway.dev.options import EVICTOR, NATS, PLANNER, ClusterOptions
 
 
@@ -136,3 +139,33 @@ async def test_without_an_evictor_another_preempts_once_two_orders_had_no_outcom
             assert await space.until_bound("urgent", seconds=40) == "n1"
             assert len(await space.bus.orders(urgent.metadata.uid)) == 2
         await makes_room_again(cluster)
+
+
+@asynccontextmanager
+async def orders_not_stored(cluster: RunningCluster) -> AsyncIterator[None]:
+    """Let the stream of orders take nothing, for the length of a block."""
+    async with cluster.jetstream() as jetstream:
+        config = (
+            await jetstream.stream_info(Subjects(cluster.owned.options.subject_prefix).orders_stream)
+        ).config
+        most = config.max_msg_size
+        config.max_msg_size = 1
+        await jetstream.update_stream(config)
+        try:
+            yield
+        finally:
+            config.max_msg_size = most
+            await jetstream.update_stream(config)
+
+
+async def test_where_orders_cannot_be_stored_another_preempts_and_makeway_comes_back(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_node_and_empty_node(space)
+
+    async with orders_not_stored(cluster):
+        (urgent,) = await space.create(sized("urgent", "high", 500))
+
+        assert await space.until_bound("urgent", seconds=20) == "n1"
+        assert await space.bus.orders(urgent.metadata.uid) == []
+    await makes_room_again(cluster)
