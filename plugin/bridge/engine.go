@@ -348,6 +348,7 @@ func (e *engine) wake(ctx context.Context, w wake) {
 		if w.unpublished || pod.Status.NominatedNodeName == w.node {
 			// No evictor takes it back in the API, or none has.
 			e.reverted.note(pod.UID, w.node)
+			e.pending(w.pod) // it may have gone meanwhile
 		}
 		e.handle.DeleteNominatedPodIfExists(pod)
 		e.inflight.finish(w.orderID)
