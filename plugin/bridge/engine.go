@@ -362,7 +362,7 @@ func (e *engine) wake(ctx context.Context, w wake) {
 	e.activate(ctx, pod)
 }
 
-// futile takes in that nobody carries an order out.
+// futile takes in that an order is not carried out.
 func (e *engine) futile(ctx context.Context, orderID string, why futility) {
 	futileTotal.WithLabelValues(string(why)).Inc()
 	e.orders.futile(orderID, why)

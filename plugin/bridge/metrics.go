@@ -95,7 +95,7 @@ var (
 
 	futileTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "futile_orders_total", StabilityLevel: metrics.ALPHA,
-		Help: "Eviction orders that nobody carries out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter).",
+		Help: "Eviction orders that were not carried out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter).",
 	}, []string{"reason"})
 
 	inFlightGauge = metrics.NewGauge(&metrics.GaugeOpts{

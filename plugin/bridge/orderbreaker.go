@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// How the breaker round the evictors behaves. An order that nobody carries out costs its preemptor notAfter, so two
+// How the breaker round the evictors behaves. An order that is not carried out costs its preemptor notAfter, so two
 // in a row are enough; an evictor that is back is noticed by its first outcome, or by the next probe.
 const (
 	futileOrders  = 2
@@ -33,7 +33,7 @@ func (f futility) String() string {
 	return "no evictor answers"
 }
 
-// orderBreaker keeps preemptors from being nominated for orders that nobody carries out: a nomination ends the chain of
+// orderBreaker keeps preemptors from being nominated for orders that are not carried out: a nomination ends the chain of
 // PostFilter plugins, and nothing after it would come to pass. Once orders of this process, of whichever pods, have
 // come to nothing in a row, it is open: MakeWay answers so that a plugin listed after it may act. After a while one
 // order probes, and the while doubles where that comes to nothing too. Safe for concurrent use.
@@ -66,7 +66,7 @@ func (b *orderBreaker) shut() (why futility, until time.Time) {
 	return b.why, b.until
 }
 
-// begin notes that an order is begun; while the breaker is open it is the probe. One whose end nobody tells is
+// begin notes that an order is begun; while the breaker is open it is the probe. One whose end is not told is
 // given up after its time.
 func (b *orderBreaker) begin(orderID string) {
 	b.mu.Lock()
@@ -123,7 +123,7 @@ func (b *orderBreaker) close() bool {
 	return true
 }
 
-// state is for the metric and for whoever asks what stands in the way; why is empty where it is closed.
+// state is for the metric and the status of the component; why is empty where it is closed.
 func (b *orderBreaker) state() (state breakerState, why futility) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -87,7 +87,7 @@ func TestTheOrderBreakerTellsTheStreamFromTheEvictors(t *testing.T) {
 	})
 }
 
-func TestAProbeWhoseEndNobodyTellsIsGivenUp(t *testing.T) {
+func TestAProbeWhoseEndIsNotToldIsGivenUp(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	for name, end := range map[string]func(*orderBreaker){
 		"its time is over":          func(b *orderBreaker) { clock.SetTime(clock.Now().Add(b.lasts)) },

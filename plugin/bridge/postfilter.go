@@ -95,7 +95,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return attempt.run(ctx)
 }
 
-// ordersShut ends an attempt whose order nobody would carry out, as it looks; nil where one may be tried.
+// ordersShut ends an attempt whose order would not be carried out, as it looks; nil where one may be tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
 	asked := pl.engine.retry.now()
 	why, until := pl.engine.orders.shut()

@@ -130,7 +130,7 @@ func TestADeadPlannerCostsThreeRequestsAtMost(t *testing.T) {
 func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	back := w.bus.plan
-	w.bus.plan = nil // nobody has subscribed, which NATS says at once
+	w.bus.plan = nil // no planner has subscribed, which NATS says at once
 	for range 10 {
 		w.cycle(p)
 	}

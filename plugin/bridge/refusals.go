@@ -17,7 +17,7 @@ import (
 // How long a pod that could not be evicted for a preemptor is left out of that preemptor's plans; each further time
 // doubles it.
 const (
-	// What the API server refuses (an admission policy, a permission) it refuses again until somebody changes that.
+	// What the API server refuses (an admission policy, a permission) it refuses again until that is changed.
 	refusedFirst   = 5 * time.Minute
 	refusedLongest = time.Hour
 	// What an evictor spares, or a budget allows no more of now, may be different soon.

@@ -94,6 +94,6 @@ func TestAPodIsTriedInFullForSomeTime(t *testing.T) {
 	fake.SetTime(fake.Now().Add(fullFor))
 
 	if s.full("p") || len(s.inFull) != 0 {
-		t.Error("for ever")
+		t.Error("without end")
 	}
 }

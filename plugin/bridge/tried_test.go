@@ -204,7 +204,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 		"no pod has to go":       {w.ctx, candidate("free", "!y"), failure{cause: causeNoNeed}},
 		"no pod is there":        {w.ctx, candidate("full", "!"+string(other.UID)), failure{cause: causeNothing}},
 		"no such node":           {w.ctx, candidate("gone", "!a"), failure{cause: causeNodeGone}},
-		"an order of nobody":     {w.ctx, awaiting, failure{cause: causeAwaited}},
+		"an unknown order":       {w.ctx, awaiting, failure{cause: causeAwaited}},
 		"the time is over":       {ended, candidate("kept", "!x"), failure{cause: causeUnfinished}},
 		"too many would have to": {w.ctx, few, failure{cause: causeTooMany}},
 	} {
