@@ -99,9 +99,13 @@ func (c *control) mode(profileMode, namespace string) string {
 	return moreRestrictive(profileMode, mode)
 }
 
-// mostOrdersInFlight is how many orders may be in flight whatever the policy says: each plan request names all
-// of them with their victims, and NATS carries no more than 1 MiB.
-const mostOrdersInFlight = 1000
+// Each plan request names all orders in flight with their victims, and NATS carries no more than 1 MiB. So, whatever the
+// policy says, no more than so many may be in flight, and while they take so many bytes no further one begins; the rest
+// is for the pod, the nodes, and an order that goes over the bound.
+const (
+	mostOrdersInFlight = 1000
+	mostOrderBytes     = wire.MaxBytes / 2
+)
 
 // ordersInFlight is how many orders may be in flight.
 func (c *control) ordersInFlight() int64 {

@@ -323,11 +323,19 @@ func (e *engine) runWaker(ctx context.Context) {
 // when something changes).
 func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
 	defer recovered(ctx, "waker", nil)
-	pods, next := e.backlog.due(e.control.ordersInFlight() - int64(inFlight))
+	pods, next := e.backlog.due(e.orderRoom(inFlight))
 	for _, ref := range pods {
 		e.activate(ctx, e.pending(ref))
 	}
 	return next
+}
+
+// orderRoom is how many orders may begin beside so many in flight. O(orders + their victims).
+func (e *engine) orderRoom(inFlight int) int64 {
+	if e.inflight.bytes() >= mostOrderBytes {
+		return 0
+	}
+	return e.control.ordersInFlight() - int64(inFlight)
 }
 
 // wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It

@@ -81,7 +81,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 	if mode == wire.ModeEnforce && pl.ordersLimited() {
 		pl.awaitOrders(pod)
-		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000); the pod is tried again as they end", pl.engine.control.ordersInFlight())}
+		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count())}
 	}
 
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
@@ -115,9 +115,9 @@ func (pl *MakeWay) mode(pod *v1.Pod) string {
 	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
 }
 
-// ordersLimited says whether as many orders are in flight as the policy allows.
+// ordersLimited says whether as many orders are in flight as the policy allows, or as a plan request can name.
 func (pl *MakeWay) ordersLimited() bool {
-	return int64(pl.engine.inflight.count()) >= pl.engine.control.ordersInFlight()
+	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
 }
 
 // awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nobody else tells.
