@@ -159,7 +159,7 @@ async def test_no_account_may_do_more_than_its_part(plain_cluster: RunningCluste
     assert not await allowed("planner", "patch", "pods", "status")
     assert await allowed("scheduler", "create", "pods", "binding")
     assert not await allowed("scheduler", "create", "pods")
-    # Its fallback, DefaultPreemption, is on by default.
+    # Its fallback is on by default.
     assert await allowed("scheduler", "delete", "pods")
 
 

@@ -1,4 +1,4 @@
-"""Mode observe on the real control plane: DefaultPreemption acts, makeway compares."""
+"""Mode observe on the real control plane: the scheduler's own preemption acts, makeway compares."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ from makeway.core.objects import Pod
 
 @pytest_asyncio.fixture
 async def observed(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
-    """A space of the shared cluster, where DefaultPreemption follows MakeWay, in mode observe."""
+    """A space of the shared cluster, where MakeWayFallback follows MakeWay, in mode observe."""
     async with policy(cluster, mode="observe"):
         yield space
 
@@ -70,19 +70,18 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
         assert after.total(victims, choice=choice) - before.total(victims, choice=choice) == 4
 
 
-async def test_what_makeways_policy_forbids_is_told_where_default_preemption_does_it(
+async def test_what_makeways_policy_forbids_is_told_where_the_scheduler_does_it(
     cluster: RunningCluster, space: Space
 ) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
-    await run_victims(space, sized("covered", "low", 500).label("app", "web").on("n1"))
-    await space.disruption_budget("web", {"app": "web"}, minAvailable=1)
+    await run_victims(space, sized("one", "low", 250).on("n1"), sized("two", "low", 250).on("n1"))
 
-    async with policy(cluster, mode="observe", disruptionBudgets="hard", hardBudgetNamespaces=["*"]):
+    # A limit of makeway's orders: the scheduler's own preemption keeps to what protects pods alone.
+    async with policy(cluster, mode="observe", limits={"victimsPerOrder": 1}):
         (pod,) = await space.create(sized("urgent", "high", 500))
         comparison = await compared(space, pod)
 
     assert comparison.result == "defaultOnly"
     assert comparison.refusal is not None
-    assert comparison.refusal.reason == "PodsSpared"
     assert comparison.default_preemption is not None
-    assert comparison.default_preemption.pdb_violations == 1
+    assert len(comparison.default_preemption.victims) == 2

@@ -42,11 +42,19 @@ def profile(multi: list[str], post: list[str], off: list[str] | None = None) -> 
     return {"profiles": [{"schedulerName": "s", "plugins": plugins}]}
 
 
+_BOTH = ["MakeWay", "MakeWayFallback"]
+
+
 @pytest.mark.parametrize(
     ("multi", "post", "off", "state", "said"),
     [
-        (["MakeWay"], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "ok", "MakeWay → Default"),
-        (["MakeWay"], ["DynamicResources", "MakeWay"], ["DefaultPreemption"], "ok", "no fallback"),
+        (_BOTH, ["DynamicResources", *_BOTH], ["DefaultPreemption"], "ok", "→ MakeWayFallback; without"),
+        (_BOTH, ["DynamicResources", *_BOTH], [], "warning", "evicts pods that the policy protects"),
+        (["MakeWay"], ["DynamicResources", *_BOTH], ["DefaultPreemption"], "wrong", "in one place alone"),
+        (_BOTH, ["MakeWayFallback", "MakeWay"], ["DefaultPreemption"], "wrong", "stands before"),
+        (["MakeWay"], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "warning", "protects"),
+        (["MakeWay"], ["DynamicResources", "MakeWay"], [], "warning", "protects"),
+        (["MakeWay"], ["DynamicResources", "MakeWay"], ["DefaultPreemption"], "ok", "nothing is evicted"),
         (["MakeWay"], [], [], "wrong", "after DefaultPreemption"),
         (["MakeWay"], ["DynamicResources", "DefaultPreemption", "MakeWay"], [], "wrong", "stands before"),
         ([], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "wrong", "postFilter alone"),

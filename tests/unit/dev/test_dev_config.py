@@ -26,15 +26,19 @@ def post_filters(options: ClusterOptions) -> list[str]:
 
 
 def test_makeway_acts_after_idle_claims_are_freed_and_before_the_fallback() -> None:
-    assert post_filters(ClusterOptions()) == ["DynamicResources", "MakeWay", "DefaultPreemption"]
+    assert post_filters(ClusterOptions()) == ["DynamicResources", "MakeWay", "MakeWayFallback"]
 
 
-def test_without_the_fallback_default_preemption_is_off_everywhere() -> None:
-    options = ClusterOptions(fallback=False)
+@pytest.mark.parametrize("fallback", [True, False])
+def test_default_preemption_which_knows_no_policy_is_off_everywhere(fallback: bool) -> None:
+    options = ClusterOptions(fallback=fallback)
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
+    everywhere = profile["plugins"]["multiPoint"]
 
-    assert post_filters(options) == ["DynamicResources", "MakeWay"]
-    assert profile["plugins"]["multiPoint"]["disabled"] == [{"name": "DefaultPreemption"}]
+    assert "DefaultPreemption" not in post_filters(options)
+    assert everywhere["disabled"] == [{"name": "DefaultPreemption"}]
+    assert ({"name": "MakeWayFallback"} in everywhere["enabled"]) is fallback
+    assert ("MakeWayFallback" in post_filters(options)) is fallback
 
 
 def test_the_plugins_arguments_can_be_overridden() -> None:
@@ -54,7 +58,14 @@ def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> 
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
     names = {point: [one["name"] for one in rest["enabled"]] for point, rest in profile["plugins"].items()}
 
-    assert names["multiPoint"] == ["MakeWay", "TestAloof", "TestPermit", "TestPreBind", "TestBind"]
+    assert names["multiPoint"] == [
+        "MakeWay",
+        "MakeWayFallback",
+        "TestAloof",
+        "TestPermit",
+        "TestPreBind",
+        "TestBind",
+    ]
     assert names["bind"] == ["TestBind", "DefaultBinder"]
 
 

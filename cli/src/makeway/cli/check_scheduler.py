@@ -18,10 +18,16 @@ NAME: Final = "scheduler profile"
 _KIND: Final = "KubeSchedulerConfiguration"
 _PLUGIN: Final = "MakeWay"
 _DEFAULT: Final = "DefaultPreemption"
+_FALLBACK: Final = "MakeWayFallback"
 _CLAIMS: Final = "DynamicResources"
 _MULTI: Final = "enable MakeWay under multiPoint: its gates act outside postFilter"
 _ORDER: Final = (
-    "under postFilter.enabled write [DynamicResources, MakeWay, DefaultPreemption], or without the last"
+    "under postFilter.enabled write [DynamicResources, MakeWay, MakeWayFallback], or without the last, and "
+    "under multiPoint.disabled DefaultPreemption"
+)
+_UNGUARDED: Final = (
+    "put MakeWayFallback in its place, under multiPoint and postFilter, and disable DefaultPreemption under "
+    "multiPoint"
 )
 
 
@@ -54,8 +60,12 @@ def _profile(where: str, profile: Mapping[str, Any]) -> Result:
         return Result(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
     if _PLUGIN not in after:
         return Result(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
-    if _DEFAULT in after and after.index(_DEFAULT) < after.index(_PLUGIN):
-        return Result(NAME, "wrong", f"{about}: DefaultPreemption stands before MakeWay", _ORDER)
+    for other in (_DEFAULT, _FALLBACK):
+        if other in after and after.index(other) < after.index(_PLUGIN):
+            return Result(NAME, "wrong", f"{about}: {other} stands before MakeWay", _ORDER)
+    if _FALLBACK in {*multi, *after} and not (_FALLBACK in multi and _FALLBACK in after):
+        remedy = "enable MakeWayFallback under both multiPoint and postFilter"
+        return Result(NAME, "wrong", f"{about}: MakeWayFallback is enabled in one place alone", remedy)
     off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
     if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
         return Result(
@@ -64,11 +74,16 @@ def _profile(where: str, profile: Mapping[str, Any]) -> Result:
             f"{about}: MakeWay stands before DynamicResources, which frees idle claims",
             _ORDER,
         )
-    if _DEFAULT not in after and not off & {_DEFAULT, "*"}:
-        return Result(NAME, "ok", f"{about}: MakeWay, then whatever else comes by multiPoint")
+    if _DEFAULT in after or not off & {_DEFAULT, "*"}:
+        trouble = "DefaultPreemption acts without a plan, and evicts pods that the policy protects"
+        return Result(NAME, "warning", f"{about}: {trouble}", _UNGUARDED)
     chain = " → ".join(after)
-    fallback = "" if _DEFAULT in after else "; no fallback to DefaultPreemption"
-    return Result(NAME, "ok", f"{about}: {chain}{fallback}")
+    unplanned = (
+        "without a plan kube-scheduler's preemption acts under the policy, or as its whenUnplanned says"
+        if _FALLBACK in after
+        else "without a plan nothing is evicted"
+    )
+    return Result(NAME, "ok", f"{about}: {chain}; {unplanned}")
 
 
 def _named(profile: Mapping[str, Any]) -> bool:

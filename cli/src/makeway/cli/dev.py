@@ -41,9 +41,7 @@ def up(
     mode: Annotated[
         str, typer.Option(help="off, observe or enforce; `makeway mode` changes it later.")
     ] = "enforce",
-    fallback: Annotated[
-        bool, typer.Option(help="Whether DefaultPreemption acts where MakeWay cannot.")
-    ] = True,
+    fallback: Annotated[bool, typer.Option(help="Whether MakeWayFallback acts where MakeWay cannot.")] = True,
     plugin: Annotated[
         bool, typer.Option(help="Whether the scheduler runs MakeWay; without, it is kube-scheduler.")
     ] = True,

@@ -21,7 +21,7 @@ class ClusterOptions:
     plugin: bool = True
     """Whether the scheduler runs the MakeWay plugin; without, it is kube-scheduler."""
     fallback: bool = True
-    """Whether DefaultPreemption follows MakeWay in PostFilter and the scheduler may delete pods."""
+    """Whether MakeWayFallback follows MakeWay in PostFilter and the scheduler may delete pods."""
     mode: str = "enforce"
     """`off`, `observe` or `enforce`: the mode of the policy that the cluster begins with."""
     plan_timeout_seconds: float = 0.5

@@ -2,7 +2,8 @@
 
 The order of PostFilter plugins is what matters. Plugins named under `postFilter` that also come by
 `multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before anybody is
-evicted, MakeWay plans, and DefaultPreemption, where it is kept, acts when MakeWay could not. Source:
+evicted, MakeWay plans, and MakeWayFallback, in DefaultPreemption's place, acts when MakeWay could
+not. Source:
 kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
 """
 
@@ -61,15 +62,14 @@ def _encoding(options: ClusterOptions) -> dict[str, Any]:
 
 
 def _plugins(options: ClusterOptions) -> dict[str, Any]:
-    post_filter = ["DynamicResources", "MakeWay", *(["DefaultPreemption"] if options.fallback else [])]
-    everywhere = ["MakeWay", *(_TEST_PLUGINS if options.test_plugins else [])]
+    fallback = ["MakeWayFallback"] if options.fallback else []
+    post_filter = ["DynamicResources", "MakeWay", *fallback]
+    everywhere = ["MakeWay", *fallback, *(_TEST_PLUGINS if options.test_plugins else [])]
     plugins: dict[str, Any] = {
-        "multiPoint": _enabled(everywhere),
+        "multiPoint": {**_enabled(everywhere), "disabled": [{"name": "DefaultPreemption"}]},
         "queueSort": QUEUE_SORT,
         "postFilter": _enabled(post_filter),
     }
-    if not options.fallback:
-        plugins["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
     if options.test_plugins:
         plugins["bind"] = _enabled(["TestBind", "DefaultBinder"])
     return plugins
