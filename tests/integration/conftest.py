@@ -128,6 +128,30 @@ async def plain_space(plain_cluster: RunningCluster) -> AsyncIterator[Space]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def drawn_plain_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane for drawn clusters: kube-scheduler with the tests' own filters."""
+    options = ClusterOptions(
+        components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False, test_plugins=True, failpoints=True
+    )
+    running = _start(tmp_path_factory.mktemp("drawn-plain") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def drawn_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give the same with MakeWay, and a fallback for when there is no plan."""
+    options = ClusterOptions(test_plugins=True, failpoints=True)
+    running = _start(tmp_path_factory.mktemp("drawn") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
 @pytest_asyncio.fixture
 async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncIterator[PrivateCluster]:
     """Give a function that starts a cluster of the test's own; it is stopped with the test."""

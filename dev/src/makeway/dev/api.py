@@ -32,6 +32,7 @@ _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "DeviceClass": "deviceclasses",
 }
 
 

@@ -40,8 +40,9 @@ _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
     """Build the KubeSchedulerConfiguration, with the same plugins in every profile."""
     plugins: dict[str, Any] = {}
-    if options.plugin:
+    if options.plugin or options.test_plugins:
         plugins["plugins"] = _plugins(options)
+    if options.plugin:
         plugins["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -63,13 +64,14 @@ def _encoding(options: ClusterOptions) -> dict[str, Any]:
 
 def _plugins(options: ClusterOptions) -> dict[str, Any]:
     fallback = ["MakeWayFallback"] if options.fallback else []
-    post_filter = ["DynamicResources", "MakeWay", *fallback]
-    everywhere = ["MakeWay", *fallback, *(_TEST_PLUGINS if options.test_plugins else [])]
+    ours = ["MakeWay", *fallback] if options.plugin else []
     plugins: dict[str, Any] = {
-        "multiPoint": {**_enabled(everywhere), "disabled": [{"name": "DefaultPreemption"}]},
-        "queueSort": QUEUE_SORT,
-        "postFilter": _enabled(post_filter),
+        "multiPoint": _enabled([*ours, *(_TEST_PLUGINS if options.test_plugins else [])])
     }
+    if options.plugin:
+        plugins["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
+        plugins["queueSort"] = QUEUE_SORT
+        plugins["postFilter"] = _enabled(["DynamicResources", *ours])
     if options.test_plugins:
         plugins["bind"] = _enabled(["TestBind", "DefaultBinder"])
     return plugins
