@@ -253,8 +253,9 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 		return
 	}
 	e.control.current.Store(&inControl{state: state, stream: r.stream, rules: victimRulesOf(state)})
-	if before == nil || before.state.PolicyRevision != state.PolicyRevision {
-		e.retry.policyChanged()
+	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
+		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
+		e.retry.policyChanged() // a brake changes modes without a new policy
 	}
 	e.gate.reconsider()
 	e.inflight.notify()

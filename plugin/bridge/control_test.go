@@ -236,3 +236,24 @@ func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInForce(t *testing.T) {
 		t.Errorf("revision %d is in force", got)
 	}
 }
+
+func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *testing.T) {
+	p := pod("p", "", 100, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("v", "n1", 1, large).Obj())
+	e := w.plugin.engine
+	e.takeBrake(w.ctx, parseBrake(nil))
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.Mode, s.PolicyRevision = wire.ModeOff, "same" }), at(1))
+	w.cycle(p)
+
+	e.takeBrake(w.ctx, nil)
+	w.eventually("the plugin's own watch wakes it", func() bool { return w.activator.of(p.UID) == 1 })
+	w.cycle(p) // the control state says off still
+	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "same" }), at(1))
+
+	for deadline := time.Now().Add(7 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if w.activator.of(p.UID) > 1 {
+			return
+		}
+	}
+	t.Error("mode enforce is in force, and the pod is not tried again")
+}
