@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,11 +247,7 @@ func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
-	w := g.waiting.pods[pod.UID]
-	same := w != nil && w.leaf == wanted.leaf && slices.Equal(w.needs, wanted.needs)
-	if leaf := g.waiting.leave(pod.UID); !same {
-		g.relieve(leaf) // it counts for what it asks now, which may be less than it was promised
-	}
+	g.leaveLine(pod.UID) // those that were held for its promise are looked at by what is used now
 	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
