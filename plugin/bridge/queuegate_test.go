@@ -762,3 +762,56 @@ func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
 		t.Error("the back-off of a placed pod is kept")
 	}
 }
+
+func TestAPodHeldForAPromiseComesToACycleOnceTheRoomIsTaken(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	q, p := in("", "q", high, 50).Obj(), in("", "p", high, 50).Obj()
+	w.shows(on(in("", "v", low, 50).Obj(), "n1"), q, p)
+	w.woken() // what limit left to be looked at
+	if !w.admits(q) {
+		t.Fatal("q fits")
+	}
+	if w.admits(p) {
+		t.Fatal("p came to a cycle already")
+	}
+	w.woken()
+	if !w.enters(q) {
+		t.Fatal("q")
+	}
+	w.shows(on(q, "n1"))
+	for range 20 {
+		if got := w.woken(); slices.Contains(got, "p") {
+			return
+		}
+		w.clock.Step(10 * time.Second)
+	}
+	t.Errorf("p may preempt v and is not woken for 200 s")
+}
+
+func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
+	for name, changes := range map[string]func(w *gateWorld, equal *v1.Pod){
+		"limits": func(w *gateWorld, _ *v1.Pod) { w.limit(limit("root", "cpu", 110)) },
+		"usage":  func(w *gateWorld, equal *v1.Pod) { w.deletes(equal) },
+	} {
+		w := limited(t, limit("root", "cpu", 100))
+		equal := on(in("", "e", high, 20).Obj(), "n1")
+		p := in("", "p", high, 50).Obj()
+		w.shows(on(in("", "v1", low, 30).Obj(), "n1"), on(in("", "v2", low, 50).Obj(), "n1"), equal, p)
+		w.woken()
+		if !w.admits(p) || w.rejected(p).reason != rejectedMayHelp {
+			t.Fatal("it may not preempt")
+		}
+		w.gate.tried(p.UID)
+		if w.admits(p) {
+			t.Fatal("not held")
+		}
+		w.woken()
+		w.clock.Step(20 * time.Second)
+
+		changes(w, equal)
+
+		if got := w.woken(); !slices.Contains(got, "p") {
+			t.Errorf("%s: less has to go for p than before, and it is not tried", name)
+		}
+	}
+}

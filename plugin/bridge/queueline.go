@@ -173,7 +173,7 @@ func (l *waitingLine) reenter(tree *queueTree) {
 			delete(l.pods, uid)
 			continue
 		}
-		w.leaf, w.needs, w.blocked, w.promised = nil, nil, nil, false
+		w.leaf, w.needs, w.blocked, w.promised, w.tried = nil, nil, nil, false, false
 		if tree != nil {
 			w.place(tree)
 		}
@@ -212,6 +212,9 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 			w.tried, w.flushAt = false, now.Add(heldFlush)
 			look = append(look, w)
 		case l.all || w.blocked == nil || l.relieved[w.blocked]:
+			if w.blocked != nil && l.relieved[w.blocked] {
+				w.tried = false
+			}
 			look = append(look, w)
 		default:
 			if !w.flushAt.IsZero() {
