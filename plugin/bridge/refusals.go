@@ -15,14 +15,11 @@ import (
 )
 
 // How long a pod that could not be evicted for a preemptor is left out of that preemptor's plans; each further time
-// doubles it.
+// doubles it. The first time is short: the next plan takes another pod at once where there is one, and where there is
+// none, what the API server refuses may be allowed soon.
 const (
-	// What the API server refuses (an admission policy, a permission) it refuses again until that is changed.
-	refusedFirst   = 5 * time.Minute
-	refusedLongest = time.Hour
-	// What an evictor spares, or a budget allows no more of now, may be different soon.
-	sparedFirst   = 10 * time.Second
-	sparedLongest = 5 * time.Minute
+	refusedFirst   = 10 * time.Second
+	refusedLongest = 5 * time.Minute
 	// longestCause bounds what is told of the API server's text.
 	longestCause = 200
 )
@@ -31,7 +28,6 @@ const (
 const (
 	victimFailed = "failed"
 	victimSpared = "spared"
-	reasonBudget = "budget"
 )
 
 // triedInVain are an evictor's reasons for a victim that failed only since time ran out.
@@ -65,11 +61,8 @@ func (r *refusals) take(preemptor types.UID, victims []wire.VictimOutcome) (news
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for _, v := range victims {
-		first, longest := refusedFirst, refusedLongest
-		switch {
-		case v.Result == victimSpared, v.Result == victimFailed && v.Reason == reasonBudget:
-			first, longest = sparedFirst, sparedLongest
-		case v.Result != victimFailed || slices.Contains(triedInVain, v.Reason):
+		refused := v.Result == victimFailed && !slices.Contains(triedInVain, v.Reason)
+		if !refused && v.Result != victimSpared {
 			continue
 		}
 		of := r.pods[preemptor]
@@ -79,13 +72,13 @@ func (r *refusals) take(preemptor types.UID, victims []wire.VictimOutcome) (news
 		}
 		entry := of[types.UID(v.UID)]
 		if entry == nil {
-			entry = &refusal{duration: first / 2}
+			entry = &refusal{duration: refusedFirst / 2}
 			of[types.UID(v.UID)] = entry
 		}
 		if !now.Before(entry.until) {
 			news++
 		}
-		entry.duration = min(2*entry.duration, longest)
+		entry.duration = min(2*entry.duration, refusedLongest)
 		entry.until = now.Add(entry.duration)
 		entry.cause = causeOf(v)
 	}

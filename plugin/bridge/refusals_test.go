@@ -84,7 +84,7 @@ func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T
 	w.plugin.engine.retry.mu.Lock()
 	defer w.plugin.engine.retry.mu.Unlock()
 	entry := w.plugin.engine.retry.pods["p"]
-	if entry == nil || time.Until(entry.at) < refusedFirst-time.Minute || time.Until(entry.at) > refusedFirst {
+	if entry == nil || time.Until(entry.at) < refusedFirst/2 || time.Until(entry.at) > refusedFirst {
 		t.Errorf("tried again at %+v", entry)
 	}
 }
@@ -95,9 +95,9 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 		outcome wire.VictimOutcome
 		want    []time.Duration
 	}{
-		"refused by the API server":   {wire.VictimOutcome{Result: victimFailed, Reason: "Forbidden"}, []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}},
+		"refused by the API server":   {wire.VictimOutcome{Result: victimFailed, Reason: "Forbidden"}, []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute}},
 		"spared by the evictor":       {wire.VictimOutcome{Result: victimSpared, Reason: "protected"}, []time.Duration{10 * time.Second, 20 * time.Second}},
-		"kept by its budget for now":  {wire.VictimOutcome{Result: victimFailed, Reason: reasonBudget}, []time.Duration{10 * time.Second, 20 * time.Second}},
+		"kept by its budget for now":  {wire.VictimOutcome{Result: victimFailed, Reason: "budget"}, []time.Duration{10 * time.Second, 20 * time.Second}},
 		"not deleted in time":         {wire.VictimOutcome{Result: victimFailed, Reason: "server-error"}, []time.Duration{0, 0}},
 		"deleted before another fail": {wire.VictimOutcome{Result: "deleted"}, []time.Duration{0}},
 	} {
