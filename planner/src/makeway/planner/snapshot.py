@@ -324,7 +324,8 @@ class Snapshot:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
         self.revision += 1
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
-        if self._lay(sorted(limited)):
+        # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
+        if self._lay(sorted(limited)) or not limited.isdisjoint(self._counting):
             # No revision of its own: a replay may meet as new what was known long before its recording.
             self.backlog.visit("a new resource is being counted", self.pods, self._recount)
         self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
@@ -585,7 +586,8 @@ class Snapshot:
             return
         row = self.rows[pod.node]
         if self.columns.recount(row, self._slot(row, pod), pod.requests):
-            self.changed[row] = self.revision
+            # Plans may have looked at the node at this revision.
+            self.changed[row] = self.revision + 1
 
     def _depart(self, pod: PodRecord) -> None:
         self._remember(pod, self.revision)
