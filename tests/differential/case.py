@@ -100,6 +100,7 @@ def snapshot_of(case: Case) -> Snapshot:
     volumes = volume_feed(snapshot)
     for volume in case.volumes:
         volumes.put(volume)
+    volumes.retain({volume.metadata.uid for volume in case.volumes})
     for pod in case.pods:
         snapshot.put_pod(pod_record(pod))
     return snapshot

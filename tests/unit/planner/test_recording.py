@@ -140,6 +140,7 @@ def changes(draw: Any) -> Step:
                 lambda s: s.remove_budget(("default", "web")),
                 lambda s: s.put_claim(("default", "x"), ClaimRecord("v", exclusive=bool(allowed))),
                 lambda s: s.put_volume("v", VolumeRecord(RequiredNodes(terms=())) if allowed else None),
+                lambda s: s.know_volumes(bool(allowed)),
                 lambda s: s.put_storage_class("c", RequiredNodes(terms=()) if allowed else RequiredNodes()),
                 lambda s: s.put_devices(frozenset({"x.io/gpu"}) if allowed else None),
                 lambda s: s.put_priority_class(make_class("low", 5, allowed)),

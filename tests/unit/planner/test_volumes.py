@@ -13,6 +13,7 @@ from makeway.planner.devices import served_by
 from makeway.planner.offline.world import World
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import ClaimRecord, claim_record, class_nodes, volume_record
+from makeway.planner.watch import volume_feed
 from unit.planner.building import ask, choices, make_node, make_pod, make_snapshot, planned, refused
 from unit.planner.manifests import ZONE, claim, cluster, node, pod, question
 
@@ -139,6 +140,17 @@ def test_a_volume_that_no_claim_has_yet_may_serve_the_claim_anywhere() -> None:
     assert used(snapshot) == ["c"]
     snapshot.put_volume("spare", vacant)
     snapshot.put_volume("spare", None)
+    assert used(snapshot) == ["c"]
+
+
+def test_a_class_rules_no_node_out_before_all_volumes_have_been_listed() -> None:
+    snapshot = bound(None)
+    snapshot.put_claim(("default", "data"), ClaimRecord("", "disk"))
+    snapshot.put_storage_class("disk", class_nodes(storage_class("WaitForFirstConsumer", "2")))
+
+    volumes = volume_feed(snapshot)
+    assert used(snapshot) == ["a", "b", "c", "d"]
+    volumes.retain(set())
     assert used(snapshot) == ["c"]
 
 

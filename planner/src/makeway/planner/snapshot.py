@@ -291,6 +291,11 @@ class Snapshot:
         """Add, change or (None) forget a PersistentVolume. O(1)."""
         self.revision += self.volumes.put_volume(name, volume)
 
+    def know_volumes(self, known: bool) -> None:
+        """Put down whether all PersistentVolumes have been listed."""
+        self.revision += self.volumes.known != known
+        self.volumes.known = known
+
     def put_storage_class(self, name: str, nodes: RequiredNodes) -> None:
         """Add or change the nodes for which a StorageClass makes volumes; all nodes forget it. O(1)."""
         self.revision += self.volumes.put_class(name, nodes)

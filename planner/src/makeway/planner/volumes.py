@@ -119,9 +119,14 @@ def _values(label: str) -> tuple[str, ...]:
 
 
 class Volumes:
-    """All of a cluster, by name. Changed only by the snapshot that owns it; each change is O(1)."""
+    """All of a cluster, by name. Changed only by the snapshot that owns it; each change is O(1).
+
+    `known`: all volumes have been listed. Before, and where they may not be read, a volume that no claim has
+    yet may be anywhere, so that no class rules a node out.
+    """
 
     def __init__(self) -> None:
+        self.known = True
         self.claims: dict[Key, ClaimRecord] = {}
         self.volumes: dict[str, VolumeRecord] = {}
         self.classes: dict[str, RequiredNodes] = {}
@@ -167,7 +172,7 @@ class Volumes:
             volume = self.volumes.get(claim.volume)
             if volume is not None:
                 yield volume.nodes
-            elif not claim.volume and not self._vacant[claim.storage_class]:
+            elif self.known and not claim.volume and not self._vacant[claim.storage_class]:
                 yield self.classes.get(claim.storage_class, RequiredNodes())
 
     def zones(self, namespace: str, claims: Iterable[str]) -> Iterator[Zone]:

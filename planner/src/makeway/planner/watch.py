@@ -300,10 +300,12 @@ class Devices:
 
 
 def volume_feed(snapshot: Snapshot) -> NamedFeed[PersistentVolume]:
-    """Return what takes the volumes."""
+    """Return what takes the volumes; they are not known before they have been listed."""
+    snapshot.know_volumes(False)
     return NamedFeed(
         lambda item: snapshot.put_volume(item.metadata.name, volume_record(item)),
         lambda name: snapshot.put_volume(name, None),
+        lambda: snapshot.know_volumes(True),
     )
 
 

@@ -225,6 +225,12 @@ class PutDevices(Entry, frozen=True, tag=19, gc=False):
     resources: frozenset[str] | None
 
 
+class KnowVolumes(Entry, frozen=True, tag=20, gc=False):
+    """`Snapshot.know_volumes`. A recording without it knew them, as far as its plans were concerned."""
+
+    known: bool
+
+
 AnyEntry = (
     Began
     | Standing
@@ -246,6 +252,7 @@ AnyEntry = (
     | PutVolume
     | PutStorageClass
     | PutDevices
+    | KnowVolumes
 )
 
 

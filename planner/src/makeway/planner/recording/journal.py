@@ -129,7 +129,7 @@ class RecordedSnapshot(Snapshot):
         first += [entries.PutBudget(budget) for budget in budgets if budget is not None]
         claims, volumes = list(self.volumes.claims.items()), list(self.volumes.volumes.items())
         first += [entries.PutStorageClass(name, one) for name, one in sorted(self.volumes.classes.items())]
-        first.append(entries.PutDevices(self.devices))
+        first += [entries.PutDevices(self.devices), entries.KnowVolumes(self.volumes.known)]
         yield from first
         yield from (_put_claim(key, claim) for key, claim in claims)
         yield from (entries.PutVolume(name, volume) for name, volume in volumes)
@@ -202,6 +202,13 @@ class RecordedSnapshot(Snapshot):
         super().put_volume(name, volume)
         if self.revision != before:
             self.journal.note(entries.PutVolume(name, volume))
+
+    def know_volumes(self, known: bool) -> None:
+        """As `Snapshot.know_volumes`."""
+        before = self.revision
+        super().know_volumes(known)
+        if self.revision != before:
+            self.journal.note(entries.KnowVolumes(known))
 
     def put_storage_class(self, name: str, nodes: RequiredNodes) -> None:
         """As `Snapshot.put_storage_class`."""

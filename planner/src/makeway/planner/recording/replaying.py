@@ -93,7 +93,9 @@ class Replay:
                 snapshot.remove_budget(key)
             case entries.PutClaim(key, exclusive, volume, storage_class):
                 snapshot.put_claim(key, ClaimRecord(volume, storage_class, exclusive))
-            case entries.PutVolume() | entries.PutStorageClass() | entries.PutDevices():
+            case (
+                entries.PutVolume() | entries.KnowVolumes() | entries.PutStorageClass() | entries.PutDevices()
+            ):
                 self._apply_storage(entry)
             case entries.PutClass(priority_class):
                 snapshot.put_priority_class(priority_class)
@@ -112,10 +114,14 @@ class Replay:
                 snapshot.restore(entry)
                 self._complete = True
 
-    def _apply_storage(self, entry: entries.PutVolume | entries.PutStorageClass | entries.PutDevices) -> None:
+    def _apply_storage(
+        self, entry: entries.PutVolume | entries.KnowVolumes | entries.PutStorageClass | entries.PutDevices
+    ) -> None:
         match entry:
             case entries.PutVolume(name, volume):
                 self.snapshot.put_volume(name, volume)
+            case entries.KnowVolumes(known):
+                self.snapshot.know_volumes(known)
             case entries.PutStorageClass(name, nodes):
                 self.snapshot.put_storage_class(name, nodes)
             case entries.PutDevices(resources):
