@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -12,8 +13,10 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import EvictionOrder, Victim
+from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
+from makeway.evictor.execution import AT_ONCE
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
@@ -30,7 +33,7 @@ from unit.evictor.building import (
     make_preemptor,
     make_victim,
 )
-from unit.evictor.fakes import SERVER_ERROR, FakeCluster, FakeDelivery, FakeRecords
+from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords
 
 TURNS = 60
 """Of the event loop, in which everything that need not wait is done."""
@@ -202,6 +205,61 @@ async def test_a_rollback_that_is_answered_500_for_ever_ends_and_says_what_is_le
     assert world.stream.handed[0].said[-1] == "ack"
 
 
+async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_others_are_at_work() -> None:
+    """Each order has one victim that is answered 500 at once, and five whose delete hangs for ten seconds."""
+    orders, slots = 60, 32
+    world = Running(slots, *(f"{order}-{victim}" for order in range(orders) for victim in range(6)))
+    hanging: Counter[str] = Counter()
+    most = 0
+
+    async def delete(victim: Victim, resource_version: str) -> Deleted | None:
+        nonlocal most
+        if victim.name.endswith("-0"):
+            raise SERVER_ERROR
+        order = victim.name.split("-")[0]
+        hanging[order] += 1
+        most = max(most, sum(1 for count in hanging.values() if count))
+        await world.clock.sleep(10)
+        hanging[order] -= 1
+        raise UNAVAILABLE
+
+    world.cluster.delete = delete  # type: ignore[method-assign]
+    async with world.taking_orders():
+        world.stream.put(
+            *(
+                make_order(
+                    *(make_victim(f"{order}-{victim}", namespace="dead") for victim in range(6)),
+                    order_id=f"ord-{order}",
+                )
+                for order in range(orders)
+            )
+        )
+        await world.clock.run(30)
+    assert 0 < most <= slots
+
+
+async def test_of_the_victims_of_one_order_sixteen_are_under_way_at_the_same_time() -> None:
+    names = [f"p{number}" for number in range(3 * AT_ONCE)]
+    world = Running(1, *names)
+    plain, under_way, most = world.cluster.delete, 0, 0
+
+    async def delete(victim: Victim, resource_version: str) -> Deleted | None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await world.clock.sleep(0.1)
+        under_way -= 1
+        return await plain(victim, resource_version)
+
+    world.cluster.delete = delete  # type: ignore[method-assign]
+    async with world.taking_orders():
+        world.stream.put(make_order(*names))
+        await world.clock.run(5)
+
+    assert most == AT_ONCE == 16
+    assert world.records.outcomes["ord-1"].result == "succeeded"
+
+
 # ------------------------------------------------------------------------------------- slots alone
 
 
@@ -294,3 +352,19 @@ async def test_one_who_is_cancelled_while_it_waits_leaves_the_line() -> None:
 
     async with asyncio.timeout(1):
         await waiting[1]
+
+
+async def test_a_slot_is_free_when_the_last_of_an_orders_tasks_ends_its_work_and_another_waits() -> None:
+    clock = OrderedClock()
+    slots = Slots(1, Metrics(CollectorRegistry()))
+    turn, other = turns(slots, clock, "a", 2)
+    waits = asyncio.create_task(other.enter())
+
+    async with turn.work():
+        idle = asyncio.create_task(turn.idle(10))
+        await clock.run(1)
+        assert not waits.done()
+    await clock.run(1)
+
+    assert waits.done()
+    idle.cancel()

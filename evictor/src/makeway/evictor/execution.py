@@ -1,19 +1,20 @@
 """Carrying out one order: read, judge, then delete its victims one careful step at a time.
 
 The order of things: wait for the orders this one counts on; read everything it names; judge; evict
-all victims but the last side by side; read the preemptor, the node and the fence again while the last
-is marked; delete it. Each delete comes right after a read of its victim, the mark's answer counting as
-one, and names the version that was read; and after a read of the brake that is no more than a second old.
-The first thing that goes wrong for good stops everything that has not begun.
+all victims but the last side by side, some at a time; read the preemptor, the node and the fence again
+while the last is marked; delete it. Each delete comes right after a read of its victim, the mark's answer
+counting as one, and names the version that was read; and after a read of the brake that is no more than a
+second old. The first thing that goes wrong for good stops everything that has not begun.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NoReturn, TypeVar
+from functools import partial
+from typing import Final, NoReturn, TypeVar
 
 import structlog
 
@@ -54,6 +55,10 @@ LOOK_LASTS = timedelta(seconds=5)
 """How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
 longer may have lost its order: another gets it `ACK_WAIT_SECONDS` after the last word from this one, which
 is at most `KEEP_SECONDS` older than the look."""
+
+AT_ONCE: Final = 16
+"""Victims of one order under way at the same time, so that it does not take all of the API server's
+patience."""
 
 _log = structlog.get_logger()
 
@@ -155,9 +160,7 @@ class Execution:
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
-        async with asyncio.TaskGroup() as side_by_side:
-            for progress, judged in pending[:-1]:
-                side_by_side.create_task(self._evict(progress, judged))
+        await side_by_side(partial(self._evict, progress, judged) for progress, judged in pending[:-1])
         for progress, judged in pending[-1:]:
             await self._evict(progress, judged, last=len(pending) > 1)
 
@@ -281,16 +284,16 @@ class Execution:
         """
 
         async def attempt() -> Deleted | Gone | Terminating | Spared:
-            await self._turn.enter()
-            self._may_begin()
-            progress.attempts += 1
-            known = judged if progress.attempts == 1 else None
-            verdict: VictimVerdict | None = None if last else known
-            if verdict is None:
-                verdict = await self._look_again(progress.victim, known)
-            if isinstance(verdict, Delete) and verdict.mark:
-                verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
-            return await self._delete(progress, verdict) if isinstance(verdict, Delete) else verdict
+            async with self._turn.work():
+                self._may_begin()
+                progress.attempts += 1
+                known = judged if progress.attempts == 1 else None
+                verdict: VictimVerdict | None = None if last else known
+                if verdict is None:
+                    verdict = await self._look_again(progress.victim, known)
+                if isinstance(verdict, Delete) and verdict.mark:
+                    verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
+                return await self._delete(progress, verdict) if isinstance(verdict, Delete) else verdict
 
         try:
             progress.verdict = await retrying(
@@ -424,10 +427,10 @@ class Execution:
         """Read until `not_after`; what is refused, or takes longer, stops the execution."""
 
         async def attempt() -> T:
-            await self._turn.enter()
-            if self.stop is not None:
-                raise Halt
-            return await read()
+            async with self._turn.work():
+                if self.stop is not None:
+                    raise Halt
+                return await read()
 
         try:
             return await retrying(
@@ -440,6 +443,19 @@ class Execution:
             self._halt(Failed("read-refused", str(error)))
         except TemporaryError as error:
             self._halt(Expired(f"the API server or the bus gave no answer until notAfter: {error}"))
+
+
+async def side_by_side(acts: Iterable[Callable[[], Awaitable[None]]], at_once: int = AT_ONCE) -> None:
+    """Do all of `acts`, so many at the same time, begun in their order."""
+    places = asyncio.Semaphore(at_once)
+
+    async def act(one: Callable[[], Awaitable[None]]) -> None:
+        async with places:
+            await one()
+
+    async with asyncio.TaskGroup() as tasks:
+        for one in acts:
+            tasks.create_task(act(one))
 
 
 def _name(victim: Victim) -> str:

@@ -10,21 +10,18 @@ planner plans anew for what is left.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 from makeway.bus.messages import Victim
 from makeway.core.objects import Pod
 from makeway.core.rules import PreemptorFacts
 from makeway.evictor import decide
-from makeway.evictor.execution import Execution, Progress
+from makeway.evictor.execution import Execution, Progress, side_by_side
 from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
 """A quota order has no preemptor."""
-
-AT_ONCE: Final = 16
-"""Victims under way at the same time, so that one order does not take all of the API server's patience."""
 
 
 class QuotaExecution(Execution):
@@ -37,18 +34,10 @@ class QuotaExecution(Execution):
             self.stop = incomplete(list(self.progress.values()))
 
     async def _carry_out(self) -> None:
-        places = asyncio.Semaphore(AT_ONCE)
-
-        async def evict(progress: Progress) -> None:
-            async with places:
-                await self._evict(progress, None)
-
         wanted = await self._until_deadline(self._still_wanted)
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
-        async with asyncio.TaskGroup() as side_by_side:
-            for progress in self.progress.values():
-                side_by_side.create_task(evict(progress))
+        await side_by_side(partial(self._evict, progress, None) for progress in self.progress.values())
 
     async def _still_wanted(self) -> Proceed | Stop:
         epoch = await self._epoch()

@@ -1,10 +1,10 @@
 """Who works now: so many orders at once, the more important first, and none that only waits.
 
 Orders are taken from the stream ahead of their turn, so that one of higher priority passes those that came
-before it. An order holds one of the slots while it works. It releases the slot while it waits to try again,
-or for another order, and asks for one anew; what has begun goes before what has not, so that nothing stays
-half done. Of a namespace of which many orders are in trouble, such as one whose admission webhook is dead,
-few may work at once: each try may take as long as a request does.
+before it. An order holds one of the slots while any of its tasks works. It releases the slot while all that
+is left of it waits to try again, or for another order, and asks for one anew; what has begun goes before
+what has not, so that nothing stays half done. Of a namespace of which many orders are in trouble, such as
+one whose admission webhook is dead, few may work at once: each try may take as long as a request does.
 
 No effect depends on a slot; they only bound how much is asked of the API server.
 """
@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 from bisect import insort
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from makeway.bus.messages import EvictionOrder
@@ -110,7 +112,10 @@ class Turn:
         self._holding = False
         self._begun: datetime | None = None
         self._in_trouble = False
-        self._asked = 0
+        self._at_work = 0  # tasks within `work`
+        self._idle = 0  # tasks that wait to try again, or for another order
+        self._asked = 0  # tasks that wait for a slot
+        self._in_line = False
         self._given = asyncio.Event()
         self._first: asyncio.Task[object] | None = None
 
@@ -119,20 +124,35 @@ class Turn:
         """What orders the line: what has begun; higher priority; earlier in the stream."""
         return (self._begun is None, *self._rank)
 
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[None]:
+        """Hold the order's slot, waiting for one first; siblings that wait to try again do not release it."""
+        await self.enter()
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            self._leave_if_idle()
+
     async def enter(self) -> None:
         """Wait for a slot, where the order has none. Several of its tasks may wait at once."""
-        if self._holding:
-            return
-        self._asked += 1
-        if self._asked == 1:
+        while not self._holding:
+            await self._wait_in_line()
+
+    async def _wait_in_line(self) -> None:
+        if not self._in_line:
+            self._in_line = True
             self._first = asyncio.current_task() if self._begun is None else None
             self._given.clear()
             self._slots.ask(self)
+        self._asked += 1
         try:
             await self._given.wait()
         finally:
             self._asked -= 1
-            if not self._asked and not self._holding:
+            if not self._asked and self._in_line:
+                self._in_line = False
                 self._slots.withdraw(self)
 
     def leave(self) -> None:
@@ -150,6 +170,7 @@ class Turn:
 
     def granted(self) -> None:
         """Called by the slots."""
+        self._in_line = False
         self._holding = True
         self._begun = self._begun or self.now()
         self._first = None
@@ -165,7 +186,7 @@ class Turn:
         return self._clock.now()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait to try again, without a slot; then for one."""
+        """Wait to try again, as `idle`; then for a slot."""
         if not self._in_trouble and self._begun and self.now() - self._begun >= TROUBLE:
             self._in_trouble = True
             self._slots.trouble(self, 1)
@@ -173,9 +194,18 @@ class Turn:
         await self.enter()
 
     async def idle(self, seconds: float) -> None:
-        """Wait without a slot; nothing is wrong. `enter` again before anything is done."""
-        self.leave()
-        await self._clock.sleep(seconds)
+        """Wait, without a slot unless a sibling works; nothing is wrong. `work` or `enter` afterwards."""
+        self._idle += 1
+        self._leave_if_idle()
+        try:
+            await self._clock.sleep(seconds)
+        finally:
+            self._idle -= 1
+
+    def _leave_if_idle(self) -> None:
+        """Release the slot where no task works, and one waits; else one that follows has it."""
+        if self._idle and not self._at_work:
+            self.leave()
 
 
 def _place(turn: Turn) -> tuple[bool, int, int]:
