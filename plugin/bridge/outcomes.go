@@ -86,6 +86,8 @@ func (e *engine) takeOrder(ctx context.Context, r record) {
 		return
 	}
 	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
+	// Its place in its queue is held from now on, so that the queue gate, which may have held it, wakes it no more.
+	e.activate(ctx, e.pending(ref))
 	if outcome == nil {
 		outcome = e.inflight.outcome(order.OrderID) // it may have come since
 	}
