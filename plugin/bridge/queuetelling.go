@@ -35,6 +35,8 @@ const (
 	tellSettle = 200 * time.Millisecond
 	// tellAgain is when to try again after the API server has not taken a condition.
 	tellAgain = time.Second
+	// denominateAgain is when to look again at a nomination whose order may be alive.
+	denominateAgain = 10 * time.Second
 	// tellQPS and tellBurst bound the writes. They have a client of their own, since the scheduler's binds pods.
 	tellQPS   = 50
 	tellBurst = 100
@@ -183,8 +185,9 @@ func (e *engine) tellingClient() kubernetes.Interface {
 	return client
 }
 
-// tell writes one pod's condition, where its queue holds it still and the condition does not say so. An Event says
-// the same where no scheduling cycle has written one.
+// tell writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
+// nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
+// Event says the same as the condition where no scheduling cycle has written one.
 func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID) {
 	defer recovered(ctx, "queue_conditions", nil)
 	held, ok := e.gate.heldBack(uid)
@@ -196,12 +199,24 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 		return
 	}
 	condition := held.condition(pod, e.clock.Now())
-	if condition == nil {
+	denominate := pod.Status.NominatedNodeName != "" && e.mayDenominate(uid)
+	if denominate && e.storedOrderLives(ctx, uid) {
+		denominate = false
+		e.gate.tellings.addIn(uid, denominateAgain)
+	}
+	if condition == nil && !denominate {
 		return
 	}
-	err := patchCondition(ctx, client, pod, condition)
+	err := patchHeld(ctx, client, pod, condition, denominate)
 	switch {
 	case err == nil:
+		if denominate && e.mayDenominate(uid) {
+			e.handle.DeleteNominatedPodIfExists(pod)
+			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
+		}
+		if condition == nil {
+			return
+		}
 		gateTold.Inc()
 		if condition.Message == held.message {
 			e.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
@@ -215,16 +230,58 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 	}
 }
 
-// patchCondition writes a condition, unless the pod has changed: by now it may have a node.
-func patchCondition(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition) error {
+// mayDenominate reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
+// its queue.
+func (e *engine) mayDenominate(uid types.UID) bool {
+	return !e.inflight.concerns(uid) && e.gate.memberAt(uid) == nil
+}
+
+// storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
+// or keeps it. In doubt it does.
+func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
+	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	defer cancel()
+	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, e.subjects.PodOrder(string(uid)))
+	if err != nil || !found {
+		return err != nil
+	}
+	order := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(stored.data, wire.TypeOrder, order); err != nil {
+		return true
+	}
+	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
+	switch {
+	case err != nil:
+		return true
+	case !found:
+		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
+	}
+	outcome := &wire.Outcome{}
+	if _, err := wire.Unwrap(ended.data, wire.TypeOutcome, outcome); err != nil {
+		return true
+	}
+	now := e.clock.Now()
+	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+}
+
+// patchHeld writes a condition, where there is one, and ends a nomination, unless the pod has changed: by now it may
+// have a node.
+func patchHeld(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition, denominate bool) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
+	status := map[string]any{}
+	if condition != nil {
+		status["conditions"] = []v1.PodCondition{*condition}
+	}
+	if denominate {
+		status["nominatedNodeName"] = nil
+	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
-		"status":   map[string]any{"conditions": []v1.PodCondition{*condition}},
+		"status":   status,
 	})
 	if err != nil {
-		return fmt.Errorf("encode a condition: %w", err)
+		return fmt.Errorf("encode the status of a held pod: %w", err)
 	}
 	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err

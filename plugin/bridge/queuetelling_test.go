@@ -189,7 +189,7 @@ func TestAPodThatItsQueueHoldsNeverLooksLikeALackOfNodes(t *testing.T) {
 			t.Fatalf("%s: nothing to write", name)
 		}
 		client := clientsetfake.NewClientset(p)
-		if err := patchCondition(ctx, client, p, condition); err != nil {
+		if err := patchHeld(ctx, client, p, condition, false); err != nil {
 			t.Fatal(err)
 		}
 
@@ -274,5 +274,95 @@ func TestPodsThatAreNotToBeScheduledYetTakeNoRoom(t *testing.T) {
 
 	if !w.admits(in("", "p", 0, 1).Obj()) {
 		t.Error("they take room")
+	}
+}
+
+// heldAndNominated is a world with a full queue and a pending pod in it that the API shows nominated to n1.
+func heldAndNominated(t *testing.T) (*world, *v1.Pod) {
+	t.Helper()
+	p := inQueue("root.a", pod("p", "", 100, large))
+	p.Status.NominatedNodeName = "n1"
+	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, p, inQueue("root.a", pod("q", "n1", 100, small)))
+	w.tells(enforcing(1, func(s *wire.ControlState) {
+		s.QueuesRevision = "q"
+		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 100}}}
+	}), at(1))
+	return w, p
+}
+
+// stored is p as the API has it.
+func (w *world) stored(p *v1.Pod) *v1.Pod {
+	w.t.Helper()
+	got, err := w.client.CoreV1().Pods(p.Namespace).Get(w.ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
+// liveOrder is an order for a pod that another process has stored.
+func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
+	w.t.Helper()
+	now := time.Now()
+	data, err := wire.WrapOrder(&wire.EvictionOrder{
+		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: p.Name, UID: string(p.UID), SchedulerName: "default-scheduler"},
+	}, "another")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.plugin.engine.subjects.PodOrder(string(p.UID)), data
+}
+
+func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
+	w, p := heldAndNominated(t)
+	w.plugin.engine.reverted.note(p.UID, "n1")
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
+	if node := w.stored(p).Status.NominatedNodeName; node != "" {
+		t.Errorf("it is nominated to %s for as long as the queue is full", node)
+	}
+}
+
+func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
+	w, p := heldAndNominated(t)
+	w.eventually("all streams are read, and then none", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		if len(w.bus.follows) < 3 {
+			return false
+		}
+		w.bus.follows = nil
+		return true
+	})
+	w.bus.put(liveOrder(w, p))
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
+	if node := w.stored(p).Status.NominatedNodeName; node != "n1" {
+		t.Errorf("nominated to %q", node)
+	}
+}
+
+func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
+	w, p := heldAndNominated(t)
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.bus.put(liveOrder(w, p))
+
+	w.eventually("it is activated", func() bool { return w.activator.of(p.UID) == 1 })
+	if e := w.entry(p.UID); e == nil || e.orderID != "ord-other" {
+		t.Errorf("without the order: %+v", e)
+	}
+	if !w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Error("it is held, and would not be entered into the nominator")
 	}
 }
