@@ -25,10 +25,13 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.budget import Budget
 from makeway.core.facts import PodFacts
+from makeway.core.policy import Policy
 from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
+from makeway.core.selector import Requirement, Selector
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
@@ -453,3 +456,44 @@ async def test_a_quota_is_recorded_only_where_the_snapshot_did_not_change_while_
     await rushed(snapshot, one_leaves, monkeypatch, noted)
 
     assert noted.recorded[0] is not changes
+
+
+def everything(allowed: int) -> Budget:
+    """A budget over all pods of queues."""
+    return Budget(
+        "default", "all", allowed, Selector((Requirement("queue", "Exists", frozenset()),)), frozenset()
+    )
+
+
+async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = snapshot_of(
+        tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE)), *pods_in("root.a", *MANY)
+    )
+    snapshot.enforce(Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)), "p")
+    snapshot.put_budget(everything(30))
+    pauses = 0
+
+    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+        nonlocal pauses
+        steps = again_in_pieces(snapshot, tree, inputs)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: QuotaAnswer = end.value
+                return found
+            pauses += 1
+            if pauses == 30:
+                snapshot.put_budget(everything(5))
+            yield
+
+    monkeypatch.setattr(quota_victims, "PIECE", 2)
+    monkeypatch.setattr("makeway.planner.quota_loop.again_in_pieces", interrupted)
+    bus = Evicting(snapshot)
+    result = (await ended(snapshot, bus, "root.a"))["root.a"].result
+
+    assert pauses >= 30, "the budget changed while the plan was made"
+    assert len(snapshot.pods) > 20, "the queue still is over its maximum"
+    assert result != "success"

@@ -288,7 +288,7 @@ class QuotaLoop:
             return
         self._metrics.quota_orders.labels("committed").inc()
         self._ledger.ordered(order)
-        control.ordered(path, order, whole=len(found.victims) <= self._most_victims())
+        control.ordered(path, order, whole=len(victims) == len(found.victims))
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _plan(
