@@ -334,6 +334,38 @@ async def test_an_impaired_leader_without_a_standby_leads_again_after_the_others
 
 
 @in_virtual_time
+async def test_two_impaired_candidates_do_not_pass_the_lease_back_and_forth() -> None:
+    leases, both = FakeLeases(), Fitness()
+    both.impaired = "pods: its watches have brought nothing for 200 s"
+    first, first_task = both.candidate(leases, "a")
+    second, second_task = both.candidate(leases, "b")
+
+    await asyncio.sleep(2 * 3600)
+
+    assert 2 <= first.times + second.times <= 14
+    await end(first_task, second_task)
+
+
+@in_virtual_time
+async def test_a_leader_that_was_well_in_between_leaves_the_lease_as_soon_as_the_first_time() -> None:
+    leases, ill, well = FakeLeases(), Fitness(), Fitness()
+    leader, leading = ill.candidate(leases, "a")
+    ill.impaired = "pods: 403 Forbidden"
+    await asyncio.sleep(1800)
+    ill.impaired = ""
+    await asyncio.sleep(60)
+    assert leader.working
+    standby, waiting = well.candidate(leases, "b")
+    await asyncio.sleep(5)
+
+    ill.impaired = "pods: 403 Forbidden"
+    await asyncio.sleep(SETTINGS.impaired_for + 10)
+
+    assert (leader.working, standby.working) == (False, True)
+    await end(leading, waiting)
+
+
+@in_virtual_time
 async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing() -> None:
     leases = FakeLeases()
     tried: list[float] = []

@@ -29,6 +29,9 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 END_SECONDS = 5.0
 """How long work that is cancelled may take to end. What goes on for longer only ends with its process."""
 
+LONGEST_IMPAIRED = 3600.0
+"""How long at the most an impaired holder keeps the lease, where it was impaired each time it gave it up."""
+
 _log = structlog.get_logger()
 
 
@@ -49,7 +52,8 @@ class LeaseSettings:
     renew_within: a holder that has not renewed for so long stops its work; less than `duration`.
     retry: between two attempts to get or to renew it.
     unfit_for, impaired_for: a holder that cannot do the work, or not well, for so long gives the lease up,
-    and leaves it to the others for `duration`. What passes sooner moves no lease.
+    and leaves it to the others for `duration`. What passes sooner moves no lease. While it stays impaired,
+    each further `impaired_for` is twice as long, up to LONGEST_IMPAIRED: where all are, the lease rests.
     """
 
     namespace: str
@@ -91,23 +95,38 @@ _decode = msgspec.json.Decoder(_Lease).decode
 
 
 class _Lasting:
-    """A trouble that counts once it has lasted for some seconds without a break, as far as was looked."""
+    """A trouble that counts once it has lasted for some seconds without a break, as far as was looked.
 
-    def __init__(self, trouble: Callable[[], str], seconds: float) -> None:
+    After the lease was given up for it, it has to last twice as long, up to `longest`, until it has passed.
+    """
+
+    def __init__(self, trouble: Callable[[], str], seconds: float, longest: float) -> None:
         self.since: float | None = None
         self._trouble = trouble
-        self._seconds = seconds
+        self._seconds = self._wanted = seconds
+        self._longest = max(seconds, longest)
 
     def lasting(self) -> str:
         """Return the trouble where it has lasted; else nothing."""
-        trouble = self._trouble()
+        trouble = self.look()
         if not trouble:
-            self.since = None
             return ""
         now = time.monotonic()
         if self.since is None:
             self.since = now
-        return trouble if now - self.since > self._seconds else ""
+        return trouble if now - self.since > self._wanted else ""
+
+    def look(self) -> str:
+        """Return the trouble, however long it has lasted; where it has passed, forget how long it had to."""
+        trouble = self._trouble()
+        if not trouble:
+            self.since = None
+            self._wanted = self._seconds
+        return trouble
+
+    def gave_up(self) -> None:
+        """Take note that the lease was given up for it."""
+        self._wanted = min(2 * self._wanted, self._longest)
 
 
 class StepDown(Exception):  # noqa: N818 - a turn that the work takes, no failure of the process
@@ -133,8 +152,9 @@ class Leadership:
         self._api = api
         self._unfit = unfit
         self._troubles = (
-            _Lasting(unfit, settings.unfit_for),
-            _Lasting(impaired, settings.impaired_for),
+            # One that is unfit takes no lease, so it need not be patient.
+            _Lasting(unfit, settings.unfit_for, settings.unfit_for),
+            _Lasting(impaired, settings.impaired_for, LONGEST_IMPAIRED),
         )
         self.settings = settings
         self._identity = identity
@@ -153,6 +173,8 @@ class Leadership:
         So does work that goes on though it was cancelled. `StepDown` only gives the lease up.
         """
         while True:
+            for trouble in self._troubles:
+                trouble.look()
             if not self._unfit() and await self._try():
                 _log.info("leading", lease=self.settings.name, holder=self._identity)
                 if await self._lead(work):
@@ -173,8 +195,10 @@ class Leadership:
                     if not task.cancelled():
                         task.result()
                     raise RuntimeError("the leader's work ended; it is meant to run for ever")
-                if why := next(filter(None, (trouble.lasting() for trouble in self._troubles)), ""):
-                    raise StepDown(why)
+                for trouble in self._troubles:
+                    if why := trouble.lasting():
+                        trouble.gave_up()
+                        raise StepDown(why)
                 if not await self._try() and not self._still_held():
                     return False
         except StepDown as why:
