@@ -16,13 +16,12 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.execution import AT_ONCE
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.rollback import LONGEST
 from makeway.evictor.service import Evictor, Settings
-from makeway.evictor.slots import Slots, Turn
+from makeway.evictor.slots import AT_ONCE, Slots, Turn
 from unit.evictor.building import (
     CLUSTER,
     NOW,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
+from makeway.runtime.kube import CONNECTIONS, Api, ApiError, ApiUnavailable, ConfigurationError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -34,7 +34,9 @@ def write_kubeconfig(path: Path, server: str, user: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def api_of(handler: Handler, tmp_path: Path, user: dict[str, str] | None = None) -> AsyncIterator[Api]:
+async def api_of(
+    handler: Handler, tmp_path: Path, user: dict[str, str] | None = None, connections: int = CONNECTIONS
+) -> AsyncIterator[Api]:
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.05)
@@ -43,7 +45,7 @@ async def api_of(handler: Handler, tmp_path: Path, user: dict[str, str] | None =
     await site.start()
     port = runner.addresses[0][1]
     kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{port}", user or {"token": "secret"})
-    api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test")
+    api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test", connections=connections)
     try:
         yield api
     finally:
@@ -293,3 +295,23 @@ async def test_a_write_whose_answer_is_lost_is_not_sent_again(method: str, tmp_p
             await api.request(method, "/x", body=b"{}")
 
     assert seen == ["GET", method]
+
+
+async def test_a_delete_waits_for_no_connection_where_their_number_is_not_limited(tmp_path: Path) -> None:
+    hanging, deleted = asyncio.Semaphore(0), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.method == "DELETE":
+            deleted.set()
+        else:
+            hanging.release()
+            await deleted.wait()
+        return web.Response(body=b"{}")
+
+    async with api_of(handler, tmp_path, connections=0) as api, asyncio.TaskGroup() as group:
+        for number in range(CONNECTIONS):
+            group.create_task(api.request("PATCH", f"/hang/{number}"))
+        for _ in range(CONNECTIONS):
+            await hanging.acquire()
+        await api.request("DELETE", "/api/v1/namespaces/a/pods/b", timeout_seconds=5)
+    assert deleted.is_set()

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import structlog
 
@@ -29,7 +29,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.records import Records
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
-from makeway.evictor.slots import Turn
+from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import (
     Delete,
     Epoch,
@@ -55,10 +55,6 @@ LOOK_LASTS = timedelta(seconds=5)
 """How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
 longer may have lost its order: another gets it `ACK_WAIT_SECONDS` after the last word from this one, which
 is at most `KEEP_SECONDS` older than the look."""
-
-AT_ONCE: Final = 16
-"""Victims of one order under way at the same time, so that it does not take all of the API server's
-patience."""
 
 _log = structlog.get_logger()
 
@@ -145,6 +141,7 @@ class Execution:
         self._restraint = restraint
         self._message = patches.mark_message(order)
         self._told = False
+        self._reads = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
@@ -216,7 +213,8 @@ class Execution:
         return pending
 
     async def _read(self, victim: Victim) -> Pod | None:
-        return await self._cluster.get_pod(victim.namespace, victim.name)
+        async with self._reads:
+            return await self._cluster.get_pod(victim.namespace, victim.name)
 
     async def _read_classes(self) -> None:
         """Read the victims' PriorityClasses, each once: whether a pod is exempt is the class's to say."""

@@ -18,6 +18,7 @@ from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.slots import AT_ONCE
 from makeway.runtime.failpoints import failpoint
 
 PATIENCE = timedelta(seconds=3)
@@ -37,17 +38,19 @@ async def clear_listed(
 ) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
     deadline = min(order.not_after, clock.now() + PATIENCE)
+    places = asyncio.Semaphore(AT_ONCE)
 
     async def clear(ref: PodRef) -> bool:
         async def attempt() -> bool:
-            pod = await cluster.get_pod(ref.namespace, ref.name)
-            if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
-                return False
-            if decide.expired(order, clock.now()) or restraint.against(order):
-                return False
-            await failpoint("evictor.before-clear")
-            await cluster.clear_nomination(pod)
-            return True
+            async with places:
+                pod = await cluster.get_pod(ref.namespace, ref.name)
+                if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
+                    return False
+                if decide.expired(order, clock.now()) or restraint.against(order):
+                    return False
+                await failpoint("evictor.before-clear")
+                await cluster.clear_nomination(pod)
+                return True
 
         try:
             return await retrying(

@@ -58,7 +58,11 @@ async def run(
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
     async with contextlib.AsyncExitStack() as closing:
-        opened = await closing.enter_async_context(connected("evictor", identity, nats=nats, kube=kube))
+        # A delete that waits for a connection could be sent after its order has expired: the slots, and
+        # `AT_ONCE` of each order, bound the requests instead.
+        opened = await closing.enter_async_context(
+            connected("evictor", identity, nats=nats, kube=kube, connections=0)
+        )
         api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
         said, _ = await bus.control()
         if said is None or said.cluster_uid != cluster_uid:

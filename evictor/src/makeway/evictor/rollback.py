@@ -34,6 +34,7 @@ from makeway.evictor.retry import (
     retrying,
 )
 from makeway.evictor.shared_reads import SharedReads
+from makeway.evictor.slots import AT_ONCE
 from makeway.evictor.verdicts import Gone, Terminating
 from makeway.runtime.failpoints import failpoint
 
@@ -83,6 +84,7 @@ class RollingBack:
         self._clock = clock
         self._metrics = metrics
         self._undone = Undone()
+        self._places = asyncio.Semaphore(AT_ONCE)
         self._relied_on = SharedReads(self._read_relied_on)
         self._patience = clock.now() + PATIENCE
         self._longest = clock.now() + LONGEST
@@ -147,10 +149,15 @@ class RollingBack:
 
     async def _durably(self, what: str, act: Callable[[], Awaitable[T]]) -> T | None:
         """Do it until it is done; None where it was still refused when the patience ended."""
+
+        async def attempt() -> T:
+            async with self._places:
+                return await act()
+
         while True:
             try:
                 return await retrying(
-                    act,
+                    attempt,
                     clock=self._clock,
                     deadline=self._longest,
                     on_retry=reporter(self._metrics, "rollback"),

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Final
 
 from makeway.bus.messages import EvictionOrder
 from makeway.evictor.metrics import Metrics
@@ -25,6 +26,10 @@ from makeway.evictor.retry import Clock
 TROUBLE = timedelta(seconds=1)
 """An order that has to try again so long after it began is in trouble until it ends. Conflicts, of which
 every storm has some, pass sooner."""
+
+AT_ONCE: Final = 16
+"""Pods of one order that are read, evicted or cleared at the same time, so that it does not take all of the
+API server's patience."""
 
 LAST = 1 << 31
 """The place of orders without a preemptor, behind every priority."""

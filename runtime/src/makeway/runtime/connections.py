@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from makeway.bus.client import Bus
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import CONNECTIONS, Api
 from makeway.runtime.settings import KubeSettings, NatsSettings
 
 
@@ -22,9 +22,14 @@ class Connections:
 
 @contextlib.asynccontextmanager
 async def connected(
-    component: str, identity: str, *, nats: NatsSettings, kube: KubeSettings
+    component: str,
+    identity: str,
+    *,
+    nats: NatsSettings,
+    kube: KubeSettings,
+    connections: int = CONNECTIONS,
 ) -> AsyncIterator[Connections]:
-    """Open both under the name `component`/`identity`.
+    """Open both under the name `component`/`identity`; `connections`: as `Api.connect`.
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used.
@@ -36,6 +41,7 @@ async def connected(
             kubeconfig=str(kube.kubeconfig) if kube.kubeconfig else None,
             context=kube.context,
             user_agent=f"makeway-{component}/{identity}",
+            connections=connections,
         )
         closing.push_async_callback(api.close)
         cluster_uid = await api.cluster_uid()

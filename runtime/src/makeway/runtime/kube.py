@@ -45,6 +45,9 @@ LINE_LIMIT_BYTES = 32 * 1024 * 1024
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """What to accept where an object's metadata is all that is wanted: of a node, a fortieth of its bytes."""
 
+CONNECTIONS = 100
+"""Most connections of a client that is told nothing else."""
+
 MESSAGE_LIMIT = 2000
 """Characters of an error's message that are kept: an answer may be a proxy's whole page."""
 
@@ -165,7 +168,7 @@ def _tls_context(configuration: Any) -> ssl.SSLContext:
 class Api:
     """One connection pool to one API server. Made by `connect`, ended by `close`."""
 
-    def __init__(self, access: Access, user_agent: str) -> None:
+    def __init__(self, access: Access, user_agent: str, connections: int = CONNECTIONS) -> None:
         configuration = access.configuration
         self.server: str = configuration.host.rstrip("/")
         self._access = access
@@ -174,7 +177,7 @@ class Api:
             (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file),
         )
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize),
+            connector=aiohttp.TCPConnector(limit=connections),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
         )
@@ -193,16 +196,24 @@ class Api:
 
     @classmethod
     async def connect(
-        cls, *, kubeconfig: str | None = None, context: str | None = None, user_agent: str
+        cls,
+        *,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        user_agent: str,
+        connections: int = CONNECTIONS,
     ) -> Self:
         """Load the configuration and make the pool; no request is sent.
+
+        `connections`: so many at most, beyond which requests wait for one; 0: no limit. Whoever decides at
+        the last moment whether a write may be sent needs 0, and bounds the requests before that.
 
         Raises:
             ConfigurationError: no usable configuration.
         """
         access = await load_access(kubeconfig, context)
         try:
-            return cls(access, user_agent)
+            return cls(access, user_agent, connections)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"TLS configuration of {access.configuration.host}: {error}") from error
 
