@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import ControlState, Limits, PodRef
+from makeway.bus.messages import MAY_PASS, ControlState, Limits, PodRef
 from makeway.core.brake import Brake
 from makeway.core.mode import Mode
 from makeway.core.policy import Limits as PolicyLimits
 from makeway.core.policy import Policy
+from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
+from makeway.evictor.retry import TemporaryError
+from makeway.runtime.kube import Api, ApiError
 from unit.evictor.building import NODE, a_pod, make_order
-from unit.evictor.fakes import FORBIDDEN, SERVER_ERROR, UNAVAILABLE
+from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE
+from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, running
 
 ORDER: list[Mode] = ["off", "observe", "enforce"]
@@ -144,10 +152,32 @@ async def test_each_delete_comes_after_a_read_of_the_brake_and_nothing_else() ->
         assert ("read_brake", "") in before[before.index(("mark", name)) :]
 
 
-@pytest.mark.parametrize("error", [FORBIDDEN, UNAVAILABLE])
-async def test_nothing_is_deleted_where_the_brake_cannot_be_read(error: Exception) -> None:
+@pytest.mark.parametrize("status", [403, 404, 422, 500])
+async def test_whatever_keeps_the_brake_from_being_read_may_pass(status: int) -> None:
+    async def read() -> Brake:
+        raise ApiError(status, "Forbidden", 'configmaps "makeway-brake" is forbidden')
+
+    cluster = ApiCluster(cast("Api", None), Metrics(CollectorRegistry()), read)
+
+    with pytest.raises(TemporaryError, match=r"the brake cannot be read: .*makeway-brake") as raised:
+        await cluster.read_brake()
+    assert raised.value.reason in MAY_PASS
+
+
+async def test_a_brake_that_cannot_be_read_is_held_against_no_victim_of_a_quota_order() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.always_fail("read_brake", "", UNAVAILABLE)
+
+    outcome = await world.carry_out(quota_order("a", "b"))
+
+    assert outcome.result == "expired"
+    assert [victim.result for victim in outcome.victims] == ["notAttempted"] * 2
+    assert world.cluster.deletes() == world.cluster.marks() == []
+
+
+async def test_nothing_is_deleted_where_the_brake_cannot_be_read() -> None:
     world = World(*running("a"))
-    world.cluster.always_fail("read_brake", "", error)
+    world.cluster.always_fail("read_brake", "", UNAVAILABLE)
 
     outcome = await world.carry_out(make_order("a"))
 

@@ -63,7 +63,10 @@ class Cluster(Protocol):
         """`leaseTransitions` of a Lease, and since when."""
 
     async def read_brake(self) -> Brake:
-        """The brake as it is now, or was a second ago; what this reads the `Restraint` knows of."""
+        """The brake as it is now, or was a second ago; what this reads the `Restraint` knows of.
+
+        Raises no PermanentError.
+        """
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read."""
@@ -161,11 +164,15 @@ class ApiCluster:
         return await self._leases((namespace, name))
 
     async def read_brake(self) -> Brake:
-        """The brake, read anew where the last answer is older than a second; one read for all who ask."""
+        """The brake, read anew where the last answer is older than a second; one read for all who ask.
+
+        Raises TemporaryError whatever the answer is, also where the right to read it is missing: no victim
+        is at fault, and rights are repaired.
+        """
         try:
             return await self._brake()
         except (ApiError, ApiUnavailable) as error:
-            raise classify(error) from error
+            raise TemporaryError("unavailable", f"the brake cannot be read: {error}") from error
 
     async def _read_node(self, name: str) -> Node | None:
         path = f"/api/v1/nodes/{quote(name, safe='')}"

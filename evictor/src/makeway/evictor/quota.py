@@ -10,6 +10,7 @@ planner plans anew for what is left.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -40,7 +41,8 @@ class QuotaExecution(Execution):
         await side_by_side(partial(self._evict, progress, None) for progress in self.progress.values())
 
     async def _still_wanted(self) -> Proceed | Stop:
-        epoch = await self._epoch()
+        """The order against its fence; the brake is read beside it."""
+        epoch, _ = await asyncio.gather(self._epoch(), self._cluster.read_brake())
         stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
         return Proceed(_NOBODY) if stop is None else stop
 
