@@ -815,3 +815,39 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 		}
 	}
 }
+
+func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
+	const waiting = 3*mostLooks + 1
+	w := limited(t, limit("root", "cpu", 100))
+	v := on(in("", "v", mid, 100).Obj(), "n1")
+	w.shows(v)
+	for i := range waiting {
+		cpu := 200 // more than there can be
+		if i == waiting-1 {
+			cpu = 100
+		}
+		p := in("", fmt.Sprintf("p%05d", i), low, cpu).Obj()
+		w.shows(p)
+		w.admits(p)
+	}
+	for range 4 {
+		w.woken()
+	}
+	w.deletes(v)
+
+	for round := range 8 {
+		got, next := w.gate.due(true)
+		// Room is made again and again, which lets all be due anew.
+		w.shows(on(in("", "small", mid, 1).Obj(), "n1"))
+		w.deletes(in("", "small", mid, 1).Obj())
+		switch {
+		case len(got) == 1 && round > 0:
+			return
+		case len(got) > 0:
+			t.Fatalf("%v woken in round %d", got, round)
+		case next.After(w.clock.Now()) || next.IsZero():
+			t.Fatalf("the next round is at %v", next)
+		}
+	}
+	t.Error("the last pod, which fits, is not woken")
+}

@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"cmp"
+	"container/heap"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +46,9 @@ func (p pace) next(now time.Time) pace {
 // does with unschedulable pods, though not with those that PreEnqueue holds.
 const heldFlush = 5 * time.Minute
 
+// mostLooks bounds how many pods one round looks at, since PreEnqueue waits for it.
+const mostLooks = 1000
+
 // waiter is a pod that the gate keeps out, or that was promised room.
 type waiter struct {
 	demand
@@ -62,6 +67,8 @@ type waiter struct {
 	held        bool      // PreEnqueue holds it, or would: its condition is to say so
 	message     string    // why, for people
 	about       string    // what every message that says so contains
+	marked      uint64    // the round in which it was found to be due; 0: it is not
+	pacedUntil  time.Time // it was woken and came back; with blocked nil it is looked at again then
 }
 
 func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
@@ -86,6 +93,7 @@ type waitingLine struct {
 	relieved map[*queue]bool     // hold less than when they were last looked at
 	paces    map[types.UID]pace  // of pods that were woken and are not placed
 	all      bool                // every pod is to be looked at again
+	round    uint64              // of due
 	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
 }
 
@@ -181,7 +189,8 @@ func (l *waitingLine) reenter(tree *queueTree) {
 }
 
 // due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
-// O(waiting), and O(depth) for each pod at a queue that holds less than before.
+// Where more are due than one round looks at, half of it goes to the first in order and half to those that were due first,
+// so that none is passed over for ever; the others stay due, and next is now. O(waiting), and O(depth) for each looked at.
 func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	// All promises that are over end first: any pod may have that room.
 	for uid, w := range l.pods {
@@ -204,29 +213,45 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		}
 	}
 	var look []*waiter
+	l.round++
 	for _, w := range l.pods {
+		again := w.blocked != nil && l.relieved[w.blocked]
+		if again {
+			w.tried = false
+		}
 		switch {
 		case w.promised:
 			soon(w.until)
+			continue
 		case !w.flushAt.IsZero() && !now.Before(w.flushAt):
 			w.tried, w.flushAt = false, now.Add(heldFlush)
-			look = append(look, w)
-		case l.all || w.blocked == nil || l.relieved[w.blocked]:
-			if w.blocked != nil && l.relieved[w.blocked] {
-				w.tried = false
+		case l.all || again || w.marked != 0:
+		case w.blocked == nil:
+			if now.Before(w.pacedUntil) {
+				soon(w.pacedUntil)
+				continue
 			}
-			look = append(look, w)
 		default:
 			if !w.flushAt.IsZero() {
 				soon(w.flushAt)
 			}
+			continue
 		}
+		if w.marked == 0 {
+			w.marked = l.round
+		}
+		look = append(look, w)
 	}
 	l.all = false
 	clear(l.relieved)
 
+	if knows == inForce && len(look) > mostLooks {
+		look = nextLooks(look)
+		soon(now)
+	}
 	slices.SortFunc(look, before)
 	for _, w := range look {
+		w.marked = 0
 		if knows == noQueues || !holds(w.profileMode, w.priority, w.namespace) {
 			delete(l.pods, types.UID(w.pod.UID))
 			pods = append(pods, w.pod)
@@ -250,7 +275,7 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		}
 		paced := l.paces[uid]
 		if !paced.over(now) {
-			w.blocked = nil // to be looked at again then
+			w.blocked, w.pacedUntil = nil, paced.until // to be looked at again then
 			soon(paced.until)
 			continue
 		}
@@ -261,6 +286,64 @@ func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now
 		pods = append(pods, w.pod)
 	}
 	return pods, next
+}
+
+// nextLooks are the pods of one round, of more that are due.
+func nextLooks(due []*waiter) []*waiter {
+	chosen := leading(due, mostLooks/2, before)
+	for _, w := range chosen {
+		w.marked = 0
+	}
+	left := make([]*waiter, 0, len(due))
+	for _, w := range due {
+		if w.marked != 0 {
+			left = append(left, w)
+		}
+	}
+	return append(chosen, leading(left, mostLooks/2, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(a.marked, b.marked), before(a, b))
+	})...)
+}
+
+// leading are the first n of waiters in an order, in any order themselves. O(waiters × log n), and hardly more than
+// O(waiters).
+func leading(waiters []*waiter, n int, order func(a, b *waiter) int) []*waiter {
+	last := &lastFirst{order: order}
+	for _, w := range waiters {
+		switch {
+		case len(last.waiters) < n:
+			heap.Push(last, w)
+		case order(w, last.waiters[0]) < 0:
+			last.waiters[0] = w
+			heap.Fix(last, 0)
+		}
+	}
+	return last.waiters
+}
+
+// lastFirst is a heap whose root is the last in order.
+type lastFirst struct {
+	waiters []*waiter
+	order   func(a, b *waiter) int
+}
+
+func (h *lastFirst) Len() int           { return len(h.waiters) }
+func (h *lastFirst) Less(i, j int) bool { return h.order(h.waiters[i], h.waiters[j]) > 0 }
+func (h *lastFirst) Swap(i, j int)      { h.waiters[i], h.waiters[j] = h.waiters[j], h.waiters[i] }
+
+// Push implements heap.Interface.
+func (h *lastFirst) Push(w any) {
+	if w, ok := w.(*waiter); ok {
+		h.waiters = append(h.waiters, w)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *lastFirst) Pop() any {
+	end := len(h.waiters) - 1
+	w := h.waiters[end]
+	h.waiters = h.waiters[:end]
+	return w
 }
 
 // mayTry reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
