@@ -190,6 +190,7 @@ func (g *queueGate) observe(pod *v1.Pod) {
 		delete(g.reserved, pod.UID)
 		g.leaveLine(pod.UID)
 		g.waiting.settled(pod.UID)
+		g.tellings.forget(pod.UID)
 		g.count(pod, true, true)
 	default:
 		_, reserved := g.reserved[pod.UID]
@@ -517,6 +518,7 @@ func (g *queueGate) drop(uid types.UID) {
 	delete(g.held, uid)
 	g.leaveLine(uid)
 	g.waiting.settled(uid)
+	g.tellings.forget(uid)
 	if g.usage != nil {
 		g.relieve(g.usage.forget(uid))
 	}

@@ -71,6 +71,13 @@ func (t *tellings) addIn(uid types.UID, wait time.Duration) {
 	}
 }
 
+// forget leaves a pod's condition as it is.
+func (t *tellings) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pods, uid)
+}
+
 // due takes the pods to look at now, and says when to ask again (zero: when something changes). O(pods).
 func (t *tellings) due() (uids []types.UID, next time.Time) {
 	t.mu.Lock()

@@ -366,3 +366,19 @@ func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
 		t.Error("it is held, and would not be entered into the nominator")
 	}
 }
+
+func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 0))
+	for i := range 1000 {
+		p := in("", fmt.Sprint("p", i), 0, 1).Obj()
+		w.shows(p)
+		w.admits(p)
+		w.deletes(p)
+	}
+	w.gate.due(false)
+	w.gate.tellings.mu.Lock()
+	defer w.gate.tellings.mu.Unlock()
+	if n := len(w.gate.tellings.pods); n > 0 {
+		t.Errorf("%d pods that are gone are remembered", n)
+	}
+}
