@@ -393,6 +393,7 @@ func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	e.gate.permit(pod.UID)
+	e.inflight.activated(pod.UID, e.clock.Now())
 	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
 

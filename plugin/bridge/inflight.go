@@ -29,6 +29,9 @@ const (
 	earlyRetries = 5
 	// earlyRetryDelay is the first delay of such a repetition; it doubles.
 	earlyRetryDelay = 50 * time.Millisecond
+	// releasedLasts is how long a preemptor that was woken keeps the place in its queue without coming to a cycle:
+	// something else may hold it.
+	releasedLasts = 5 * time.Minute
 	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
 	outcomeMemory = 4096
 )
@@ -38,7 +41,7 @@ var errDoomed = errors.New("an order that this one counted on failed")
 
 // phase is where a preemptor stands.
 //
-//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──its cycle ends──► (forgotten)
+//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──its cycle ends, or 5 min──► (forgotten)
 //	   │                    │                                │
 //	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: reverting
 //	      reverting            or notAfter + 2 s: reverting     nomination taken, or grace + 60 s: wake
@@ -51,7 +54,7 @@ const (
 	planned   phase = iota // nominated; its order is not in the stream yet
 	committed              // its order is in the stream, without outcome
 	leaving                // the order succeeded; victims have not all left the scheduler's cache
-	released               // woken; it keeps its place until its cycle ends
+	released               // woken; it keeps its place until its cycle ends, or for a while
 	reverting              // came to nothing; its nomination is being taken back
 )
 
@@ -72,6 +75,7 @@ type entry struct {
 	createdAt  time.Time
 	opensAt    time.Time // whatever happens, the gate opens then
 	notBefore  time.Time // a wake that is put off until then
+	placeUntil time.Time // of a released one: when it loses its place in its queue
 	early      int       // how often a cycle came too early
 	doomed     bool      // an order that this one counted on failed
 	taken      bool      // the API shows the pod nominated elsewhere, or not at all
@@ -424,6 +428,15 @@ func (f *inflight) cycled(uid types.UID) {
 	}
 }
 
+// activated lets a preemptor that was woken keep its place for another while: it is woken once more.
+func (f *inflight) activated(uid types.UID, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.byPod[uid]; e != nil && e.phase == released {
+		e.placeUntil = now.Add(releasedLasts)
+	}
+}
+
 // countsOnStored says whether every order that this one counts on has been stored or has ended, and
 // gives those that live in memory alone, which no evictor can wait for. An error says that this order
 // is forgotten, or that one it counted on has failed.
@@ -544,6 +557,11 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			e.waking = true
 			w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
 		case released:
+			if now.Before(e.placeUntil) {
+				again(e.placeUntil)
+			} else {
+				f.drop(e)
+			}
 			continue
 		case leaving:
 			switch {
@@ -555,7 +573,8 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 				f.drop(e)
 			case f.gone(e, now, again):
 				w.reason, w.waited = "the last victim has left", now.Sub(e.createdAt)
-				e.phase, e.gated = released, false
+				e.phase, e.gated, e.placeUntil = released, false, now.Add(releasedLasts)
+				again(e.placeUntil)
 			default:
 				again(e.opensAt)
 				continue

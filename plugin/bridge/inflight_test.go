@@ -402,7 +402,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		f.succeed("o", at(10), at(90000), notGone)
 		f.leftCache("p", "a")
 		expectWakes(t, f, at(10), wake{orderID: "o"})
-		f.due(at(10).Add(time.Hour))
+		f.due(at(10).Add(releasedLasts - time.Second))
 		if !f.has("o") {
 			t.Errorf("%s: forgotten before", name)
 		}
@@ -477,5 +477,26 @@ func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 	}
 	if wakes, _ := f.due(now.Add(time.Second)); len(wakes) != 1 || !wakes[0].revert {
 		t.Errorf("not again: %+v", wakes)
+	}
+}
+
+func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", start, start.Add(time.Minute), func(types.UID) bool { return true })
+	if wakes, next := f.due(start); len(wakes) != 1 || !next.Equal(start.Add(releasedLasts)) {
+		t.Fatalf("wakes %v, next %v", wakes, next)
+	}
+
+	woken := start.Add(releasedLasts - time.Second)
+	f.activated("p", woken)
+	f.due(start.Add(releasedLasts))
+	if !f.has("o") {
+		t.Error("it was woken again, and loses its place at once")
+	}
+	f.due(woken.Add(releasedLasts))
+	if f.has("o") {
+		t.Error("it keeps its place for ever")
 	}
 }
