@@ -20,8 +20,8 @@ import (
 
 // Bounds of trying refused pods again.
 const (
-	// maxRefused bounds how many are remembered. Those beyond it are left to the scheduler's own
-	// events and its flush of pods that have waited five minutes.
+	// maxRefused bounds how many are remembered. Beyond it, pods of the namespace with the most of them are left to the
+	// scheduler's own events and its flush of pods that have waited five minutes.
 	maxRefused = 10000
 	// retryInterval is how often one pod is activated at most.
 	retryInterval = 5 * time.Second
@@ -68,7 +68,8 @@ type retries struct {
 
 	mu      sync.Mutex
 	pods    map[types.UID]*refused
-	changes moment // so many so far
+	spaces  map[string]int // of pods, by namespace
+	changes moment         // so many so far
 	recent  [mostChanges]func(wire.Dependency) bool
 }
 
@@ -76,7 +77,7 @@ type retries struct {
 type moment uint64
 
 func newRetries(clock clock.PassiveClock) *retries {
-	return &retries{clock: clock, pods: map[types.UID]*refused{}}
+	return &retries{clock: clock, pods: map[types.UID]*refused{}, spaces: map[string]int{}}
 }
 
 // now is the moment to give to refuse, taken before what may be refused is looked at.
@@ -96,9 +97,9 @@ func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if entry := r.entry(pod); entry != nil {
-		entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, r.changedSince(asked, dependsOn), 0
-	}
+	entry := r.entry(pod)
+	entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, r.changedSince(asked, dependsOn), 0
+	r.shrink()
 }
 
 // postpone remembers a pod that time alone helps.
@@ -128,56 +129,106 @@ func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	if entry == nil {
-		return
-	}
 	wait := min(unreachableFirst<<min(entry.failures, 10), unreachableLongest)
 	entry.failures++
 	entry.waitUntil(r.clock.Now().Add(wait))
 	if entry.at.Before(notBefore) {
 		entry.at = notBefore
 	}
+	r.shrink()
 }
 
 // notAsked remembers a pod for which no plan was asked for, since the planner is not asked before a moment.
 func (r *retries) notAsked(pod wire.PodRef, before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if entry := r.entry(pod); entry != nil {
-		entry.waitUntil(before)
-		entry.failures = max(entry.failures, 1)
-	}
+	entry := r.entry(pod)
+	entry.waitUntil(before)
+	entry.failures = max(entry.failures, 1)
+	r.shrink()
 }
 
 // goOn remembers a pod whose verification goes on at a time, however lately it was activated.
 func (r *retries) goOn(pod wire.PodRef, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if entry := r.entry(pod); entry != nil {
-		entry.waitUntil(at)
-		entry.failures = max(entry.failures, 1)
-	}
+	entry := r.entry(pod)
+	entry.waitUntil(at)
+	entry.failures = max(entry.failures, 1)
+	r.shrink()
 }
 
+// entry is what is remembered of a pod. Callers of this and the following hold the lock, and shrink afterwards.
 func (r *retries) entry(pod wire.PodRef) *refused {
 	uid := types.UID(pod.UID)
 	entry := r.pods[uid]
 	if entry == nil {
-		if len(r.pods) >= maxRefused {
-			return nil
-		}
 		entry = &refused{}
 		r.pods[uid] = entry
+		r.spaces[pod.Namespace]++
 	}
 	entry.pod = pod
 	return entry
+}
+
+func (r *retries) drop(uid types.UID) {
+	entry := r.pods[uid]
+	if entry == nil {
+		return
+	}
+	delete(r.pods, uid)
+	if r.spaces[entry.pod.Namespace]--; r.spaces[entry.pod.Namespace] == 0 {
+		delete(r.spaces, entry.pod.Namespace)
+	}
+}
+
+// shrink keeps as many pods as may be remembered: where one too many is, one of the namespace with the most goes, so
+// that the pods of one tenant do not displace those of others. O(1), and O(pods) where one goes.
+func (r *retries) shrink() {
+	if len(r.pods) <= maxRefused {
+		return
+	}
+	var most string
+	for namespace, count := range r.spaces {
+		if count > r.spaces[most] {
+			most = namespace
+		}
+	}
+	var last types.UID
+	for uid, entry := range r.pods {
+		if entry.pod.Namespace == most && (last == "" || entry.after(r.pods[last])) {
+			last = uid
+		}
+	}
+	r.drop(last)
+}
+
+// after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been woken,
+// then one whose time comes later.
+func (p *refused) after(other *refused) bool {
+	if a, b := p.rank(), other.rank(); a != b {
+		return a < b
+	}
+	return p.at.After(other.at)
+}
+
+func (p *refused) rank() int {
+	switch {
+	case p.due:
+		return 3
+	case !p.at.IsZero():
+		return 2
+	case p.failures > 0:
+		return 1
+	}
+	return 0
 }
 
 // forget drops a pod that is bound, gone, or nominated.
 func (r *retries) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.pods, uid)
+	r.drop(uid)
 }
 
 // changed marks the pods that depend on an object. O(pods).
@@ -235,7 +286,7 @@ func (r *retries) due(most int) []wire.PodRef {
 		}
 		entry.due, entry.lastWoken = false, now
 		if entry.failures == 0 && len(entry.dependsOn) == 0 {
-			delete(r.pods, uid)
+			r.drop(uid)
 		}
 		pods = append(pods, entry.pod)
 	}

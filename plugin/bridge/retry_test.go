@@ -145,3 +145,40 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 		})
 	}
 }
+
+func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.T) {
+	for name, refuse := range map[string]func(*retries, wire.PodRef){
+		"by objects alone":  func(r *retries, p wire.PodRef) { r.restrained(p, r.now()) },
+		"by a late time":    func(r *retries, p wire.PodRef) { r.postpone(p, r.clock.Now().Add(time.Hour)) },
+		"without a planner": func(r *retries, p wire.PodRef) { r.unreachable(p, r.clock.Now().Add(time.Hour)) },
+	} {
+		for kind, remember := range map[string]func(*retries, wire.PodRef){
+			"goes on":     func(r *retries, p wire.PodRef) { r.goOn(p, r.clock.Now().Add(verifyPause)) },
+			"unreachable": func(r *retries, p wire.PodRef) { r.unreachable(p, time.Time{}) },
+			"not asked":   func(r *retries, p wire.PodRef) { r.notAsked(p, r.clock.Now().Add(time.Second)) },
+		} {
+			now := testclock.NewFakePassiveClock(time.Now())
+			r := newRetries(now)
+			of := func(namespace string, i int) wire.PodRef {
+				name := fmt.Sprint(namespace, i)
+				return wire.PodRef{Namespace: namespace, Name: name, UID: name}
+			}
+			for i := range maxRefused {
+				refuse(r, of("tenant", i))
+			}
+
+			remember(r, of("other", 0))
+			for i := range 10 {
+				refuse(r, of("tenant", maxRefused+i))
+			}
+			now.SetTime(now.Now().Add(unreachableLongest))
+
+			if due := r.due(retryBurst); len(due) != 1 || due[0] != of("other", 0) {
+				t.Errorf("%s, %s: due: %v", name, kind, due)
+			}
+			if r.count() != maxRefused-1 && r.count() != maxRefused {
+				t.Errorf("%s, %s: %d are remembered", name, kind, r.count())
+			}
+		}
+	}
+}
