@@ -46,6 +46,7 @@ type engine struct {
 	avoid      *avoidance
 	tried      *tried
 	refusals   *refusals
+	chosen     *chosen
 	samples    *samples
 	orders     *orderBreaker
 	reverted   *reverted
@@ -135,6 +136,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		avoid:      newAvoidance(clock),
 		tried:      newTried(clock),
 		refusals:   newRefusals(clock),
+		chosen:     newChosen(),
 		samples:    newSamples(clock),
 		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
 		reverted:   newReverted(),

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -38,11 +37,16 @@ type MakeWayFallback struct {
 	upstream *defaultpreemption.DefaultPreemption
 	handle   fwk.Handle
 	engineOf func() *engine // nil where no profile has MakeWay
-
-	// recent are pods that were chosen as victims a moment ago: their deletion may not show yet.
-	mu     sync.Mutex
-	recent map[types.UID]time.Time
 }
+
+// chosen are the pods that the fallbacks of all profiles chose as victims a moment ago: their deletion may not show
+// yet. Safe for concurrent use.
+type chosen struct {
+	mu   sync.Mutex
+	pods map[types.UID]time.Time
+}
+
+func newChosen() *chosen { return &chosen{pods: map[types.UID]time.Time{}} }
 
 // recentFor is how long a chosen victim is taken to be leaving where it does not show. After that its deletion
 // has failed.
@@ -105,11 +109,11 @@ func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, 
 	}
 	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	features.EnableWorkloadAwarePreemption = false // see MakeWayFallback
-	upstream, err := defaultpreemption.New(ctx, args, handle, features)
+	upstream, err := defaultpreemption.New(ctx, args, &exactHandle{Handle: handle}, features)
 	if err != nil {
 		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
 	}
-	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf, recent: map[types.UID]time.Time{}}
+	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf}
 	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &sparing{DefaultPreemption: upstream}, upstream.Executor)
 	pl.guardDeletes()
 	return pl, nil
@@ -135,45 +139,50 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	defer recovered(ctx, "fallback", func() {
 		result, status = nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback: a panic was recovered, see the scheduler's log")
 	})
-	guard := pl.guardFor(pod, corev1helpers.PodPriority(pod))
+	guard := pl.guardFor(pod, nil)
 	if guard.hold != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)
 	}
 	result, status = pl.upstream.PostFilter(context.WithValue(ctx, guardKey{}, guard), state, pod, statuses)
 	outcome = fallbackRefused
+	engine := pl.engineOf()
+	if len(guard.avoided) > 0 && !status.IsSuccess() {
+		_, until := engine.avoid.nodes(pod.UID)
+		engine.retry.postpone(refOf(pod), until)
+	}
 	if status.IsSuccess() && result != nil {
 		outcome = fallbackNominated
-		pl.remember(guard.victimsOn(result.NominatedNodeName), guard.now)
+		engine.chosen.add(guard.victimsOn(result.NominatedNodeName), guard.now)
 	}
 	return result, status
 }
 
 // guardFor is what holds for one preemptor in this cycle.
-func (pl *MakeWayFallback) guardFor(preemptor *v1.Pod, priority int32) *guard {
+func (pl *MakeWayFallback) guardFor(preemptor *v1.Pod, own map[types.UID]bool) *guard {
 	engine := pl.engineOf()
 	if engine == nil {
 		return &guard{hold: "no profile of this scheduler has the plugin " + Name}
 	}
-	return engine.guardFor(preemptor, priority, pl.upstream.Evaluator.PdbLister, pl.leaving(engine.clock.Now()))
+	return engine.guardFor(preemptor, pl.upstream.Evaluator.PdbLister, own)
 }
 
-// remember notes victims that were just chosen.
-func (pl *MakeWayFallback) remember(victims []*v1.Pod, now time.Time) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
+// add notes victims that were just chosen.
+func (c *chosen) add(victims []*v1.Pod, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, victim := range victims {
-		pl.recent[victim.UID] = now
+		c.pods[victim.UID] = now
 	}
 }
 
 // leaving are the victims that were chosen a moment ago.
-func (pl *MakeWayFallback) leaving(now time.Time) []types.UID {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	uids := make([]types.UID, 0, len(pl.recent))
-	for uid, chosen := range pl.recent {
-		if now.Sub(chosen) > recentFor {
-			delete(pl.recent, uid)
+func (c *chosen) leaving(now time.Time) []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uids := make([]types.UID, 0, len(c.pods))
+	for uid, at := range c.pods {
+		if now.Sub(at) > recentFor {
+			delete(c.pods, uid)
 			continue
 		}
 		uids = append(uids, uid)
@@ -181,26 +190,74 @@ func (pl *MakeWayFallback) leaving(now time.Time) []types.UID {
 	return uids
 }
 
-// guardDeletes asks the rules about each victim once more before it is deleted: scheduler extenders may have
-// put in others, the policy may have changed, and another pod may have taken the victim's name, by which it is deleted.
-// A pod that may not go is left alone, and the preemptor's next cycle finds the room missing.
+// guardDeletes asks the rules about all victims of a preemptor once more before each is deleted: scheduler extenders
+// may have put in others, and the policy may have changed. Where one may not go, none goes, since the others would go in
+// vain: that is an error, with which kube-scheduler tries the preemptor again.
 func (pl *MakeWayFallback) guardDeletes() {
-	pods := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	preempt := pl.upstream.Executor.PreemptPod
 	pl.upstream.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, pluginName string) error {
 		logger := klog.FromContext(ctx)
-		current, err := pods.Pods(victim.Namespace).Get(victim.Name)
-		if err != nil || current.UID != victim.UID {
+		if pl.current(victim) == nil {
 			logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
 			return nil
 		}
-		if reason := pl.guardFor(nil, preemptor.Priority()).keeps(current); reason != "" {
-			fallbackSpared.WithLabelValues(reason).Inc()
-			logger.Info("fallback_victim_spared", "pod", klog.KObj(victim), "pod_uid", victim.UID, "reason", reason)
-			return nil
+		kept, err := pl.judge(c.Victims().Pods, preemptor)
+		if err != nil {
+			return err
 		}
-		return preempt(ctx, c, preemptor, victim, pluginName)
+		for pod, reason := range kept {
+			fallbackSpared.WithLabelValues(reason).Inc()
+			logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
+		}
+		if len(kept) > 0 {
+			for _, pod := range preemptor.Pods() {
+				pl.avoid(pod, c.Name())
+			}
+			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
+		}
+		return preempt(context.WithValue(ctx, victimKey{}, victim.UID), c, preemptor, victim, pluginName)
 	}
+}
+
+// judge gives those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
+// gone or leaving are not asked about. O(victims · log victims), besides guardFor.
+func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, err error) {
+	var pod *v1.Pod
+	for _, pod = range preemptor.Pods() {
+	}
+	if pod == nil {
+		return nil, fmt.Errorf("preemptor %s has no pod", preemptor.UID())
+	}
+	staying := make([]*v1.Pod, 0, len(victims))
+	own := map[types.UID]bool{}
+	for _, victim := range victims {
+		if current := pl.current(victim); current != nil && current.DeletionTimestamp == nil {
+			staying = append(staying, current)
+			own[current.UID] = true
+		}
+	}
+	return pl.guardFor(pod, own).split(staying, pl.upstream.MoreImportantPod), nil
+}
+
+// current is a pod as the informer has it, nil where it is gone or another has its name.
+func (pl *MakeWayFallback) current(pod *v1.Pod) *v1.Pod {
+	current, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || current.UID != pod.UID {
+		return nil
+	}
+	return current
+}
+
+// avoid lets a preemptor's next tries be others: kube-scheduler activates it at once where victims stay.
+func (pl *MakeWayFallback) avoid(preemptor *v1.Pod, node string) {
+	engine := pl.engineOf()
+	if engine == nil {
+		return
+	}
+	if avoided, _ := engine.avoid.nodes(preemptor.UID); !avoided[node] { // not once for each victim
+		engine.avoid.failed(preemptor.UID, node, true)
+	}
+	engine.pending(refOf(preemptor)) // it may have gone meanwhile
 }
 
 // sparing is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
@@ -215,6 +272,9 @@ func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState,
 		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
 	}
 	name := node.Node().Name
+	if guard.avoided[name] {
+		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: preemption has just failed on this node")
+	}
 	free, kept := guard.sort(node, s.MoreImportantPod)
 	own := *s.DefaultPreemption
 	own.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {

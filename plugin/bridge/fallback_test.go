@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -355,20 +356,95 @@ func (e *addingExtender) ProcessPreemption(_ *v1.Pod, victims map[string]*extend
 	return victims, nil
 }
 
-func TestAVictimThatAnExtenderAddsIsHeldToTheRules(t *testing.T) {
-	p := pod("p", "", 100, large).Obj()
-	victim, protected := pod("victim", "n1", 1, medium).Obj(), pod("protected", "n1", 1, medium).Namespace("payments").Obj()
-	w := newWorld(t, setup{extenders: []fwk.Extender{&addingExtender{pod: protected}}}, []*v1.Node{node("n1")}, p, victim, protected)
-	w.tells(ruling(&wire.Rules{ProtectedNamespaces: []string{"payments"}}), at(1))
+func TestNoVictimGoesInVainWhereAnExtenderAddsOneThatTheRulesKeep(t *testing.T) {
+	for name, test := range map[string]struct {
+		added *v1.Pod
+		state *wire.ControlState
+	}{
+		"a protected namespace": {pod("added", "n1", 1, medium).Namespace("payments").Obj(), ruling(&wire.Rules{ProtectedNamespaces: []string{"payments"}})},
+		"a guarantee":           {inQueue("root.b", pod("added", "n1", 1, medium)), guaranteeing(200)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := inQueue("root.a", pod("p", "", 100, large))
+			victim := inQueue("root.a", pod("victim", "n1", 1, medium))
+			w := newWorld(t, setup{extenders: []fwk.Extender{&addingExtender{pod: test.added}}}, []*v1.Node{node("n1")}, p, victim, test.added)
+			w.tells(test.state, at(1))
+			pl := w.fallback()
 
-	if result, status := w.fallsBack(w.fallback(), p); nominatedNode(result, status) != "n1" {
-		t.Fatalf("status %v", status)
+			if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "n1" {
+				t.Fatalf("status %v", status)
+			}
+
+			w.eventually("the preemptor is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+			w.eventually("the preemption has ended", func() bool { return !pl.upstream.Executor.IsPodRunningPreemption(p.UID) })
+			if w.gone(test.added) {
+				t.Error("the pod that the rules keep is deleted")
+			}
+			if w.gone(victim) {
+				t.Error("the other victim went in vain")
+			}
+			if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "" || !strings.Contains(status.Message(), "preemption has just failed") {
+				t.Errorf("the same is tried at once: %v", status)
+			}
+			if w.plugin.engine.retry.count() != 1 {
+				t.Error("it is not tried again later")
+			}
+		})
 	}
+}
 
-	w.eventually("the victim is deleted", func() bool { return w.gone(victim) })
-	w.eventually("the preemption has ended", func() bool { return !w.fallback().upstream.Executor.IsPodRunningPreemption(p.UID) })
-	if w.gone(protected) {
-		t.Error("the protected pod is deleted")
+func TestTheFallbackDeletesThePodThatItChoseAndNoOtherOfItsName(t *testing.T) {
+	p := pod("p", "", 100, large).Obj()
+	victim := pod("victim", "n1", 1, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, victim)
+	w.tells(ruling(&wire.Rules{}), at(1))
+	asked := make(chan string, 2)
+	w.client.PrependReactor("patch", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch := action.(k8stesting.PatchAction)
+		if patch.GetName() == "victim" {
+			asked <- string(patch.GetPatch())
+		}
+		return false, nil, nil
+	})
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "victim", nil)
+	w.client.PrependReactor("delete", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		if preconditions := action.(k8stesting.DeleteActionImpl).DeleteOptions.Preconditions; preconditions != nil {
+			asked <- string(*preconditions.UID)
+		}
+		return true, nil, conflict
+	})
+
+	w.fallsBack(w.fallback(), p)
+
+	w.eventually("both are asked", func() bool { return len(asked) == 2 })
+	if patch := <-asked; !strings.Contains(patch, `"uid":"victim"`) || !strings.Contains(patch, "DisruptionTarget") {
+		t.Errorf("patch %s", patch)
+	}
+	if uid := <-asked; uid != "victim" {
+		t.Errorf("UID %q", uid)
+	}
+	w.eventually("the preemptor is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+}
+
+func TestTheFallbacksOfTwoProfilesKeepAGuaranteeTogether(t *testing.T) {
+	first, second := inQueue("root.a", pod("p1", "", 100, large)), inQueue("root.a", pod("p2", "", 100, large))
+	x, y := inQueue("root.b", pod("x", "n1", 1, large)), inQueue("root.b", pod("y", "n2", 2, large))
+	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, first, second, x, y)
+	w.client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, nil }) // accepted, and nothing shows
+	w.tells(guaranteeing(300), at(1))
+	one, other := w.fallback(), w.fallback()
+
+	if got := nominatedNode(w.fallsBack(one, first)); got != "n1" {
+		t.Fatalf("the first is nominated to %q", got)
+	}
+	info, err := framework.NewPodInfo(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.framework.AddNominatedPod(klog.FromContext(w.ctx), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
+
+	if result, status := w.fallsBack(other, second); nominatedNode(result, status) != "" {
+		t.Errorf("the second is nominated to %s: queue b is below its guarantee", result.NominatedNodeName)
 	}
 }
 

@@ -63,16 +63,16 @@ type guard struct {
 	classes   schedulinglisters.PriorityClassLister
 	budgets   rules.Budgets
 	guarantee *guarantees // nil: there are no queues, or none that matters
-	preemptor *v1.Pod     // nil where guarantees are not asked for
 	priority  int32       // of the preemptor
 	now       time.Time
-	selected  sync.Map // victims ([]*v1.Pod) by node
+	avoided   map[string]bool // nodes where preemption for it has just failed
+	selected  sync.Map        // victims ([]*v1.Pod) by node
 }
 
-// guardFor puts together what is known of the rules for a preemptor. `leaving` are pods that the fallback has just
-// chosen. O(budgets + orders in flight + queues with a guarantee).
-func (e *engine) guardFor(preemptor *v1.Pod, priority int32, budgets policylisters.PodDisruptionBudgetLister, leaving []types.UID) *guard {
-	g := &guard{classes: e.classes, preemptor: preemptor, priority: priority, now: e.clock.Now()}
+// guardFor puts together what is known of the rules for a preemptor that evicts `own`, which count as staying, though a
+// fallback has just chosen them. O(budgets + orders in flight + queues with a guarantee).
+func (e *engine) guardFor(preemptor *v1.Pod, budgets policylisters.PodDisruptionBudgetLister, own map[types.UID]bool) *guard {
+	g := &guard{classes: e.classes, priority: corev1helpers.PodPriority(preemptor), now: e.clock.Now()}
 	if g.rules, g.hold = e.victimRules(); g.hold != "" {
 		return g
 	}
@@ -84,15 +84,14 @@ func (e *engine) guardFor(preemptor *v1.Pod, priority int32, budgets policyliste
 		}
 		g.budgets = rules.BudgetsOf(all, g.rules.hardBudgets)
 	}
-	if preemptor == nil {
-		return g
-	}
+	leaving := slices.DeleteFunc(e.chosen.leaving(g.now), func(uid types.UID) bool { return own[uid] })
 	for _, order := range e.inflight.live() {
 		for _, victim := range order.Victims {
 			leaving = append(leaving, types.UID(victim))
 		}
 	}
 	var known bool
+	g.avoided, _ = e.avoid.nodes(preemptor.UID)
 	if g.guarantee, known = e.gate.guarantees(preemptor, leaving); !known {
 		g.hold = "the guarantees of queues are not known"
 	}
@@ -145,27 +144,40 @@ func (g *guard) keeps(victim *v1.Pod) string {
 }
 
 // sort gives the pods of a node that may all go together, and the reasons for which others of lower priority stay.
-// Guarantees let the least important go first. O(pods · (log pods + depth of their queues)).
+// O(pods · (log pods + depth of their queues)).
 func (g *guard) sort(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (free map[types.UID]struct{}, kept string) {
-	free = map[types.UID]struct{}{}
-	reasons := map[string]struct{}{}
-	keep := func(reason string) {
-		reasons[reason] = struct{}{}
-		fallbackSpared.WithLabelValues(reason).Inc()
-	}
-	var asked []*v1.Pod
+	pods := make([]*v1.Pod, 0, len(node.GetPods()))
 	for _, info := range node.GetPods() {
-		pod := info.GetPod()
-		if corev1helpers.PodPriority(pod) >= g.priority {
-			continue
+		if pod := info.GetPod(); corev1helpers.PodPriority(pod) < g.priority {
+			pods = append(pods, pod)
 		}
-		switch reason := g.keeps(pod); {
-		case reason != "":
-			keep(reason)
-		case g.guarantee != nil && pod.DeletionTimestamp == nil:
-			asked = append(asked, pod)
-		default:
+	}
+	stay := g.split(pods, moreImportant)
+	free = make(map[types.UID]struct{}, len(pods)-len(stay))
+	for _, pod := range pods {
+		if stay[pod] == "" {
 			free[pod.UID] = struct{}{}
+		}
+	}
+	names := make([]string, 0, len(stay))
+	for _, reason := range stay {
+		fallbackSpared.WithLabelValues(reason).Inc()
+		names = append(names, reason)
+	}
+	slices.Sort(names)
+	return free, strings.Join(slices.Compact(names), ", ")
+}
+
+// split gives those of some pods that stay, each with its reason; the others may all go together. Guarantees let the
+// least important go first. O(pods · (log pods + depth of their queues)).
+func (g *guard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (stay map[*v1.Pod]string) {
+	stay = map[*v1.Pod]string{}
+	var asked []*v1.Pod
+	for _, pod := range pods {
+		if reason := g.keeps(pod); reason != "" {
+			stay[pod] = reason
+		} else if g.guarantee != nil && pod.DeletionTimestamp == nil {
+			asked = append(asked, pod)
 		}
 	}
 	slices.SortFunc(asked, func(a, b *v1.Pod) int {
@@ -180,17 +192,10 @@ func (g *guard) sort(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (
 	taken := map[quotaAt]int64{}
 	for _, pod := range asked {
 		if !g.guarantee.take(pod, taken) {
-			keep(reasonQueueGuaranteed)
-			continue
+			stay[pod] = reasonQueueGuaranteed
 		}
-		free[pod.UID] = struct{}{}
 	}
-	names := make([]string, 0, len(reasons))
-	for reason := range reasons {
-		names = append(names, reason)
-	}
-	slices.Sort(names)
-	return free, strings.Join(names, ", ")
+	return stay
 }
 
 // victimsOn are the victims that were selected on a node.
