@@ -49,14 +49,14 @@ def test_a_policy_protects_pods_in_every_language(case: dict[str, Any]) -> None:
 
 
 @cases("budgets")
-def test_a_budget_counts_no_pod_that_the_scheduler_takes_for_uncovered(case: dict[str, Any]) -> None:
+def test_a_hard_budget_counts_the_pods_whose_eviction_the_api_server_counts(case: dict[str, Any]) -> None:
     pod = pod_of(case).metadata
     hard = case["hardBudgetNamespaces"]
     if "*" not in hard and pod.namespace not in hard:
         return
 
     budgets = [budget_of(msgspec.convert(budget, PodDisruptionBudget)) for budget in case["budgets"]]
-    counted = any(budget.covers(pod.namespace, pod.name, pod.labels or {}) for budget in budgets)
+    counted = any(budget.covers_eviction(pod.namespace, pod.name, pod.labels or {}) for budget in budgets)
 
     assert counted is case["counted"]
     assert case["covered"] or not counted

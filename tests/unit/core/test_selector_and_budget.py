@@ -82,16 +82,28 @@ def test_a_budget_covers_its_namespaces_matching_pods_that_are_not_disrupted_yet
     "spec",
     [
         {},
-        {"selector": {}},
         {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}},
     ],
 )
-def test_a_budget_with_no_empty_or_invalid_selector_covers_nothing(spec: dict[str, Any]) -> None:
+def test_a_budget_with_no_or_an_invalid_selector_covers_nothing(spec: dict[str, Any]) -> None:
     assert not budget(spec).covers("ns", "p", {"app": "a"})
+    assert not budget(spec).covers_eviction("ns", "p", {"app": "a"})
+    assert not budget(spec).covers_unlabelled
 
 
-def test_a_pod_without_labels_is_covered_by_nothing() -> None:
+def test_an_empty_selector_covers_nothing_for_the_scheduler_and_every_pod_for_the_eviction_api() -> None:
+    found = budget({"selector": {}}, disrupted=("old",))
+
+    assert not found.covers("ns", "p", {"app": "a"})
+    assert found.covers_eviction("ns", "p", {"app": "a"})
+    assert found.covers_eviction("ns", "p", {})
+    assert not found.covers_eviction("other", "p", {"app": "a"})
+    assert not found.covers_eviction("ns", "old", {"app": "a"})
+
+
+def test_a_pod_without_labels_is_covered_by_nothing_for_the_scheduler() -> None:
     missing = {"selector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}
 
     assert budget(missing).covers("ns", "p", {"other": "x"})
     assert not budget(missing).covers("ns", "p", {})
+    assert budget(missing).covers_eviction("ns", "p", {})

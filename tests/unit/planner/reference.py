@@ -45,9 +45,10 @@ def fits(case: NodeCase, preemptor: PodRecord, present: list[PodRecord]) -> bool
 
 def charged(pod: PodRecord, budgets: list[Budget], policy: Policy) -> list[Budget]:
     """Give the budgets that an eviction is charged to: where they are hard, as the eviction API has it."""
-    covering = [one for one in budgets if one.covers(pod.namespace, pod.name, pod.labels)]
+    named = pod.namespace, pod.name, pod.labels
     if not policy.has_hard_budgets(pod.namespace):
-        return covering
+        return [one for one in budgets if one.covers(*named)]
+    covering = [one for one in budgets if one.covers_eviction(*named)]
     unready = pod.health == UNREADY and len(covering) == 1 and covering[0].frees_unready
     return [] if unready or pod.health == PENDING else covering
 

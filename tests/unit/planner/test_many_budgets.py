@@ -221,11 +221,11 @@ def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[
                     gone = [
                         one.pod
                         for one in candidate.removable
-                        if budget.covers(one.pod.namespace, one.pod.name, one.pod.labels)
+                        if budget.covers_eviction(one.pod.namespace, one.pod.name, one.pod.labels)
                     ]
                     assert len(gone) <= max(budget.allowed, 0)
     settle(snapshot)
     for pod in snapshot.pods.values():
         assert set(snapshot.budgets.members(snapshot.budget_set(pod.uid))) == {
-            key for key, one in budgets.items() if one.covers(pod.namespace, pod.name, pod.labels)
+            key for key, one in budgets.items() if one.covers_eviction(pod.namespace, pod.name, pod.labels)
         }

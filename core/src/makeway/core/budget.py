@@ -2,9 +2,9 @@
 
 As kube-scheduler counts (pkg/scheduler/framework/plugins/defaultpreemption, filterPodsWithPDBViolation): pods
 are taken in order of importance, each lowers every budget that matches it, and a pod that takes a budget
-below zero violates it. Where budgets are hard, also what the eviction API looks at besides
-(pkg/registry/core/pod/storage/eviction.go): whether the budget's status is of its present spec, and whether
-the pod is healthy.
+below zero violates it. Where budgets are hard, as the eviction API counts
+(pkg/registry/core/pod/storage/eviction.go): an empty selector covers every pod, pods without labels may be
+covered too. It looks at whether the budget's status is of its present spec, and whether the pod is healthy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from makeway.core.selector import Selector, SelectorError, compile_selector
 class Budget:
     """A PodDisruptionBudget with its selector compiled.
 
-    `selector` is None where it matches nothing: absent, empty, or not valid. `disrupted` are names of
+    `selector` is None where it matches nothing: absent, or not valid. `disrupted` are names of
     pods whose eviction the API server has already counted. `settled`: its status is of its present spec; else
     the eviction API allows nothing. `frees_unready`: pods that are not Ready are evicted whatever it allows.
     """
@@ -40,14 +40,27 @@ class Budget:
         return self.namespace, self.name
 
     def covers(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
-        """Say whether evicting this pod would use up one of what is allowed."""
+        """Return whether kube-scheduler counts this pod: never with an empty selector or without labels."""
+        return (
+            bool(labels)
+            and self.selector is not None
+            and not self.selector.empty
+            and self.covers_eviction(namespace, name, labels)
+        )
+
+    def covers_eviction(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the eviction API would use up one of what is allowed for this pod."""
         return (
             self.selector is not None
             and namespace == self.namespace
-            and bool(labels)
             and name not in self.disrupted
             and self.selector.matches(labels)
         )
+
+    @property
+    def covers_unlabelled(self) -> bool:
+        """Whether the eviction API counts pods without labels: only then do the two views differ."""
+        return self.selector is not None and self.selector.matches({})
 
 
 def budget_of(pdb: PodDisruptionBudget) -> Budget:
@@ -58,8 +71,6 @@ def budget_of(pdb: PodDisruptionBudget) -> Budget:
             selector = compile_selector(pdb.spec.selector)
         except SelectorError:
             selector = None
-    if selector is not None and selector.empty:
-        selector = None
     return Budget(
         namespace=pdb.metadata.namespace,
         name=pdb.metadata.name,

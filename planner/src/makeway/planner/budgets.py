@@ -34,6 +34,8 @@ TOO_MANY: Final = "(too many budgets)"
 """Stands for the name of a budget that allows nothing and covers pods under too many of them."""
 
 _ANY: Final = ("", "")
+_EMPTY: Final = ("", "empty")
+"""Under these stand budgets that no label finds: any pod may match them, or they have an empty selector."""
 
 
 class _Namespace:
@@ -53,14 +55,15 @@ class _Namespace:
             if not numbers:
                 del self.found[label]
 
-    @property
-    def loose(self) -> int:
-        """How many are found by no label."""
-        return len(self.found.get(_ANY, ()))
+    def loose(self, hard: bool) -> int:
+        """Return how many are found by no label; those with an empty selector only where budgets are hard."""
+        return len(self.found.get(_ANY, ())) + (len(self.found.get(_EMPTY, ())) if hard else 0)
 
-    def candidates(self, labels: Mapping[str, str]) -> Iterable[int]:
+    def candidates(self, labels: Mapping[str, str], hard: bool) -> Iterable[int]:
         """Return the budgets that may cover a pod, each once."""
         yield from self.found.get(_ANY, ())
+        if hard:
+            yield from self.found.get(_EMPTY, ())
         for label in labels.items():
             yield from self.found.get(label, ())
 
@@ -69,6 +72,8 @@ def _labels(budget: Budget) -> list[tuple[str, str]]:
     """Return the labels by which a budget is found; none for one that covers nothing."""
     if budget.selector is None:
         return []
+    if budget.selector.empty:
+        return [_EMPTY]
     required = [one for one in budget.selector.requirements if one.operator == "In"]
     first = min(required, key=lambda one: len(one.values), default=None)
     return [_ANY] if first is None else [(first.key, value) for value in first.values]
@@ -131,14 +136,28 @@ class BudgetTable:
         self._budgets[number] = budget
         self._count(number, budget)
 
-    def hold(self, namespaces: Container[str]) -> None:
-        """Let the budgets of these namespaces be hard, `"*"` for all, and no others. O(budgets + sets)."""
+    def hold(self, namespaces: Container[str]) -> list[str]:
+        """Let the budgets of these namespaces be hard, `"*"` for all, and no others. O(budgets + sets).
+
+        Return those namespaces whose pods have to be matched anew: other budgets may cover them now.
+        """
+        before = {name for name in self._by_namespace if self._is_hard(name)}
         self._hard_spaces = namespaces
         for number, budget in enumerate(self._budgets):
             if budget is not None:
                 self._count(number, budget)
         for number, space in enumerate(self._spaces):
             self._hard[number] = self._is_hard(space)
+        return [
+            name
+            for name, budgets in self._by_namespace.items()
+            if (name in before) != self._is_hard(name) and self._covers_unlabelled(budgets)
+        ]
+
+    def _covers_unlabelled(self, budgets: _Namespace) -> bool:
+        loose = (*budgets.found.get(_ANY, ()), *budgets.found.get(_EMPTY, ()))
+        found = (self._budgets[number] for number in loose)
+        return any(budget is not None and budget.covers_unlabelled for budget in found)
 
     def _is_hard(self, namespace: str) -> bool:
         return bool(namespace) and in_namespaces(namespace, self._hard_spaces)
@@ -165,18 +184,23 @@ class BudgetTable:
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         """Give the numbers of the budgets that cover a pod, ascending.
 
+        Where they are hard as the eviction API has it, else as kube-scheduler.
         One that allows nothing stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
         O(labels + budgets that require one of them).
         """
         budgets = self._by_namespace.get(namespace)
-        if budgets is None or not labels:
+        hard = self._is_hard(namespace)
+        if budgets is None or not (labels or hard):
             return ()
-        if budgets.loose > MOST_LOOSE:
+        if budgets.loose(hard) > MOST_LOOSE:
             return (self._too_many(namespace),)
         found = []
-        for number in budgets.candidates(labels):
+        for number in budgets.candidates(labels, hard):
             budget = self._budgets[number]
-            if budget is not None and budget.covers(namespace, name, labels):
+            if budget is None:
+                continue
+            covers = budget.covers_eviction if hard else budget.covers
+            if covers(namespace, name, labels):
                 found.append(number)
         return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
 

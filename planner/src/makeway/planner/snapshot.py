@@ -321,7 +321,8 @@ class Snapshot:
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
         self.revision += 1
-        self.budgets.hold(policy.hard_budgets)
+        for namespace in self.budgets.hold(policy.hard_budgets):
+            self._match_again(namespace)
         if self.shields.enforce(policy, revision, source):
             self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
 
