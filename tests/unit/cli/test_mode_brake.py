@@ -19,7 +19,7 @@ from makeway.cli.mode_brake import released, set_for
 from makeway.cli.mode_components import Confirmation, confirmation
 from makeway.cli.mode_config import Stored
 from makeway.cli.mode_report import Said, lines, report_of
-from makeway.core.brake import RELEASED, Brake, parse_brake
+from makeway.core.brake import RELEASED, Brake, data_of, parse_brake
 from makeway.core.policy import Policy
 from makeway.runtime.kube import Api
 from unit.cli.test_connect import kubeconfig, makeway
@@ -40,6 +40,8 @@ class Server:
         self.requests: list[tuple[str, str]] = []
         self.refused: set[tuple[str, str]] = set()
         self.bodies: list[Any] = []
+        self.managers: dict[str, str] = {}  # of each key of the brake, who applied it last
+        self.meanwhile: Mapping[str, str] | None = None  # a brake that is created before the first apply
 
     async def handle(self, request: web.Request) -> web.Response:
         parts = request.path.strip("/").split("/")
@@ -64,6 +66,13 @@ class Server:
         if request.method == "PATCH":
             body = json.loads(await request.text())
             self.bodies.append(body)
+            if name == "makeway-brake":
+                if self.meanwhile is not None:
+                    self.configmaps[name], self.meanwhile = dict(self.meanwhile), None
+                    self.managers = dict.fromkeys(self.configmaps[name], "makeway-mode")
+                if self._conflicts(request, body["data"]):
+                    return _status(409, "Conflict", "Apply failed with 1 conflict")
+                self.managers |= dict.fromkeys(body["data"], request.query["fieldManager"])
             self.configmaps[name] = {**self.configmaps.get(name, {}), **body["data"]}
         elif name not in self.configmaps:
             return _status(404, "NotFound", f'configmaps "{name}" not found')
@@ -71,6 +80,15 @@ class Server:
             del self.configmaps[name]
             return _status(200, "", "")
         return web.json_response(self._object(name))
+
+    def _conflicts(self, request: web.Request, applied: Mapping[str, str]) -> bool:
+        """As server-side apply: another manager's key with another value, unless by force."""
+        stored = self.configmaps.get("makeway-brake", {})
+        manager = request.query["fieldManager"]
+        return request.query["force"] != "true" and any(
+            key in stored and stored[key] != value and self.managers.get(key) != manager
+            for key, value in applied.items()
+        )
 
     def _object(self, name: str) -> dict[str, Any]:
         metadata = {
@@ -164,6 +182,30 @@ async def test_off_for_a_namespace_adds_it_and_off_for_all_holds_everywhere(tmp_
     code, _, err = await mode(server, tmp_path, "off", "--no-wait")
     assert code == 0, err
     assert server.brake.scope() == "everywhere"
+
+
+async def test_a_brake_for_a_namespace_does_not_narrow_one_that_is_set_everywhere_meanwhile(
+    tmp_path: Path,
+) -> None:
+    server = Server()
+    server.meanwhile = data_of(Brake(everywhere=True, since="2026-11-23T03:40:10Z", by="x"))
+
+    code, _, err = await mode(server, tmp_path, "off", "-n", "team-a", "--no-wait")
+
+    assert code == 0, err
+    assert server.brake == Brake(everywhere=True, since="2026-11-23T03:40:10Z", by="x")
+
+
+async def test_a_brake_set_everywhere_holds_everywhere_also_where_one_for_a_namespace_is_set_meanwhile(
+    tmp_path: Path,
+) -> None:
+    server = Server()
+    server.meanwhile = data_of(Brake(namespaces=frozenset({"team-a"}), since="t", by="x"))
+
+    code, _, err = await mode(server, tmp_path, "off", "--no-wait")
+
+    assert code == 0, err
+    assert server.brake.everywhere
 
 
 async def test_release_removes_it_and_a_second_one_says_that_it_was_not_set(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 import socket
 from collections.abc import Callable
 from http import HTTPStatus
@@ -106,7 +107,7 @@ async def _apply(api: Api, namespace: str, brake: Brake, version: str) -> None:
         await api.request(
             "PATCH",
             _path(namespace),
-            query={"fieldManager": _MANAGER, "force": "true"},
+            query=_as(version),
             body=msgspec.json.encode(manifest),
             content_type=_APPLY,
         )
@@ -114,6 +115,18 @@ async def _apply(api: Api, namespace: str, brake: Brake, version: str) -> None:
         if error.status == HTTPStatus.NOT_FOUND:
             raise ValueError(f"there is no namespace {namespace}; give --makeway-namespace") from error
         raise
+
+
+def _as(version: str) -> dict[str, str]:
+    """Return by whom to apply.
+
+    Over a version that was read, by force. A new brake as a manager of its own, so that one that was created
+    meanwhile, with other values, is a conflict (409) and is read again: the same manager, or force, would
+    overwrite it, and a brake set everywhere could end as one for a namespace.
+    """
+    if version:
+        return {"fieldManager": _MANAGER, "force": "true"}
+    return {"fieldManager": f"{_MANAGER}-{secrets.token_hex(4)}", "force": "false"}
 
 
 async def _delete(api: Api, namespace: str, version: str) -> None:
