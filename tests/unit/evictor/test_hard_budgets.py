@@ -12,7 +12,7 @@ from makeway.core.policy import Policy
 from makeway.evictor import patches
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
-from unit.evictor.building import CLUSTER, NOW, a_pod, make_order
+from unit.evictor.building import CLUSTER, NOW, a_pod, make_order, make_victim
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results, running
@@ -111,6 +111,28 @@ async def test_a_budget_that_allows_nothing_until_not_after_fails_the_order_by_n
     assert world.nominated_node() is None
     assert world.clock.now() <= order.not_after
     assert world.cluster.deletes() == []
+
+
+async def test_a_budget_that_allows_nothing_costs_no_pod_without_a_hard_budget_its_life() -> None:
+    world = hard(World(*running("a", "b", "c")), "payments")
+    world.cluster.always_fail("evict", "b", NOT_NOW)
+
+    outcome = await world.carry_out(make_order("a", make_victim("b", namespace="payments"), "c"))
+
+    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
+    assert results(outcome) == {"a": "notAttempted", "b": "failed", "c": "notAttempted"}
+    assert world.cluster.deletes() == []
+
+
+async def test_the_other_victims_are_read_again_after_those_with_hard_budgets_have_gone() -> None:
+    world = hard(World(*running("a", "b", "c")), "payments")
+    world.cluster.before("evict", "b", lambda: world.cluster.remove("a"))
+
+    outcome = await world.carry_out(make_order("a", make_victim("b", namespace="payments"), "c"))
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"a": "gone", "b": "deleted", "c": "deleted"}
+    assert (world.cluster.evictions(), world.cluster.deletes()) == (["b"], ["c"])
 
 
 async def test_an_eviction_whose_answer_was_lost_is_recognised_by_reading() -> None:

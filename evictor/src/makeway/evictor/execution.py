@@ -1,7 +1,8 @@
 """Carrying out one order: read, judge, then delete its victims one careful step at a time.
 
 The order of things: wait for the orders this one counts on; read everything it names; judge; evict
-all victims but the last side by side, some at a time; read the preemptor, the node and the fence again
+all victims but the last side by side, some at a time, those first whose disruption budgets are hard, so
+that a budget's no costs no other pod its life; read the preemptor, the node and the fence again
 while the last is marked; delete it. Each delete comes right after a read of its victim, the mark's answer
 counting as one, and names the version that was read; and after a read of the brake that is no more than a
 second old. The first thing that goes wrong for good stops everything that has not begun.
@@ -157,9 +158,14 @@ class Execution:
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
-        await side_by_side(partial(self._evict, progress, judged) for progress, judged in pending[:-1])
-        for progress, judged in pending[-1:]:
-            await self._evict(progress, judged, last=len(pending) > 1)
+        others, hard = list[tuple[Progress, Delete]](), list[tuple[Progress, Delete]]()
+        for one in pending:
+            (hard if self._restraint.has_hard_budgets(one[0].victim.namespace) else others).append(one)
+        ahead, rest = (hard, others) if others else ([], hard)
+        await side_by_side(partial(self._evict, *one) for one in ahead)
+        await side_by_side(partial(self._evict, *one, later=bool(ahead)) for one in rest[:-1])
+        for one in rest[-1:]:
+            await self._evict(*one, later=len(pending) > 1)
 
     # ------------------------------------------------------------------------- before the first delete
 
@@ -274,10 +280,10 @@ class Execution:
 
     # ---------------------------------------------------------------------------------- the victims
 
-    async def _evict(self, progress: Progress, judged: Delete | None, *, last: bool = False) -> None:
+    async def _evict(self, progress: Progress, judged: Delete | None, *, later: bool = False) -> None:
         """Evict one victim, trying again what is temporary; a failure stops the whole execution.
 
-        `judged`: by a read made just now, unless others were deleted in between: `last`. Then, at every
+        `judged`: by a read made just now, unless others were deleted in between: `later`. Then, at every
         further attempt, and where it was not read yet (None), it is judged anew.
         """
 
@@ -286,7 +292,7 @@ class Execution:
                 self._may_begin()
                 progress.attempts += 1
                 known = judged if progress.attempts == 1 else None
-                verdict: VictimVerdict | None = None if last else known
+                verdict: VictimVerdict | None = None if later else known
                 if verdict is None:
                     verdict = await self._look_again(progress.victim, known)
                 if isinstance(verdict, Delete) and verdict.mark:
