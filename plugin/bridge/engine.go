@@ -47,6 +47,7 @@ type engine struct {
 	tried      *tried
 	refusals   *refusals
 	chosen     *chosen
+	places     *heldPlaces
 	samples    *samples
 	orders     *orderBreaker
 	reverted   *reverted
@@ -137,6 +138,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		tried:      newTried(clock),
 		refusals:   newRefusals(clock),
 		chosen:     newChosen(),
+		places:     newHeldPlaces(),
 		samples:    newSamples(clock),
 		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
 		reverted:   newReverted(),
@@ -256,6 +258,7 @@ func (e *engine) forget(uid types.UID) {
 	e.refusals.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)
+	e.endPlace(uid)
 	if e.backlog.leave(uid) {
 		e.inflight.notify()
 	}

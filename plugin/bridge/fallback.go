@@ -39,6 +39,52 @@ type MakeWayFallback struct {
 	engineOf func() *engine // nil where no profile has MakeWay
 }
 
+// fellBack notes how a pod's cycle ended after the fallback: a pod that it made room for holds its place in its queue until
+// it is reserved, or loses its nomination, so that no other comes in its stead and has pods evicted too.
+func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk.Status) {
+	switch {
+	case status.IsSuccess() && result != nil && result.NominatedNodeName != "":
+		e.places.add(pod.UID)
+		e.gate.hold(refOf(pod))
+	case result != nil:
+		e.endPlace(pod.UID)
+		e.gate.failed(pod.UID)
+	default:
+		e.gate.failed(pod.UID)
+	}
+	e.pending(refOf(pod)) // it may have gone meanwhile
+}
+
+// endPlace ends what fellBack began, where it did.
+func (e *engine) endPlace(uid types.UID) {
+	if e.places.drop(uid) {
+		e.gate.release(uid)
+	}
+}
+
+// heldPlaces are the pods that the fallback made room for and whose places are held. Safe for concurrent use.
+type heldPlaces struct {
+	mu   sync.Mutex
+	pods map[types.UID]struct{}
+}
+
+func newHeldPlaces() *heldPlaces { return &heldPlaces{pods: map[types.UID]struct{}{}} }
+
+func (h *heldPlaces) add(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pods[uid] = struct{}{}
+}
+
+// drop reports whether the pod's place was held.
+func (h *heldPlaces) drop(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, held := h.pods[uid]
+	delete(h.pods, uid)
+	return held
+}
+
 // chosen are the pods that the fallbacks of all profiles chose as victims a moment ago: their deletion may not show
 // yet. Safe for concurrent use.
 type chosen struct {
@@ -139,6 +185,9 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	defer recovered(ctx, "fallback", func() {
 		result, status = nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback: a panic was recovered, see the scheduler's log")
 	})
+	if engine := pl.engineOf(); engine != nil {
+		defer func() { engine.fellBack(pod, result, status) }()
+	}
 	guard := pl.guardFor(pod, nil)
 	if guard.hold != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)

@@ -579,3 +579,84 @@ func TestAPlannerThatCannotReadTheQuestionRefusesThePod(t *testing.T) {
 		})
 	}
 }
+
+// queueOfOne is a world whose queue a has room for one of two pods, without a planner; each has a victim on a node of its own.
+func queueOfOne(t *testing.T) (w *world, pl *MakeWayFallback, first, second *v1.Pod) {
+	t.Helper()
+	first, second = inQueue("root.a", pod("p1", "", 100, large)), inQueue("root.a", pod("p2", "", 100, large))
+	x, y := inQueue("root.b", pod("x", "n1", 1, large)), inQueue("root.b", pod("y", "n2", 2, large))
+	w = newWorld(t, setup{gate: true}, []*v1.Node{node("n1"), node("n2")}, first, second, x, y)
+	w.tells(enforcing(1, func(s *wire.ControlState) {
+		s.QueuesRevision, s.Rules = "q", &wire.Rules{}
+		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 300}}, {Path: "root.b"}}
+	}), at(1))
+	w.plugin.fallbackOnce.Do(func() { w.plugin.fallback = true }) // the test runs it by hand
+	if !w.plugin.PreEnqueue(w.ctx, first).IsSuccess() || w.plugin.PreEnqueue(w.ctx, second).IsSuccess() {
+		t.Fatal("not the first alone comes to a cycle")
+	}
+	if _, status := w.cycle(first); status.Code() != fwk.Unschedulable {
+		t.Fatalf("makeway: %v", status)
+	}
+	if w.plugin.PreEnqueue(w.ctx, second).IsSuccess() {
+		t.Fatal("the second comes to a cycle before the fallback has decided about the first")
+	}
+	return w, w.fallback(), first, second
+}
+
+func TestAPodThatTheFallbackPreemptsForKeepsItsPlaceInItsQueue(t *testing.T) {
+	for name, ends := range map[string]func(*world, *v1.Pod){
+		"it is reserved and fails": func(w *world, p *v1.Pod) {
+			state := framework.NewCycleState()
+			if status := w.plugin.Reserve(w.ctx, state, p, "n1"); !status.IsSuccess() {
+				w.t.Fatal(status)
+			}
+			w.plugin.Unreserve(w.ctx, state, p, "n1")
+		},
+		"it is deleted": func(w *world, p *v1.Pod) {
+			w.delete(p)
+			w.eventually("it is gone", func() bool { return w.plugin.engine.current(refOf(p)) == nil })
+			time.Sleep(50 * time.Millisecond) // for the handlers
+		},
+		"its nomination ends": func(w *world, p *v1.Pod) {
+			w.plugin.engine.fellBack(p, framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable))
+		},
+		"a cycle of its own refuses it": func(w *world, p *v1.Pod) {
+			w.plugin.engine.attempted(p, false, false, ending{kind: endRefused})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, pl, first, second := queueOfOne(t)
+			if got := nominatedNode(w.fallsBack(pl, first)); got == "" {
+				t.Fatal("the fallback does not act")
+			}
+			for range 2 {
+				if w.plugin.PreEnqueue(w.ctx, second).IsSuccess() {
+					t.Fatal("the second comes to a cycle though the queue has room for one pod")
+				}
+				w.plugin.engine.fellBack(first, nil, fwk.NewStatus(fwk.Unschedulable)) // its victims are leaving
+			}
+
+			ends(w, first)
+
+			if !w.plugin.PreEnqueue(w.ctx, second).IsSuccess() {
+				t.Error("the place is held still")
+			}
+		})
+	}
+}
+
+func TestAPodThatTheFallbackRefusesLosesItsRoom(t *testing.T) {
+	w, pl, first, second := queueOfOne(t)
+	w.tells(enforcing(2, func(s *wire.ControlState) {
+		s.QueuesRevision, s.Rules = "q", &wire.Rules{ProtectedNamespaces: []string{"default"}}
+		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 300}}, {Path: "root.b"}}
+	}), at(2))
+
+	if got := nominatedNode(w.fallsBack(pl, first)); got != "" {
+		t.Fatal("it acts")
+	}
+
+	if !w.plugin.PreEnqueue(w.ctx, second).IsSuccess() {
+		t.Error("the room is kept for a pod that nothing makes room for")
+	}
+}

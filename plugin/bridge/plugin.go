@@ -32,6 +32,8 @@ type MakeWay struct {
 
 	profileOnce  sync.Once
 	profileValue wire.Profile
+	fallbackOnce sync.Once
+	fallback     bool
 }
 
 var (
@@ -111,6 +113,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
 	}
 	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
+	pl.engine.endPlace(pod.UID)
 	pl.engine.placements.assume(pod, nodeName)
 	pl.settleAhead(state)
 	return nil
@@ -158,6 +161,8 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	if current := pl.engine.current(refOf(pod)); current != nil && end.keeps() {
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}
-	pl.engine.attempted(pod, room != nil, end.kind)
+	_, code := end.pair()
+	goesOn := room == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
+	pl.engine.attempted(pod, room != nil, goesOn, end)
 	return nil, nil // end says it
 }

@@ -130,17 +130,24 @@ func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
 // the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out. What the
-// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that.
-func (e *engine) attempted(pod *v1.Pod, keptOut bool, kind outcomeKind) {
+// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that. Where the fallback
+// runs next it settles what becomes of the pod's room.
+func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end ending) {
+	result, _ := end.pair()
 	switch {
-	case kind == endNominated:
+	case goesOn:
+	case end.kind == endNominated:
+		e.places.drop(pod.UID) // the order holds the place from now on
 	case keptOut:
 		e.gate.tried(pod.UID)
 	default:
 		e.gate.failed(pod.UID)
 	}
+	if !goesOn && end.kind != endNominated && result != nil {
+		e.endPlace(pod.UID) // its nomination ends
+	}
 	e.inflight.cycled(pod.UID)
-	if kind != endLimited && e.backlog.leave(pod.UID) {
+	if end.kind != endLimited && e.backlog.leave(pod.UID) {
 		e.inflight.notify()
 	}
 	e.pending(refOf(pod))

@@ -74,3 +74,16 @@ func (pl *MakeWay) profile() wire.Profile {
 	})
 	return pl.profileValue
 }
+
+// hasFallback reports whether MakeWayFallback runs where this plugin's PostFilter has no answer. The framework knows its
+// plugins only after every one is made.
+func (pl *MakeWay) hasFallback() bool {
+	pl.fallbackOnce.Do(func() {
+		if lister, ok := pl.handle.(framework.Framework); ok {
+			for _, plugin := range lister.ListPlugins().PostFilter.Enabled {
+				pl.fallback = pl.fallback || plugin.Name == FallbackName
+			}
+		}
+	})
+	return pl.fallback
+}
