@@ -79,7 +79,7 @@ type entry struct {
 	early      int       // how often a cycle came too early
 	doomed     bool      // an order that this one counted on failed
 	taken      bool      // the API shows the pod nominated elsewhere, or not at all
-	nodeGone   bool      // the node was deleted, so nobody there ends pods any more
+	nodeGone   bool      // the node was deleted, so no kubelet there ends pods any more
 	orphaned   bool      // the preemptor is gone or bound; the order is alive until its outcome
 	waking     bool      // the revert was handed out; finish is called when it is done
 	revertAt   time.Time

@@ -115,7 +115,7 @@ func (pl *MakeWay) mode(pod *v1.Pod) string {
 	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
 }
 
-// ordersLimited says whether as many orders are in flight as the policy allows, or as a plan request can name.
+// ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.
 func (pl *MakeWay) ordersLimited() bool {
 	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
 }

@@ -216,7 +216,7 @@ type guarantees struct {
 // quotaAt is a resource of a queue: the queue's number and the resource's index.
 type quotaAt struct{ queue, index int }
 
-// guarantees gives them for a preemptor, nil where no guarantee can stand in its way; known says whether it is known
+// guarantees returns them for a preemptor, nil where no guarantee can stand in its way; known reports whether it is known
 // which guarantees there are. Pods count that are placed and not on their way out; `leaving` are some that are, though that
 // may not show. O(queues × resources + leaving).
 func (g *queueGate) guarantees(preemptor *v1.Pod, leaving []types.UID) (found *guarantees, known bool) {

@@ -28,8 +28,8 @@ class TolerantClient(Client):
     """nats-py's client; bytes that are no UTF-8 reach it escaped, so that they can be shown.
 
     `tls`: asked for a context at each connection, so that renewed certificates count; None for the usual
-    one. `secured` says whether the connection that stands, or was tried last, asked for it: nats-py 2.16 goes
-    on in clear where a server does not want TLS.
+    one. `secured` tells whether the connection that stands, or was tried last, asked for it: nats-py 2.16
+    goes on in clear where a server does not want TLS.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None) -> None:

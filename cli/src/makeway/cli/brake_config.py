@@ -41,7 +41,7 @@ async def set_brake(api: Api, namespace: str, edit: Callable[[Brake], Brake]) ->
     """Store what `edit` makes of the brake; return it, and whether it is another than before.
 
     One that is not engaged is deleted. It is applied by name, so that the rights to create, patch and delete
-    this one name suffice; whatever else wrote its keys before loses them. Where somebody else writes
+    this one name suffice; whatever else wrote its keys before loses them. Where another manager writes
     meanwhile, what they wrote is edited.
 
     Raises:

@@ -221,7 +221,7 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
 
 
 async def _confirm(installation: Installation, namespace: str) -> None:
-    """Show what would begin, and ask; ends the command where the answer is no, or nobody can be asked."""
+    """Show what would begin, and ask; ends the command where the answer is no, or there is no terminal."""
     for line in await what_would_begin(installation, namespace):
         typer.echo(line, err=True)
     if not sys.stdin.isatty():

@@ -46,7 +46,7 @@ def confirmation(
     namespace: str = "",
     brake: str = "",
 ) -> Confirmation:
-    """Say whether a component goes by that mode, and by the policy of that revision.
+    """Report whether a component goes by that mode, and by the policy of that revision.
 
     Its own argument may hold it to less, which is as it should be and said. `revision`: None where the brake
     says the mode, so that it does not matter which policy a component has. `mode`: None where the policy is

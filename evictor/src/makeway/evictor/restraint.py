@@ -42,7 +42,7 @@ class Restraint:
         self.changed()
 
     def changed(self) -> None:
-        """Tell everybody: the policy, the control state or the brake is another."""
+        """Notify all waiters: the policy, the control state or the brake has changed."""
         for listener in tuple(self._listeners):
             listener()
 

@@ -188,7 +188,7 @@ class Planner:
 
         Raises:
             _Unsynced: there was nothing to plan on any more after one of them.
-            TimeoutError: nobody waits for it any more. What was worked out is kept for the next request.
+            TimeoutError: the request has ended. What was worked out is kept for the next request.
         """
         while (found := next(steps)) is None:
             await asyncio.sleep(0)

@@ -42,7 +42,7 @@ class Tally:
 
     `use`: int64[kinds], what freeing the pod gives back. `held`: int64[nodes], the sum of what is counted
     there now, which differs where `counted` does (spread does not count a pod that is terminating, but
-    its removal gives back all the same, as upstream has it). `cost`: steps that weighing one kind takes.
+    its removal frees all the same, as upstream has it). `cost`: steps that weighing one kind takes.
     """
 
     def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> None:

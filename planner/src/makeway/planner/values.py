@@ -12,7 +12,7 @@ NONE = 0
 
 
 class Values(Generic[_V]):
-    """Numbers from 1 for values that somebody holds; a value that nobody holds is forgotten."""
+    """Numbers from 1 for values that are held; a value without a holder is forgotten."""
 
     def __init__(self) -> None:
         self._numbers: dict[_V, int] = {}
@@ -59,7 +59,7 @@ class Values(Generic[_V]):
         if self._holders[number]:
             return False
         value = self._values[number]
-        assert value is not None  # noqa: S101 - somebody held it
+        assert value is not None  # noqa: S101 - it had a holder
         del self._numbers[value]
         self._values[number] = None
         self._free.append(number)

@@ -2,7 +2,7 @@
 
 The watch says that something has changed, and a GET by name says what: one source of truth, which needs no
 order between the two. The GET is a read from the server's storage, not from a cache. One is made after every
-change, every `LOOK_SECONDS`, and whenever somebody asks for an answer younger than the last one.
+change, every `LOOK_SECONDS`, and whenever a caller asks for an answer younger than the last one.
 """
 
 from __future__ import annotations
