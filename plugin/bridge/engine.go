@@ -265,7 +265,7 @@ func (e *engine) forget(uid types.UID) {
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
-// queue kept them out before, hear of it from nobody else.
+// queue kept them out before, hear of it from no other source.
 func (e *engine) nodeChanged(ctx context.Context, old, object any) {
 	defer recovered(ctx, "informer", nil)
 	e.seen.take(resourceNodes, object)

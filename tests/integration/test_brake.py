@@ -19,7 +19,7 @@ TYPO = f"{NO_POLICY}protections: {{}}\n"
 
 @pytest_asyncio.fixture
 async def enforcing(crash_cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
-    """Give a cluster where nobody preempts but makeway, with a policy that enforces; no brake after it."""
+    """Give a cluster where only makeway preempts, with a policy that enforces; no brake after it."""
     await put_policy(crash_cluster, NO_POLICY)
     yield crash_cluster
     await crash_cluster.kubectl("delete", "configmap", "makeway-brake", "-n", NAMESPACE, "--ignore-not-found")

@@ -69,7 +69,7 @@ class Snapshot:
     resources that nodes may serve by dynamic allocation, None where that is not known. `tallies`,
     `standings`: what plans have worked out, kept for the next; they change no answer. `backlog`: what has
     still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the snapshot.
-    `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` say whether they
+    `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` report if they
     have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
     budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
     """
