@@ -32,6 +32,7 @@ from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, ask, make_budget, make_pod
+from unit.planner.caching import cache_of
 
 NODES, PODS_A_NODE, APPS = 5_000, 30, 5_000
 ROUNDS = 20
@@ -177,7 +178,7 @@ def asking(*, terms: int = 0, spread: bool = False, **labels: str) -> Constraint
 
 
 def planned_in_pieces(snapshot: Snapshot, asked: Question, pieces: list[float]) -> None:
-    steps = planning(snapshot, asked, NOW)
+    steps = planning(snapshot, asked, NOW, cache_of(snapshot))
     found = None
     while found is None:
         began = time.perf_counter()

@@ -15,11 +15,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
+from unit.planner.caching import plan
 
 SIZES = (1_000, 5_000, 15_000, 50_000)
 ROUNDS = 30

@@ -24,11 +24,11 @@ from makeway.core.policy import Limits, Policy, Protection
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.standing import Standings
 from unit.planner.building import make_budget, make_node, make_pod
+from unit.planner.caching import cache_of, plan
 
 NODES, PODS = 5000, 30
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -129,7 +129,7 @@ def snapshot(policy: str) -> Snapshot:
 @pytest.mark.benchmark(group="first")
 def test_first(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     def forget() -> None:
-        snapshot.standings = Standings()
+        cache_of(snapshot).standings = Standings()
 
     result = benchmark.pedantic(lambda: plan(snapshot, question(700, 3), NOW), setup=forget, rounds=30)  # type: ignore[no-untyped-call]
     assert isinstance(result, Plan)
@@ -152,7 +152,7 @@ def test_next(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
 @pytest.mark.benchmark(group="refused")
 def test_refused(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     def forget() -> None:
-        snapshot.standings = Standings()
+        cache_of(snapshot).standings = Standings()
 
     result = benchmark.pedantic(lambda: plan(snapshot, question(1, PODS), NOW), setup=forget, rounds=10)  # type: ignore[no-untyped-call]
     assert isinstance(result, Refusal)

@@ -19,11 +19,11 @@ from makeway.core.objects import (
     PodDisruptionBudget,
 )
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan
 from makeway.planner.question import question_of
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.watch import ClaimFeed, volume_feed
+from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 """When the planner is asked: after every pod of a random cluster has started."""

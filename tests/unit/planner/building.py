@@ -16,10 +16,10 @@ from makeway.core.policy import Policy
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Proposal, Refusal
 from makeway.planner.kinds import Kind
-from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
+from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 S, M, L, XL = 100, 200, 300, 500

@@ -20,11 +20,13 @@ from makeway.planner.diagnosis import NOT_OFFERED
 from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
 from makeway.planner.kinds import Kind, KindTable
 from makeway.planner.plan import planning
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, node_record, pod_record
 from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.topology import Topology
 from makeway.planner.volumes import ClaimRecord
+from unit.planner import caching
 from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle
 from unit.planner.manifests import (
     HOST,
@@ -435,7 +437,7 @@ def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.
     at_once = planned(cluster(*nodes, *shy), asked)
 
     monkeypatch.setattr(plan, "PIECE", 10)
-    steps: list[Plan | Refusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW))
+    steps: list[Plan | Refusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW, PlanCache()))
 
     assert steps[:-1] == [None] * (len(steps) - 1)
     assert len(steps) > 5
@@ -494,7 +496,7 @@ def test_a_resource_has_a_layer_once_a_preemptor_asks_for_it() -> None:
 def test_beyond_the_bound_a_resource_is_left_to_verification() -> None:
     snapshot = gpus(100, pods=3)
     for index in range(1, MOST_ASKED_RESOURCES + 1):
-        plan.plan(snapshot, wanting(f"x.io/{index}"), NOW)
+        caching.plan(snapshot, wanting(f"x.io/{index}"), NOW)
 
     result = planned(snapshot, wanting("x.io/0"))
 
@@ -517,7 +519,7 @@ def test_a_resource_that_no_node_offers_any_more_is_not_offered() -> None:
     snapshot = gpus(1, pods=1)
     asked = wanting("hugepages-2Mi")
     snapshot.put_node(make_node("b", **{"hugepages-2Mi": 1}))
-    assert plan.plan(snapshot, asked, NOW).scope.nodes_total == 2
+    assert caching.plan(snapshot, asked, NOW).scope.nodes_total == 2
 
     snapshot.put_node(make_node("b"))
     assert refused(snapshot, asked).reason == NOT_OFFERED

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from makeway.core.facts import PodFacts
 from makeway.planner.answer import Refusal
-from makeway.planner.plan import plan
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_node, make_pod
+from unit.planner.caching import plan
 
 GPU = "nvidia.com/gpu"
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from makeway.core.nodes import NodeTerm, RequiredNodes
 from makeway.core.objects import Taint, Toleration
 from makeway.planner.answer import Plan
-from makeway.planner.plan import plan
 from makeway.planner.records import node_record
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import NOW, choices, planned, refused
+from unit.planner.caching import plan
 from unit.planner.manifests import HOST, ZONE, cluster, node, pod, question
 
 GPU = {"pool": "gpu"}

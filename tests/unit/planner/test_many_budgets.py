@@ -14,7 +14,6 @@ from makeway.core.policy import Policy
 from makeway.core.selector import Requirement, Selector
 from makeway.planner.answer import Plan
 from makeway.planner.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
-from makeway.planner.plan import plan
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
 from unit.planner.building import (
@@ -33,6 +32,7 @@ from unit.planner.building import (
     refused,
     settle,
 )
+from unit.planner.caching import plan
 
 HARD = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
 LABELS = {"app": "web"}

@@ -20,7 +20,6 @@ from makeway.planner import observing as module
 from makeway.planner.metrics import Metrics
 from makeway.planner.observing import Observing
 from makeway.planner.pairing import QUIET, WINDOW
-from makeway.planner.plan import plan
 from makeway.planner.records import PodRecord
 from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
@@ -36,6 +35,7 @@ from unit.planner.building import (
     make_pod,
     make_snapshot,
 )
+from unit.planner.caching import plan
 
 SCHEDULER = "default-scheduler"
 P = make_pod("P", priority=HIGH, size=L)

@@ -14,7 +14,6 @@ from makeway.core.importance import microseconds
 from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import DaemonSets, Limits, Policy, Protection, Strategy
 from makeway.planner.answer import Plan, Proposal, Refusal
-from makeway.planner.plan import plan
 from makeway.planner.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -31,6 +30,7 @@ from unit.planner.building import (
     victims,
 )
 from unit.planner.building import refused as refusal_of
+from unit.planner.caching import plan
 
 ON = Policy(daemon_sets=DaemonSets(enabled=True))
 NODE = "n1"

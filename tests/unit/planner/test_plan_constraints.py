@@ -10,6 +10,7 @@ from makeway.bus.messages import Placement
 from makeway.planner import diagnosis, layers
 from makeway.planner.question import Question
 from makeway.planner.records import node_record, pod_record
+from makeway.planner.tally import Allowance, Tallies
 from makeway.planner.volumes import ClaimRecord
 from unit.planner.building import choices, planned, refused
 from unit.planner.manifests import (
@@ -309,7 +310,7 @@ def test_no_pod_has_more_layers_than_are_worth_their_memory() -> None:
     snapshot = cluster(node("a"), pod("low", "a", cpu="4", labels=WEB, affinity=anti_affinity(*terms)))
     asking = preemptor(labels=WEB, affinity=affinities, topologySpreadConstraints=spreads)
 
-    found = layers.layers_of(snapshot, question(asking).constraints, ())
+    found = layers.layers_of(snapshot, question(asking).constraints, (), Tallies().within(Allowance()))
 
     assert len(found.layers) == 2 * layers.MOST_KEYS
     assert found.company is not None

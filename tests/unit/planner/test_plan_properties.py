@@ -15,7 +15,6 @@ from makeway.core.objects import PriorityClass
 from makeway.core.policy import Limits, Policy, Protection
 from makeway.core.rules import Rule, rules_in_force
 from makeway.planner.answer import Plan
-from makeway.planner.plan import plan
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -30,6 +29,7 @@ from unit.planner.building import (
     make_snapshot,
     victims,
 )
+from unit.planner.caching import plan
 from unit.planner.reference import Answer, NodeCase, allowed, answer, charged, fits
 
 NAMESPACES = ("default", "default", "other")

@@ -10,12 +10,12 @@ from makeway.core.policy import Policy, QueueRules
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan
 from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answer
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_node, make_pod, make_snapshot
+from unit.planner.caching import plan
 
 
 def pod(uid: str, path: str, node: str = "", priority: int = LOW, size: int = 100) -> PodRecord:

@@ -21,7 +21,6 @@ from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner import quota_plan
 from makeway.planner.metrics import Metrics
-from makeway.planner.plan import plan
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries, recorder
 from makeway.planner.recording.entries import RecordingError
@@ -31,6 +30,7 @@ from makeway.planner.recording.replaying import Replay, differences
 from makeway.planner.replies import Decision, record_of
 from makeway.planner.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
+from unit.planner.caching import plan
 from unit.planner.offline_building import pod
 
 TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))

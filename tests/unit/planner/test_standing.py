@@ -20,14 +20,17 @@ from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.core.policy import Limits, Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan, planning
+from makeway.planner.plan import planning
 from makeway.planner.question import Question
 from makeway.planner.ranking import top
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.standing import Standings
+from makeway.planner.tally import Tallies
 from makeway.planner.victims import evaluate
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_budget
+from unit.planner.caching import cache_of, plan
 from unit.planner.manifests import HOST, ZONE, affinity, anti_affinity, node, pod, question, spread, term
 
 WEB = {"app": "web"}
@@ -289,7 +292,7 @@ def played(
     snapshot: Snapshot, asked: Question, between: Callable[[], None] = lambda: None
 ) -> tuple[Plan | Refusal, int]:
     """Plan with pauses, and have something happen at each; give the answer and how many there were."""
-    steps, pauses = planning(snapshot, asked, NOW), 0
+    steps, pauses = planning(snapshot, asked, NOW, cache_of(snapshot)), 0
     while (found := next(steps)) is None:
         pauses += 1
         between()
@@ -356,3 +359,24 @@ def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) ->
     assert pauses > 5
     assert isinstance(found, Refusal)
     assert found.reason == "NotEnoughRoom"
+
+
+def test_a_snapshot_holds_nothing_of_the_plans_made_on_it() -> None:
+    snapshot = Snapshot()
+    snapshot.put_node(node_record(node("n1")))
+    asked = question(pod("preemptor", priority=100, cpu="4"))
+    before = set(vars(snapshot))
+
+    plan(snapshot, asked, NOW)
+
+    assert set(vars(snapshot)) == before
+    assert not any(isinstance(part, Standings | Tallies) for part in vars(snapshot).values())
+
+
+def test_a_cache_is_never_used_on_another_snapshot() -> None:
+    one, other = Snapshot(), Snapshot()
+    asked = question(pod("preemptor", priority=100, cpu="4"))
+    list(planning(one, asked, NOW, cache_of(one)))
+
+    with pytest.raises(ValueError, match="another snapshot"):
+        list(planning(other, asked, NOW, cache_of(one)))

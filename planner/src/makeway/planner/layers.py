@@ -28,7 +28,7 @@ from makeway.planner.constraints import Constraints
 from makeway.planner.overlay import Block
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.tally import Tally, Weigh
+from makeway.planner.tally import BoundedTallies, Tally, Weigh
 
 PORT_TAKEN = "Host port taken"
 ANTI_AFFINITY = "Pod anti-affinity"
@@ -194,13 +194,15 @@ class Requirements:
         )
 
 
-def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed]) -> Layers:
+def layers_of(
+    snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed], tallies: BoundedTallies
+) -> Layers:
     """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with.
 
     Raises:
         Unfinished: the tallies' allowance did not suffice.
     """
-    desk = _Desk(snapshot, tuple(placed), constraints.left_out)
+    desk = _Desk(snapshot, tallies, tuple(placed), constraints.left_out)
     # All at once and first: to group pods by another label gives them kinds that no tally has seen before.
     selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
     desk.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
@@ -225,13 +227,20 @@ def layers_of(snapshot: Snapshot, constraints: Constraints, placed: Iterable[Pla
 class _Desk:
     """What all layers are worked out from, and what was left out."""
 
-    def __init__(self, snapshot: Snapshot, placed: tuple[Placed, ...], left_out: Iterable[str]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tallies: BoundedTallies,
+        placed: tuple[Placed, ...],
+        left_out: Iterable[str],
+    ) -> None:
         self.snapshot = snapshot
+        self.tallies = tallies
         self.placed = placed
         self.left_out = list(left_out)
 
     def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> Tally:
-        return self.snapshot.tallies.get(self.snapshot, key, weigh, counted, cost)
+        return self.tallies.get(self.snapshot, key, weigh, counted, cost)
 
     def held(self, tally: Tally) -> Ints:
         """Give int64[nodes], what is counted on each node, assumed pods included."""
@@ -259,9 +268,7 @@ class _Desk:
             return terms
         stamp = snapshot.namespaces_changed
         return tuple(
-            snapshot.tallies.remembered(
-                ("resolved", term), stamp, partial(term.resolved, _Namespaces(snapshot))
-            )
+            self.tallies.remembered(("resolved", term), stamp, partial(term.resolved, _Namespaces(snapshot)))
             for term in terms
         )
 
@@ -343,7 +350,7 @@ def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
     def meaning() -> list[Term] | None:
         return forbidding.meaning(namespace, namespace_labels, dict(constraints.labels))
 
-    terms = desk.snapshot.tallies.remembered(("meaning", told), forbidding.changes, meaning)
+    terms = desk.tallies.remembered(("meaning", told), forbidding.changes, meaning)
     if terms is None:
         desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
         return []

@@ -19,7 +19,9 @@ from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import TOGETHER
+
+TOGETHER = 512
+"""So many nodes that have changed are looked at together with the best ones: about 1 ms with 30 pods each."""
 
 
 @dataclass(slots=True)

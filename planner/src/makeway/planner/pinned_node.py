@@ -29,6 +29,7 @@ from makeway.planner.queue_terms import QUEUE_GUARANTEED, QueueTerms, guarantee_
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET, MOST_PODS, REFUSED, detail_of_budgets
+from makeway.planner.tally import BoundedTallies
 
 OVERDUE_AFTER = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
@@ -113,13 +114,13 @@ class PinnedNode:
         return moment_of(max(self.pods[self.slots[pod.uid]].ends_micros for pod in pods)) + OVERDUE_AFTER
 
 
-def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode:
+def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies) -> PinnedNode:
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
     laid = overlay(snapshot, question)
     block = laid.block(row)
     block.close_up()
-    layers = layers_of(snapshot, question.constraints, laid.placed)
+    layers = layers_of(snapshot, question.constraints, laid.placed, tallies)
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
@@ -151,7 +152,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime) -> PinnedNode
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
-    terms = terms_of(snapshot, question, laid.placed)
+    terms = terms_of(snapshot, question, laid.placed, tallies)
     if terms.guards:
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()

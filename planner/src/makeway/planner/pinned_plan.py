@@ -18,9 +18,12 @@ from makeway.planner.pinned_node import PinnedNode, look_at
 from makeway.planner.pinned_proposal import Choice, propose
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.tally import BoundedTallies
 
 
-def plan_pinned(snapshot: Snapshot, question: Question, scope: Scope, now: datetime) -> Plan | Refusal:
+def plan_pinned(
+    snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
+) -> Plan | Refusal:
     """Decide who goes for a pinned pod, whose node may be helped. O(n log n) for the node's n pods.
 
     In this order: nobody before the start delay is over; nobody where the room is on its way; else the
@@ -30,7 +33,7 @@ def plan_pinned(snapshot: Snapshot, question: Question, scope: Scope, now: datet
     due = (question.unfit_since or now) + shields.policy.daemon_sets.preemption_start_delay
     if now < due:
         return text.too_early(scope, question, shields.source, due=due, now=now)
-    node = look_at(snapshot, question, now)
+    node = look_at(snapshot, question, now, tallies)
     lacking = node.lacking()
     if not lacking:
         return _unmodelled(node, scope)

@@ -22,13 +22,14 @@ from makeway.planner.debits import debits
 from makeway.planner.eligibility import eligible, ruled_out
 from makeway.planner.grounds import Grounds
 from makeway.planner.layers import layers_of
-from makeway.planner.overlay import Block, overlay
+from makeway.planner.overlay import TOGETHER, Block, overlay
 from makeway.planner.pinned_plan import plan_pinned
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.proposals import Part, best
 from makeway.planner.question import Question
 from makeway.planner.queue_terms import terms_of
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import AT_ONCE, TOGETHER, Circumstances, Standing
+from makeway.planner.standing import AT_ONCE, Circumstances, Standing
 from makeway.planner.tally import PIECE, Allowance, Unfinished
 from makeway.planner.victims import Bounds, evaluate
 
@@ -40,17 +41,23 @@ _PIECES = 1000
 """Pauses for tallies before the rest is worked out at one go: more than the largest question ever needs."""
 
 
-def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
+def plan(
+    snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache | None = None
+) -> Plan | Refusal:
     """Decide which nodes could be helped by removing which pods, best first.
 
-    The snapshot holds the policy in force. The first plan of a class of preemptors costs O(nodes · slots), a
+    The snapshot holds the policy in force. `cache`: of plans on the same snapshot; without it this is the
+    first plan on it. The first plan of a class of preemptors costs O(nodes · slots), a
     few milliseconds for 5,000 nodes; the next O(nodes), and O(slots) for each node that changed. Nothing is
     sorted but the candidates.
     """
-    return next(found for found in planning(snapshot, question, now) if found is not None)
+    steps = planning(snapshot, question, now, PlanCache() if cache is None else cache)
+    return next(found for found in steps if found is not None)
 
 
-def planning(snapshot: Snapshot, question: Question, now: datetime) -> Iterator[Plan | Refusal | None]:
+def planning(
+    snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache
+) -> Iterator[Plan | Refusal | None]:
     """Plan as `plan` does, and pause with None after every AT_ONCE nodes that have to be looked at.
 
     It pauses as well where what constraints come to has to be worked out for many pods.
@@ -58,31 +65,46 @@ def planning(snapshot: Snapshot, question: Question, now: datetime) -> Iterator[
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
     snapshot may change there; what was looked at before and has changed is looked at again, so that all that
     is decided on is seen in one piece.
+
+    Raises:
+        ValueError: the cache is of another snapshot.
     """
+    cache.bind(snapshot)
     for _ in range(2 * snapshot.columns.nodes // AT_ONCE + _PIECES):
-        found = _attempt(snapshot, question, now, AT_ONCE, Allowance(PIECE))
+        found = _attempt(snapshot, question, now, cache, at_most=AT_ONCE, allowance=Allowance(PIECE))
         yield found
         if found is not None:
             return
-    found = _attempt(snapshot, question, now, snapshot.columns.nodes, Allowance())
+    found = _attempt(snapshot, question, now, cache, at_most=snapshot.columns.nodes, allowance=Allowance())
     assert found is not None  # noqa: S101 - all nodes were looked at
     yield found
 
 
 def _attempt(
-    snapshot: Snapshot, question: Question, now: datetime, at_most: int, allowance: Allowance
+    snapshot: Snapshot,
+    question: Question,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    at_most: int,
+    allowance: Allowance,
 ) -> Plan | Refusal | None:
     """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
-    snapshot.tallies.allowance = allowance
     try:
-        return _decide(snapshot, question, now, at_most)
+        return _decide(snapshot, question, now, cache, at_most=at_most, allowance=allowance)
     except Unfinished:
         return None
-    finally:
-        snapshot.tallies.allowance = Allowance()
 
 
-def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int) -> Plan | Refusal | None:
+def _decide(
+    snapshot: Snapshot,
+    question: Question,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    at_most: int,
+    allowance: Allowance,
+) -> Plan | Refusal | None:
     """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
     if question.ignore_columns:
         question = replace(question, needs={}, constraints=Constraints())
@@ -102,10 +124,10 @@ def _decide(snapshot: Snapshot, question: Question, now: datetime, at_most: int)
         if snapshot.rows.get(question.pinned_to) not in potential:
             excluded = ruled_out(snapshot, question.constraints, named)
             return diagnosis.no_nodes(scope, question, unknown, excluded)
-        found = plan_pinned(snapshot, question, scope, now)
+        found = plan_pinned(snapshot, question, scope, now, cache.tallies.within(allowance))
         return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
-    view = View(snapshot, question, now)
+    view = View(snapshot, question, now, cache, allowance)
     left_out = (*view.left_out, *uncounted)
     looked = view.few(potential, at_most)
     if looked is None:
@@ -151,17 +173,26 @@ class Looked:
 class View:
     """One question over one snapshot: what looking at nodes needs, worked out once."""
 
-    def __init__(self, snapshot: Snapshot, question: Question, now: datetime) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        question: Question,
+        now: datetime,
+        cache: PlanCache,
+        allowance: Allowance,
+    ) -> None:
+        tallies = cache.tallies.within(allowance)
         policy = snapshot.shields.policy
         self.question = question
         self._overlay = overlay(snapshot, question)
         placed = self._overlay.placed
         self._snapshot = snapshot
+        self._standings = cache.standings
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
-        self._layers = layers_of(snapshot, question.constraints, placed)
+        self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
-        terms = terms_of(snapshot, question, placed)
+        terms = terms_of(snapshot, question, placed, tallies)
         self.queues = replace(terms, limits=()) if question.ignore_columns else terms
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
@@ -210,7 +241,7 @@ class View:
             self.queues.key,
             self._devices,
         )
-        standing = snapshot.standings.of(key, snapshot.columns.nodes)
+        standing = self._standings.of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
         circumstances = Circumstances(
             self._layers, self._overlay.laid, snapshot.budgets.standing(self._debits), micros

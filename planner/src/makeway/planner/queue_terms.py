@@ -31,6 +31,7 @@ from makeway.planner.overlay import Block
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.tally import BoundedTallies
 
 _PYTHON = 300
 """Steps of a tally for a kind that is placed by itself, without numpy."""
@@ -152,8 +153,14 @@ class QueueTerms:
 NO_TERMS = QueueTerms()
 
 
-def terms_of(snapshot: Snapshot, question: Question, assumed: Iterable[Placed]) -> QueueTerms:
-    """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee)."""
+def terms_of(
+    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
+) -> QueueTerms:
+    """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
+
+    Raises:
+        Unfinished: the tallies' allowance did not suffice.
+    """
     book = snapshot.queues
     tree = book.tree
     own = book.queue_of(question.preemptor)
@@ -173,7 +180,7 @@ def terms_of(snapshot: Snapshot, question: Question, assumed: Iterable[Placed]) 
     def weigh(kinds: Ints) -> Ints:
         return snapshot.kinds.of_labels(QUEUE_LABELS, numbered, kinds)
 
-    numbers = snapshot.tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
+    numbers = tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
     return QueueTerms(limits, guards, book.revision, numbers, len(tree))
 
 

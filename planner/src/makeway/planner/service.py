@@ -26,6 +26,7 @@ from makeway.planner.lateness import Lateness
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan import planning
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import NamelessPodError, Question, question_of
 from makeway.planner.replies import Decision, reply_of, unplanned
 from makeway.planner.second_look import SecondLook
@@ -74,6 +75,7 @@ class Planner:
     ) -> None:
         self._facts = facts
         self._snapshot = snapshot
+        self._cache = PlanCache()
         self._ledger = ledger
         self._decisions = decisions
         self._metrics = metrics
@@ -144,7 +146,8 @@ class Planner:
         began = time.perf_counter()
         try:
             seconds = request.timeout_milliseconds / 1000
-            result = await self._with_pauses(planning(self._snapshot, question, now), began + seconds)
+            steps = planning(self._snapshot, question, now, self._cache)
+            result = await self._with_pauses(steps, began + seconds)
         except _Unsynced as missing:
             return self._decline("notSynced", "NotSynced", str(missing), request.request_id)
         except TimeoutError:

@@ -31,8 +31,6 @@ from makeway.planner.offers import Offers
 from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
-from makeway.planner.standing import Standings
-from makeway.planner.tally import Tallies
 from makeway.planner.topology import Topology
 from makeway.planner.volumes import ClaimRecord, VolumeRecord, Volumes
 
@@ -66,9 +64,9 @@ class Snapshot:
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
-    resources that nodes may serve by dynamic allocation, None where that is not known. `tallies`,
-    `standings`: what plans have worked out, kept for the next; they change no answer. `backlog`: what has
-    still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the snapshot.
+    resources that nodes may serve by dynamic allocation, None where that is not known. `backlog`: what
+    has still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the
+    snapshot.
     `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` report if they
     have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
     budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
@@ -98,8 +96,6 @@ class Snapshot:
         self.devices: frozenset[str] | None = frozenset()
         self.kinds = KindTable(self.exclusive_claims)
         self.topology = Topology()
-        self.tallies = Tallies()
-        self.standings = Standings()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
         self.serving = False

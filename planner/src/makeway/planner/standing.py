@@ -11,29 +11,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from makeway.core.barrier import FOR_EVER
 from makeway.planner.columns import Flags, Ints, extended
+from makeway.planner.grounds import Grounds
+from makeway.planner.layers import Layers
+from makeway.planner.overlay import TOGETHER, Block, Laid
 from makeway.planner.ranking import score, top
-
-if TYPE_CHECKING:
-    from makeway.planner.grounds import Grounds
-    from makeway.planner.layers import Layers
-    from makeway.planner.overlay import Block, Laid
-    from makeway.planner.snapshot import Snapshot
-    from makeway.planner.victims import Evaluation
+from makeway.planner.snapshot import Snapshot
+from makeway.planner.victims import Evaluation
 
 AT_ONCE = 4096
 """Nodes that are looked at in one go: about 10 ms with 30 pods each."""
 
 _FRONT = 256
 """So many of the best nodes are kept apart, to be compared without all others."""
-
-TOGETHER = 512
-"""So many nodes that have changed are looked at together with the best ones: about 1 ms with 30 pods each."""
 
 _NEVER = -1
 _REMEMBERED_ROWS = 2**20

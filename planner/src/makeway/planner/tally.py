@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from makeway.planner.columns import Ints
-
-if TYPE_CHECKING:
-    from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot import Snapshot
 
 Weigh = Callable[[Ints], Ints]
 """Gives what pods of some kinds count: int64[numbers of kinds] to int64 of that shape."""
@@ -122,9 +121,12 @@ class Tallies:
     """Tallies by what they count."""
 
     def __init__(self) -> None:
-        self.allowance = Allowance()
         self._kept: OrderedDict[Hashable, Tally] = OrderedDict()
         self._remembered: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+
+    def within(self, allowance: Allowance) -> BoundedTallies:
+        """Return the tallies as one attempt at a plan uses them, as far as its allowance goes."""
+        return BoundedTallies(self, allowance)
 
     def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
         """Give what was found for a key, found anew where the stamp is another."""
@@ -137,9 +139,16 @@ class Tallies:
         return known[1]
 
     def get(
-        self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
+        self,
+        snapshot: Snapshot,
+        allowance: Allowance,
+        key: Hashable,
+        weigh: Weigh,
+        *,
+        counted: Weigh | None,
+        cost: int,
     ) -> Tally:
-        """Give the tally of a constraint, up to date. `key` says all that the weights depend on.
+        """Return the tally of a constraint, up to date. `key` says all that the weights depend on.
 
         Raises:
             Unfinished: the allowance did not suffice.
@@ -153,8 +162,26 @@ class Tallies:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        tally.renew(snapshot, self.allowance)
+        tally.renew(snapshot, allowance)
         return tally
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTallies:
+    """Tallies with an allowance for what may be worked out anew."""
+
+    tallies: Tallies
+    allowance: Allowance
+
+    def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
+        """Return what `Tallies.remembered` does."""
+        return self.tallies.remembered(key, stamp, find)
+
+    def get(
+        self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
+    ) -> Tally:
+        """Return what `Tallies.get` does. Raises Unfinished."""
+        return self.tallies.get(snapshot, self.allowance, key, weigh, counted=counted, cost=cost)
 
 
 def _longer(array: Ints, size: int) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from makeway.core.objects import Toleration
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.forking import fork
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord
 from makeway.planner.snapshot import Snapshot
@@ -64,12 +65,16 @@ class Counterfactual(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A pending pod, and the cluster and moment it is judged in. Nothing of it is ever changed in place."""
+    """A pending pod, and the cluster and moment it is judged in. Nothing of it is ever changed in place.
+
+    `cache`: of plans on the snapshot.
+    """
 
     snapshot: Snapshot
     question: Question
     now: datetime
     nodes: Mapping[str, NodeRecord]
+    cache: PlanCache = field(default_factory=PlanCache)
 
     def asking(self, **fields: Any) -> Case:
         """Give the same case with another question."""
@@ -105,11 +110,11 @@ class Case:
 
         One copy serves all calls, so a call must set all that an earlier one may have set.
         """
-        forked = fork(self.snapshot)
+        forked, cache = fork(self.snapshot), PlanCache()
 
         def vary(change: Callable[[Snapshot], None]) -> Case:
             change(forked)
-            return replace(self, snapshot=forked)
+            return replace(self, snapshot=forked, cache=cache)
 
         return vary
 

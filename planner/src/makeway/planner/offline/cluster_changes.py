@@ -25,6 +25,7 @@ from makeway.planner.overlay import overlay
 from makeway.planner.queue_terms import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
 from makeway.planner.records import NodeRecord
 from makeway.planner.spared import HARD_BUDGET
+from makeway.planner.tally import Allowance
 
 NEW: Final = "a-further-node"
 _MOST_BUDGETS: Final = 8
@@ -113,7 +114,9 @@ def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
 
 
 def _limits(case: Case) -> tuple[QueueLimit, ...]:
-    return terms_of(case.snapshot, case.question, overlay(case.snapshot, case.question).placed).limits
+    case.cache.bind(case.snapshot)
+    placed = overlay(case.snapshot, case.question).placed
+    return terms_of(case.snapshot, case.question, placed, case.cache.tallies.within(Allowance())).limits
 
 
 def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:

@@ -39,13 +39,13 @@ def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
 
     Costs some dozens of plans, and a copy of the snapshot for each kind of change to the cluster.
     """
-    judged = judge(case.snapshot, case.question, case.now)
+    judged = judge(case.snapshot, case.question, case.now, case.cache)
     if judged.refusal is None:
         return ()
     found = list(_beside((), case, judged))
     if not found:
         for lifted, there in _lifts(case, judged):
-            again = judge(there.snapshot, there.question, there.now)
+            again = judge(there.snapshot, there.question, there.now, there.cache)
             if again.refusal is None:
                 found.append(_told(lifted, there, case))
             else:
@@ -74,7 +74,7 @@ def _lifts(case: Case, judged: Judged) -> Iterator[tuple[tuple[Change, ...], Cas
 
 def _told(changes: tuple[Change, ...], there: Case, before: Case) -> Counterfactual:
     """Write down what would happen then."""
-    judged = judge(there.snapshot, there.question, there.now)
+    judged = judge(there.snapshot, there.question, there.now, there.cache)
     best = judged.best
     return Counterfactual(
         changes=changes,

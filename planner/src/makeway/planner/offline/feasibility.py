@@ -19,9 +19,11 @@ from makeway.planner.columns import BASE_RESOURCES, MOST, Flags, Ints
 from makeway.planner.eligibility import eligible, ruled_out
 from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
 from makeway.planner.plan import View
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.proposals import Part
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
+from makeway.planner.tally import Allowance
 
 AFFINITY = "Pod affinity is not met"
 NO_LABEL = "Label of a topology spread is missing"
@@ -46,8 +48,9 @@ class Feasibility:
         return snapshot.names[int(self.fits[order[0]])]
 
 
-def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasibility:
+def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Feasibility:
     """Sort all nodes for one pod. O(slots · nodes)."""
+    cache.bind(snapshot)
     present = np.flatnonzero(snapshot.present)
     excluded = ruled_out(snapshot, question.constraints, present)
     chosen = eligible(snapshot, question.constraints, present)
@@ -58,7 +61,7 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime) -> Feasib
     if unknown:
         excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
         chosen = chosen[:0]
-    parts = View(snapshot, question, now).parts(chosen)
+    parts = View(snapshot, question, now, cache, Allowance()).parts(chosen)
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []

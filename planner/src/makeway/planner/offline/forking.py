@@ -6,18 +6,14 @@ import copy
 
 from makeway.core.rules import rules_in_force
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import Standings
-from makeway.planner.tally import Tallies
 
 
 def fork(snapshot: Snapshot) -> Snapshot:
-    """Copy a snapshot. O(pods), half a second for 50,000; what plans have worked out is not taken along."""
+    """Copy a snapshot. O(pods), half a second for 50,000."""
     shields, queues = snapshot.shields, snapshot.queues
     shared: list[object] = [*snapshot.pods.values(), *shields.classes.values(), *snapshot.namespaces.values()]
     shared += [shields.policy, queues.tree]
     memo: dict[int, object] = {id(one): one for one in shared}
-    memo[id(snapshot.tallies)] = Tallies()
-    memo[id(snapshot.standings)] = Standings()
     forked = copy.deepcopy(snapshot, memo)
     # Rules are functions, which no copy reaches into: they would go on asking the other's classes.
     forked.shields.rules = rules_in_force(forked.shields.policy, forked.shields.classes)

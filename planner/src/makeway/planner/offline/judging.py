@@ -10,6 +10,7 @@ from makeway.bus.messages import NodeSelection
 from makeway.planner.answer import Plan, Proposal, Refusal, Scope
 from makeway.planner.offline.feasibility import Feasibility, feasibility
 from makeway.planner.plan import plan
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 
@@ -38,13 +39,13 @@ class Judged:
         return self.result if isinstance(self.result, Refusal) else None
 
 
-def judge(snapshot: Snapshot, question: Question, now: datetime) -> Judged:
+def judge(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Judged:
     """Ask the filters that columns know, then the planner. O(slots · nodes)."""
-    found = feasibility(snapshot, question, now)
+    found = feasibility(snapshot, question, now, cache)
     if found.fits.size:
         return Judged(found, found.roomiest(snapshot), None)
     names = tuple(snapshot.names[row] for row in found.helpable.tolist())
-    result = plan(snapshot, replace(question, nodes=NodeSelection(names=names)), now)
+    result = plan(snapshot, replace(question, nodes=NodeSelection(names=names)), now, cache)
     if isinstance(result, Refusal):
         return Judged(found, "", result if names else _excluded(result, found))
     return Judged(found, "", result if result.candidates else _unmodelled(result, question))

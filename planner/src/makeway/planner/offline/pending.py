@@ -75,8 +75,8 @@ def pending(
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:
         return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
-    judged = judge(world.snapshot, question, now)
     case = Case(world.snapshot, question, now, world.nodes)
+    judged = judge(case.snapshot, question, now, case.cache)
     return Pending(
         answer=described(asked, judged.result, judged.found, node=judged.node),
         unblocked_by=counterfactuals(case),

@@ -18,7 +18,7 @@ Finder = Callable[[Case, Judged], Found]
 
 def helps(case: Case) -> bool:
     """Say whether the pod would not stay pending."""
-    return judge(case.snapshot, case.question, case.now).refusal is None
+    return judge(case.snapshot, case.question, case.now, case.cache).refusal is None
 
 
 def first(values: Sequence[T], works: Callable[[T], bool]) -> T | None:

@@ -22,6 +22,7 @@ from makeway.planner.offline.judging import gated, judge
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import MOST_PODS, NamelessPodError, Question, question_of
 from makeway.planner.records import PodRecord
 
@@ -37,6 +38,7 @@ class Simulation:
 
     def __init__(self, world: World, now: datetime, *, namespace: str, all_candidates: bool = False) -> None:
         self._world = world
+        self._cache = PlanCache()
         self._now = now
         self._namespace = namespace
         self._all = all_candidates
@@ -85,7 +87,7 @@ class Simulation:
         asked = Asked(snapshot, request, question, self._now, admitted.warnings)
         if admitted.gates:
             return described(asked, gated(snapshot, question, admitted.gates))
-        judged = judge(snapshot, self._widened(question), self._now)
+        judged = judge(snapshot, self._widened(question), self._now, self._cache)
         answer = described(asked, judged.result, judged.found, node=judged.node)
         if judged.best is not None:
             for victim in judged.best.victims:

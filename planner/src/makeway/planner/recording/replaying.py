@@ -12,6 +12,7 @@ from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
 from makeway.planner import quota_plan
 from makeway.planner.answer import Refusal
 from makeway.planner.plan import plan
+from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight, RecordingError
@@ -45,6 +46,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.snapshot = RecordedSnapshot()
+        self._cache = PlanCache()
         self._complete = False
         self._cluster_uid = ""
         self._next = 0
@@ -137,7 +139,7 @@ class Replay:
         in_flight = {uid: order for order, uids in self._in_flight.items for uid in uids}
         question = question_of(request, in_flight, decided.leaving)
         question = replace(question, unfit_since=decided.unfit_since)
-        result = plan(self.snapshot, question, decided.at)
+        result = plan(self.snapshot, question, decided.at, self._cache)
         if isinstance(result, Refusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return record_of(

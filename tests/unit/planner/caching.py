@@ -1,0 +1,24 @@
+"""Plans in tests, on snapshots that remember what was planned before, as the planner's does."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from weakref import WeakKeyDictionary
+
+from makeway.planner.answer import Plan, Refusal
+from makeway.planner.plan import plan as plan_once
+from makeway.planner.plan_cache import PlanCache
+from makeway.planner.question import Question
+from makeway.planner.snapshot import Snapshot
+
+_caches: WeakKeyDictionary[Snapshot, PlanCache] = WeakKeyDictionary()
+
+
+def cache_of(snapshot: Snapshot) -> PlanCache:
+    """Return the one cache of a snapshot."""
+    return _caches.setdefault(snapshot, PlanCache())
+
+
+def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
+    """Plan as a planner does that has planned on the snapshot before."""
+    return plan_once(snapshot, question, now, cache_of(snapshot))
