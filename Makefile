@@ -50,8 +50,9 @@ $(HADOLINT):
 setup: .venv/.synced ## Install Python dependencies into .venv
 
 .PHONY: format
-format: setup ## Format Python and Go
+format: setup ## Format Python, Go and Markdown
 	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format . && gofmt -w plugin tests/upstream
+	$(BIN)/python -m makeway.dev.markdown
 
 .PHONY: lint
 lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated files
@@ -59,6 +60,7 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m makeway.dev.markdown --check
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	cd plugin && go vet $(GO_PACKAGES)
 	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
