@@ -55,12 +55,13 @@ format: setup ## Format Python, Go and Markdown
 	$(BIN)/python -m makeway.dev.markdown
 
 .PHONY: lint
-lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, generated files
+lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, commit subjects, generated files
 	$(BIN)/ruff format --check --quiet . || { echo "error: run 'make format'" >&2; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m makeway.dev.markdown --check
+	$(BIN)/python -m makeway.dev.commits
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	cd plugin && go vet $(GO_PACKAGES)
 	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
