@@ -49,3 +49,13 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
     listed = set((CHECKOUT / "docs").glob("*.md")) | set((CHECKOUT / "docs/policies").glob("*.md"))
     assert {str(page) for page in listed} <= {str(page) for page in reached}
+
+
+def test_every_decision_is_in_the_index_once_and_no_number_is_used_again() -> None:
+    index = (CHECKOUT / "docs/decisions/README.md").read_text()
+    listed = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\)", index, re.MULTILINE)
+    files = {page.name for page in (CHECKOUT / "docs/decisions").glob("0*.md")}
+
+    assert sorted(target for _, target in listed if not target.startswith("../")) == sorted(files)
+    assert len({number for number, _ in listed}) == len(listed)
+    assert all(target.startswith((number, "../")) for number, target in listed)
