@@ -10,18 +10,11 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// rank orders verified candidates, best first. The order is kube-scheduler's, with a last rule that
-// makes it total, so that the same input gives the same node:
+// rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
+// so that the same input gives the same node. The planner ranks by the same ones; both are tested with the cases of
+// bus/testdata/ranking.
 //
-//  1. fewest violations of PodDisruptionBudgets;
-//  2. lowest highest priority among the pods that go;
-//  3. lowest sum of their priorities, each raised by 2³¹ so that none is negative and a further pod
-//     never makes a candidate better;
-//  4. fewest pods that go;
-//  5. latest start of the pods of that highest priority, taking the earliest of them;
-//  6. the node's name.
-//
-// The pods that go are the victims and the awaited: those that another order already removes.
+// The pods that go are the new victims and the awaited: those that another order already removes.
 // `now` stands in for the start of a pod that has not started.
 func rank(candidates []*verified, now time.Time) {
 	keys := make(map[*verified]rankKey, len(candidates))
@@ -37,12 +30,13 @@ type rankKey struct {
 	highest     int64
 	sum         int64
 	count       int
-	latestStart time.Time
+	latestStart time.Time // the earliest among the pods of the highest priority: the later, the better
+	new         int
 	node        string
 }
 
 func newRankKey(c *verified, now time.Time) rankKey {
-	key := rankKey{node: c.node, highest: math.MinInt64}
+	key := rankKey{node: c.node, highest: math.MinInt64, new: len(c.victims)}
 	count := func(pod *v1.Pod) {
 		priority := int64(corev1helpers.PodPriority(pod))
 		key.count++
@@ -74,6 +68,7 @@ func (k rankKey) compare(other rankKey) int {
 		cmp.Compare(k.sum, other.sum),
 		cmp.Compare(k.count, other.count),
 		other.latestStart.Compare(k.latestStart),
+		cmp.Compare(k.new, other.new),
 		cmp.Compare(k.node, other.node),
 	)
 }

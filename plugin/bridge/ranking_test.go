@@ -1,13 +1,15 @@
 package bridge
 
 import (
+	"encoding/json"
 	"math/rand"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 const (
@@ -17,68 +19,79 @@ const (
 	high int32 = 1000
 )
 
-// gone makes a pod of a priority that started at a second, for ranking.
-func gone(priority int32, second int64) *v1.Pod {
-	return st.MakePod().Priority(priority).StartTime(metav1.NewTime(time.Unix(second, 0))).Obj()
+// rankingTable is what planner and plugin rank alike by.
+type rankingTable struct {
+	Rules []string      `json:"rules"`
+	Cases []rankingCase `json:"cases"`
 }
 
-func option(node string, pods ...*v1.Pod) *verified {
-	c := &verified{node: node}
-	for _, pod := range pods {
-		c.victims = append(c.victims, victim{pod: pod})
+// rankingCase has candidates from the best to the worst, and the rule that decides between each two.
+type rankingCase struct {
+	Name       string `json:"name"`
+	Candidates []struct {
+		Node    string       `json:"node"`
+		Victims []rankingPod `json:"victims"`
+		Awaited []rankingPod `json:"awaited"`
+	} `json:"candidates"`
+	DecidedBy []string `json:"decidedBy"`
+}
+
+type rankingPod struct {
+	Priority  int32        `json:"priority"`
+	StartTime *metav1.Time `json:"startTime"`
+	Violating bool         `json:"violating"`
+}
+
+func (p rankingPod) pod() *v1.Pod {
+	return &v1.Pod{Spec: v1.PodSpec{Priority: &p.Priority}, Status: v1.PodStatus{StartTime: p.StartTime}}
+}
+
+func readRankingTable(t *testing.T) rankingTable {
+	t.Helper()
+	data, err := os.ReadFile("../../bus/testdata/ranking/cases.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return c
+	table := rankingTable{}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	return table
 }
 
-func violating(c *verified) *verified {
-	c.victims[0].violating = true
-	return c
-}
-
-func TestRankingTakesEachRuleInItsTurn(t *testing.T) {
-	for name, test := range map[string]struct {
-		options []*verified
-		want    string
-	}{
-		"a violation weighs more than a priority": {
-			[]*verified{violating(option("n1", gone(neg, 1))), option("n2", gone(high, 1), gone(high, 1))}, "n2"},
-		"lowest highest priority": {
-			[]*verified{option("n1", gone(mid, 1), gone(mid, 1)), option("n2", gone(mid, 1), gone(low, 1)), option("n3", gone(low, 1), gone(low, 1))}, "n3"},
-		"lowest sum": {
-			[]*verified{option("n1", gone(mid, 1), gone(mid, 1)), option("n2", gone(mid, 1), gone(low, 1)), option("n3", gone(mid, 1), gone(mid, 1))}, "n2"},
-		"a pod of negative priority makes no candidate better": {
-			[]*verified{option("n1", gone(mid, 1), gone(neg, 1), gone(mid, 1), gone(neg, 1)), option("n2", gone(mid, 1), gone(neg, 1)), option("n3", gone(mid, 1), gone(neg, 1), gone(low, 1))}, "n2"},
-		"latest start": {
-			[]*verified{option("n1", gone(mid, 2), gone(mid, 2)), option("n2", gone(mid, 3), gone(mid, 3)), option("n3", gone(mid, 1), gone(mid, 1))}, "n2"},
-		"the earliest of the highest priority counts": {
-			[]*verified{option("n1", gone(mid, 4), gone(mid, 2)), option("n2", gone(mid, 5), gone(mid, 1)), option("n3", gone(mid, 3), gone(mid, 6))}, "n3"},
-		"the node's name": {
-			[]*verified{option("n2", gone(mid, 1)), option("n1", gone(mid, 1))}, "n1"},
-		"a pod that has not started is the latest": {
-			[]*verified{option("n1", gone(mid, 1)), option("n2", st.MakePod().Priority(mid).Obj())}, "n2"},
-	} {
-		t.Run(name, func(t *testing.T) {
+func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range readRankingTable(t).Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			var candidates []*verified
+			var want []string
+			for _, told := range c.Candidates {
+				candidate := &verified{node: told.Node}
+				for _, pod := range told.Victims {
+					candidate.victims = append(candidate.victims, victim{pod: pod.pod(), violating: pod.Violating})
+				}
+				for _, pod := range told.Awaited {
+					candidate.awaited = append(candidate.awaited, awaitedPod{pod: pod.pod()})
+				}
+				candidates = append(candidates, candidate)
+				want = append(want, told.Node)
+			}
 			for range 10 {
-				rand.Shuffle(len(test.options), func(i, j int) { test.options[i], test.options[j] = test.options[j], test.options[i] })
+				rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
 
-				rank(test.options, time.Unix(100, 0))
+				rank(candidates, now)
 
-				if got := test.options[0].node; got != test.want {
-					t.Fatalf("best is %s, want %s", got, test.want)
+				var got []string
+				for _, candidate := range candidates {
+					got = append(got, candidate.node)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("ranked %v, want %v", got, want)
 				}
 			}
 		})
-	}
-}
-
-func TestAwaitedPodsCountInRanking(t *testing.T) {
-	awaits := option("n1", gone(low, 1))
-	awaits.awaited = []awaitedPod{{pod: gone(mid, 1)}}
-	options := []*verified{awaits, option("n2", gone(low, 1), gone(low, 1))}
-
-	rank(options, time.Unix(100, 0))
-
-	if options[0].node != "n2" {
-		t.Error("the awaited pod of higher priority was not counted")
 	}
 }

@@ -1,17 +1,8 @@
 """Which node is best to make room on.
 
-The order is kube-scheduler's (preemption.pickOneNodeForPreemption):
-
-1. fewest violations of disruption budgets,
-2. lowest priority of the highest victim,
-3. lowest sum of the victims' priorities, each plus 2³¹ so that it is never negative,
-4. fewest victims,
-5. latest start of the longest running among the victims of highest priority.
-
-Upstream takes any node then. Here, so that the same input gives the same plan:
-
-6. fewest pods that are not being removed anyway,
-7. the lower name.
+The rules are those of docs/ranking.md: kube-scheduler's (preemption.pickOneNodeForPreemption), and two more,
+so that the same input gives the same plan. The scheduler plugin ranks by the same ones; both are tested with
+the cases of bus/testdata/ranking.
 """
 
 from __future__ import annotations

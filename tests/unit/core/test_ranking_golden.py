@@ -1,0 +1,50 @@
+"""Which choice is better: the cases of bus/testdata/ranking, which planner and plugin rank by too."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from makeway.core.comparison import RULES, Gone, Judgement, compare, judge
+from makeway.core.importance import NOT_STARTED, microseconds
+
+_ROOT = Path(__file__).parents[3]
+_TABLE = json.loads((_ROOT / "bus/testdata/ranking/cases.json").read_text())
+
+
+def gone(uid: str, pod: dict[str, Any]) -> Gone:
+    """Return a pod of the table; one that violates has a budget of its own that allows nothing."""
+    start = pod["startTime"]
+    started = NOT_STARTED if start is None else microseconds(datetime.fromisoformat(start))
+    return Gone(uid, pod["priority"], started, (("default", uid),) if pod.get("violating") else ())
+
+
+def judged(candidate: dict[str, Any]) -> Judgement:
+    """Return the numbers of a candidate of the table."""
+    pods = candidate["victims"] + candidate.get("awaited", [])
+    return judge([gone(f"{candidate['node']}-{index}", pod) for index, pod in enumerate(pods)], {})
+
+
+def test_the_rules_are_kube_schedulers_among_those_by_which_candidates_are_ranked() -> None:
+    assert list(RULES) == _TABLE["rules"][: len(RULES)]
+
+
+def test_the_documentation_lists_the_rules_in_their_order() -> None:
+    page = (_ROOT / "docs/ranking.md").read_text()
+
+    assert re.findall(r"^\d+\. `([a-z-]+)`:", page, re.MULTILINE) == _TABLE["rules"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in _TABLE["cases"]])
+def test_choices_compare_by_the_rules_that_rank_candidates(case: dict[str, Any]) -> None:
+    candidates = [judged(candidate) for candidate in case["candidates"]]
+
+    found = [compare(better, worse) for better, worse in pairwise(candidates)]
+
+    assert found == [("better", rule) if rule in RULES else ("equal", "") for rule in case["decidedBy"]]
