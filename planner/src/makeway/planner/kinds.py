@@ -99,7 +99,7 @@ _plain_kind = lru_cache(maxsize=_REMEMBERED)(_kind)
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:
-    """Give the names of the claims that a pod mounts, each once, in order."""
+    """Return the names of the claims that a pod mounts, each once, in order."""
     volumes = pod.spec.volumes or ()
     sources = [volume.persistent_volume_claim for volume in volumes if volume.persistent_volume_claim]
     return tuple(sorted({source.claim_name for source in sources})) if sources else ()
@@ -125,6 +125,7 @@ class KindTable:
         self.terminating: Flags = np.zeros(64, np.bool_)
         self.labels = LabelColumns()
         self.forbidding = Forbidding()
+        self._kinds: Values[Kind] = Values()
         self._namespaces: Values[str] = Values()
         self._ports: Values[tuple[HostPort, ...]] = Values()
         self._claims: Values[tuple[str, ...]] = Values()
@@ -134,45 +135,37 @@ class KindTable:
         self._claim: Ints = np.zeros(64, np.int64)
         self._exclusive = exclusive
         self._seen: dict[int, tuple[Kind, Kind]] = {}
-        self._numbers: dict[Kind, int] = {}
-        self._kinds: list[Kind | None] = [None]
-        self._holders: list[int] = [0]
-        self._free: list[int] = []
 
     def __len__(self) -> int:
-        """How many kinds there are."""
-        return len(self._numbers)
+        """Return how many kinds there are."""
+        return len(self._kinds)
 
     @property
     def size(self) -> int:
-        """One more than the highest number in use so far."""
-        return len(self._kinds)
+        """Return one more than the highest number in use so far."""
+        return self._kinds.size
 
     # --------------------------------------------------------------------------------- changing
 
     def acquire(self, kind: Kind) -> int:
-        """Give the number of a pod's kind and count one more holder of it. O(labels) at the most."""
+        """Return the number of a pod's kind and count one more holder of it. O(labels) at the most."""
         seen = self._see(kind)
-        number = self._numbers.get(seen)
-        if number is None:
-            number = self._new(seen)
-        self._holders[number] += 1
+        number, new = self._kinds.take(seen)
+        if new:
+            self._enter(number, seen)
         if seen.left_out:
             self.left_out += 1
         return number
 
     def release(self, number: int) -> None:
         """Count one holder less; a kind without holders is forgotten and its number used again."""
-        self._holders[number] -= 1
-        kind = self._kinds[number]
+        kind = self._kinds.value(number)
         if kind is None:
             raise KeyError(number)
         if kind.left_out:
             self.left_out -= 1
-        if self._holders[number]:
+        if not self._kinds.give(number):
             return
-        del self._numbers[kind]
-        self._kinds[number] = None
         self.labels.drop(number, kind.labels)
         self._namespaces.give(int(self._namespace[number]))
         self.forbidding.give(int(self._forbids[number]))
@@ -180,7 +173,6 @@ class KindTable:
             self._ports.give(int(self._port[number]))
         if kind.claims:
             self._claims.give(int(self._claim[number]))
-        self._free.append(number)
 
     def ask(self, keys: frozenset[str]) -> None:
         """Count labels of these keys and no others; pods that are there are to be entered anew."""
@@ -194,7 +186,7 @@ class KindTable:
     # ---------------------------------------------------------------------------------- reading
 
     def since(self, serial: int) -> Ints:
-        """Give the numbers assigned after a serial, ascending. O(numbers)."""
+        """Return the numbers assigned after a serial, ascending. O(numbers)."""
         return np.flatnonzero(self.assigned[: self.size] > serial)
 
     def meant(self, term: Term, numbers: Ints) -> Ints:
@@ -269,26 +261,17 @@ class KindTable:
         self._seen[id(kind)] = kind, seen
         return seen
 
-    def _new(self, kind: Kind) -> int:
-        if self._free:
-            number = self._free.pop()
-            self._kinds[number] = kind
-        else:
-            number = len(self._kinds)
-            self._kinds.append(kind)
-            self._holders.append(0)
-            if number >= self.assigned.size:
-                self._lengthen()
+    def _enter(self, number: int, kind: Kind) -> None:
+        if number >= self.assigned.size:
+            self._lengthen()
         self.serial += 1
         self.assigned[number] = self.serial
-        self._numbers[kind] = number
         self.terminating[number] = kind.terminating
         self.labels.put(number, kind.labels)
         self._namespace[number], _ = self._namespaces.take(kind.namespace)
         self._forbids[number] = self.forbidding.take(kind.anti_affinity)
         self._port[number] = self._ports.take(kind.ports)[0] if kind.ports else NONE
         self._claim[number] = self._claims.take(kind.claims)[0] if kind.claims else NONE
-        return number
 
     def _lengthen(self) -> None:
         more = self.assigned.size

@@ -26,7 +26,7 @@ class Values(Generic[_V]):
 
     @property
     def size(self) -> int:
-        """One more than the highest number in use so far."""
+        """Return one more than the highest number in use so far."""
         return len(self._values)
 
     def number(self, value: _V) -> int:
