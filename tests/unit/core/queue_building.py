@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from makeway.core.queues.amounts import Amounts
-from makeway.core.queues.quota import QuotaPlan, plan_quota
+from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member
+from makeway.core.queues.victims import Member, finished
 
 
 def queue(
@@ -84,13 +84,14 @@ class World:
 
     def enforce(self, path: str, running: frozenset[str] = frozenset()) -> QuotaPlan:
         """Enforce a queue's maximum."""
-        return plan_quota(
+        steps = planning_quota(
             self.tree,
             self.usage,
             self.tree.at(path),
             lambda number: self.pods.get(number, ()),
             running=running,
         )
+        return finished(steps)
 
 
 def sizes(plan: QuotaPlan) -> list[int]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from makeway.core.queues import victims
 from makeway.core.queues.amounts import over
 from makeway.core.queues.distribution import largest_remainder
-from makeway.core.queues.quota import QuotaPlan, plan_quota, planning_quota
+from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Guarantee, Member, select
+from makeway.core.queues.victims import Guarantee, Member, finished, selecting
 from unit.core import queue_building
 from unit.core.queue_building import World, tree
 
@@ -183,7 +183,8 @@ def test_who_is_kept_is_kept_by_what_is_named(world: World, data: st.DataObject)
     queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
     need = over(world.usage.of(queue.number), queue.maximum)
 
-    _, found = select(world.tree, world.usage, queue, need, lambda leaf: world.pods.get(leaf, ()))
+    steps = selecting(world.tree, world.usage, queue, need, lambda leaf: world.pods.get(leaf, ()))
+    _, found = finished(steps)
 
     short = {name for name, amount in need.items() if found.freed.get(name, 0) < amount}
     left = [
@@ -218,10 +219,10 @@ def test_choosing_in_pieces_chooses_the_same(world: World, data: st.DataObject) 
     def members(leaf: int) -> list[Member]:
         return list(world.pods.get(leaf, ()))
 
-    at_once = plan_quota(world.tree, world.usage, queue, members)
+    at_once = finished(planning_quota(world.tree, world.usage, queue, members))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(victims, "PIECE", 2)
-        in_pieces = plan_quota(world.tree, world.usage, queue, members)
+        in_pieces = finished(planning_quota(world.tree, world.usage, queue, members))
 
     assert in_pieces == at_once
 

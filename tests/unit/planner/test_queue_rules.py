@@ -9,8 +9,9 @@ from makeway.core.facts import PodFacts
 from makeway.core.policy import Policy, QueueRules
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
+from makeway.core.queues.victims import finished
 from makeway.planner.answer import Plan, Refusal
-from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answer
+from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answering
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -254,9 +255,10 @@ def test_a_quota_evicts_nothing_of_a_namespace_that_its_queue_does_not_hold() ->
     )
     limited = built.at("root.p")
 
-    found = answer(
+    steps = answering(
         snapshot, built, limited, maximum=limited.maximum, leaving=(), running=set(), mode="enforce"
     )
+    found = finished(steps)
 
     assert {one.namespace for one in found.victims} == {"default"}
     assert [one.reason for one in found.plan.blocked] == [EXEMPT_NAMESPACE]

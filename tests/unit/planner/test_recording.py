@@ -19,6 +19,7 @@ from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Metadata, Namespace
 from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
+from makeway.core.queues.victims import finished
 from makeway.planner import quota_plan
 from makeway.planner.metrics import Metrics
 from makeway.planner.question import question_of
@@ -95,7 +96,7 @@ def decide_quota(snapshot: RecordedSnapshot, tree: QueueTree, number: int) -> De
         refused={"b": "default/b: 403"},
         stuck={"c": "default/c: 503"},
     )
-    found = quota_plan.again(snapshot, tree, inputs)
+    found = finished(quota_plan.again_in_pieces(snapshot, tree, inputs))
     record = quota_plan.record_of(inputs, found, snapshot, cluster_uid="c", planner="p")
     return snapshot.journal.quota_decided(record, inputs)
 

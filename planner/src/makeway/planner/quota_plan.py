@@ -14,7 +14,7 @@ from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.eligible import QUOTA
 from makeway.core.queues.quota import Block, QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, select
+from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, selecting
 from makeway.core.text import counted
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
@@ -68,33 +68,6 @@ class QuotaAnswer:
 def mode_of(policy: Policy, own: Mode) -> Mode:
     """Give how far quotas go: as far as they may for the pods of any namespace; `own`: at the most."""
     return more_restrictive(own, max((policy.mode, *policy.modes().values()), key=MODES.index))
-
-
-def answer(
-    snapshot: Snapshot,
-    tree: QueueTree,
-    queue: Queue,
-    *,
-    maximum: Amounts,
-    leaving: Collection[str],
-    running: Set[str],
-    mode: Mode,
-    refused: Mapping[str, str] = _NONE,
-    stuck: Mapping[str, str] = _NONE,
-) -> QuotaAnswer:
-    """Decide as `answering` does, in one piece."""
-    steps = answering(
-        snapshot,
-        tree,
-        queue,
-        maximum=maximum,
-        leaving=leaving,
-        running=running,
-        mode=mode,
-        refused=refused,
-        stuck=stuck,
-    )
-    return finished(steps)
 
 
 def answering(
@@ -160,9 +133,10 @@ def still_needed(
         return ()
     chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
     veto = _veto(snapshot, leaving, inputs.mode, inputs.refused)
-    _, found = select(
+    steps = selecting(
         tree, usage, queue, need, lambda leaf: chosen.get(leaf, ()), running=inputs.running, veto=veto
     )
+    _, found = finished(steps)
     violations = _Allowances(snapshot, leaving)
     return tuple(_victim(snapshot, member, violations.violates) for member in found.victims)
 
@@ -190,13 +164,11 @@ def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Ma
     return veto
 
 
-def again(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> QuotaAnswer:
-    """Decide with what a recording has of a decision. Raises KeyError where the queue is not in the tree."""
-    return finished(again_in_pieces(snapshot, tree, inputs))
-
-
 def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
-    """Decide as `again` does, with pauses."""
+    """Decide with what a recording has of a decision, as `answering` does.
+
+    Raises KeyError where the queue is not in the tree.
+    """
     return answering(
         snapshot,
         tree,

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, Members, Selection, Steps, Veto, finished, selecting
+from makeway.core.queues.victims import Member, Members, Selection, Steps, Veto, selecting
 from makeway.core.text import counted
 
 Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
@@ -64,21 +64,6 @@ class QuotaPlan:
         if self.short:
             text += f"; {texts_of(self.short)} short"
         return "; ".join([text, *(block.message for block in self.blocked)])
-
-
-def plan_quota(
-    tree: QueueTree,
-    usage: Usage,
-    queue: Queue,
-    members: Members,
-    *,
-    maximum: Amounts | None = None,
-    running: Set[str] = frozenset(),
-    veto: Veto | None = None,
-) -> QuotaPlan:
-    """Decide as `planning_quota` does, in one piece."""
-    steps = planning_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
-    return finished(steps)
 
 
 def planning_quota(

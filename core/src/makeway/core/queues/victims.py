@@ -104,20 +104,6 @@ class Selection:
     busy: Counter[str] = field(default_factory=Counter)
 
 
-def select(
-    tree: QueueTree,
-    usage: Usage,
-    queue: Queue,
-    need: Amounts,
-    members: Members,
-    *,
-    running: Set[str] = frozenset(),
-    veto: Veto | None = None,
-) -> tuple[Distribution, Selection]:
-    """Choose as `selecting` does, in one piece."""
-    return finished(selecting(tree, usage, queue, need, members, running=running, veto=veto))
-
-
 def selecting(
     tree: QueueTree,
     usage: Usage,

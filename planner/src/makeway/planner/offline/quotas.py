@@ -16,7 +16,8 @@ from makeway.bus.messages import QuotaDecision
 from makeway.core.mode import Mode
 from makeway.core.queues.timers import Timers, is_lowered, terms_of
 from makeway.core.queues.tree import NEVER, QueueTree
-from makeway.planner.quota_plan import QuotaAnswer, answer, mode_of
+from makeway.core.queues.victims import finished
+from makeway.planner.quota_plan import QuotaAnswer, answering, mode_of
 from makeway.planner.snapshot import Snapshot
 
 
@@ -67,7 +68,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
     for moment in sorted(due):
         for path in timers.fired(tree, moment):
             queue = tree.at(path)
-            found = answer(
+            steps = answering(
                 snapshot,
                 tree,
                 queue,
@@ -76,6 +77,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
                 running=frozenset(),
                 mode=mode,
             )
+            found = finished(steps)
             leaving |= {victim.uid for victim in found.victims}
             yield _described(snapshot, found, moment - now, mode)
 

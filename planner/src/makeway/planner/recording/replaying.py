@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
+from makeway.core.queues.victims import finished
 from makeway.planner import quota_plan
 from makeway.planner.answer import Refusal
 from makeway.planner.plan import plan
@@ -160,7 +161,7 @@ class Replay:
         tree = self.snapshot.queues.tree
         if tree is None or tree.find(decided.queue) is None:
             raise RecordingError(f"the recording has no queue {decided.queue}")
-        found = quota_plan.again(self.snapshot, tree, decided)
+        found = finished(quota_plan.again_in_pieces(self.snapshot, tree, decided))
         return quota_plan.record_of(
             decided, found, self.snapshot, cluster_uid=self._cluster_uid, planner=REPLAY
         )
