@@ -43,7 +43,7 @@ from makeway.planner.records import PodRecord
 from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import NOW, make_pod, make_snapshot
+from unit.planner.building import NOW, make_pod, make_snapshot, settle
 
 FENCE = Fence(kind="kv", name="makeway-planner", epoch=1)
 AT_ONCE = timedelta(milliseconds=1)
@@ -456,6 +456,26 @@ async def test_a_quota_is_recorded_only_where_the_snapshot_did_not_change_while_
     await rushed(snapshot, one_leaves, monkeypatch, noted)
 
     assert noted.recorded[0] is not changes
+
+
+async def test_a_quota_planned_for_while_budgets_become_known_is_in_no_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE))
+    snapshot, noted = make_snapshot(["n1"], pods_in("root.a", *MANY), piece=1), Noting()
+    snapshot.adopt(built, "queues-1")
+    settle(snapshot)
+    snapshot.serving = True
+    snapshot.put_budget(everything(10))
+    assert snapshot.undecided
+
+    def applied() -> None:
+        settle(snapshot)
+
+    await rushed(snapshot, applied, monkeypatch, noted)
+
+    assert not snapshot.undecided
+    assert noted.recorded[0] is False
 
 
 def everything(allowed: int) -> Budget:

@@ -216,6 +216,28 @@ def test_every_decision_of_a_recording_comes_out_again(
     assert not recorded
 
 
+def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
+    snapshot = RecordedSnapshot(piece=1)
+    snapshot.put_node(make_node("n1", 3000))
+    for uid in "ab":
+        snapshot.put_pod(make_pod(uid, "n1", 100, 1000, labels={"app": "web"}))
+    snapshot.adopt(TREE, "queues")
+    settle(snapshot)
+    snapshot.serving = True
+    snapshot.journal.begin("rec-1")
+
+    def recordings(number: int) -> set[str]:
+        decided = decide(snapshot, number, request("asks", 4, 3), {})
+        return {decided.recording, decide_quota(snapshot, TREE, number).recording}
+
+    snapshot.put_budget(make_budget("web", {"app": "web"}, 0))
+
+    assert snapshot.undecided
+    assert recordings(1) == {""}
+    settle(snapshot)
+    assert recordings(2) == {"rec-1"}
+
+
 def test_a_resource_that_was_known_before_the_recording_makes_no_difference() -> None:
     snapshot = RecordedSnapshot()
     snapshot.put_pod(make_pod("a", "n1", requests={"cpu": 1000, "x.io/gpu": 1}))

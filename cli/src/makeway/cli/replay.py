@@ -120,8 +120,8 @@ async def _collected(bus: Bus, record: DecisionRecord) -> Export:
     if not record.recording:
         quota = ", or the cluster changed while it planned for this quota" if record.kind == "quota" else ""
         fail(
-            f"{record.decision_id} was not recorded: its planner was started with --no-record, or had only "
-            f"just begun to lead{quota}"
+            f"{record.decision_id} was not recorded: its planner was started with --no-record, had only just "
+            f"begun to lead, or was just applying changed disruption budgets{quota}"
         )
     try:
         parts, found = await _parts(bus, record)

@@ -254,7 +254,8 @@ class QuotaLoop:
             refused=dict(refused),
             stuck=dict(stuck),
         )
-        revision = self._snapshot.revision
+        # The revision does not tell that pods were matched with their budgets meanwhile.
+        revision, decided = self._snapshot.revision, not self._snapshot.undecided
         planned = await self._plan(control, tree, inputs, now)
         seconds = time.perf_counter() - began
         if planned is None:
@@ -270,7 +271,7 @@ class QuotaLoop:
             planner=self._settings.identity,
             duration_seconds=seconds,
         )
-        if self._snapshot.revision == revision:
+        if decided and self._snapshot.revision == revision:
             self._decisions.put_quota(record, inputs)
         else:
             self._decisions.put(record)  # no snapshot of a recording is the one that it was made from

@@ -7,7 +7,7 @@ Pure state.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -36,9 +36,14 @@ MOST_WAITING: Final = 200_000
 
 
 class Journal:
-    """What has been noted and not yet been written. `name`: of the recording that is on, empty for none."""
+    """What has been noted and not yet been written. `name`: of the recording that is on, empty for none.
 
-    def __init__(self) -> None:
+    `undecided`: the namespaces whose pods are just being matched with their budgets. A replay matches them at
+    once, so what is decided meanwhile is in no recording.
+    """
+
+    def __init__(self, undecided: Callable[[], Set[str]] = frozenset) -> None:
+        self._undecided = undecided
         self._waiting: deque[AnyEntry | Decision] = deque()
         self.end()
 
@@ -68,14 +73,21 @@ class Journal:
             self.overflowed = True
 
     def decided(self, decision: Decision) -> Decision:
-        """Note a decision; give it with the name of the recording that it is in."""
+        """Note a decision; return it with the name of the recording that it is in."""
+        if not self._notes_decisions():
+            return decision
         self.note(decision)
-        return replace(decision, recording=self.name) if self.name else decision
+        return replace(decision, recording=self.name)
 
     def quota_decided(self, record: DecisionRecord, inputs: entries.QuotaDecided) -> DecisionRecord:
-        """Note a decision about a quota; give its record with the name of the recording that it is in."""
+        """Note a decision about a quota; return its record with the name of the recording that it is in."""
+        if not self._notes_decisions():
+            return record
         self.note(inputs)
-        return msgspec.structs.replace(record, recording=self.name) if self.name else record
+        return msgspec.structs.replace(record, recording=self.name)
+
+    def _notes_decisions(self) -> bool:
+        return bool(self.name) and not self._undecided()
 
     def take(self, most: int) -> list[AnyEntry]:
         """Take the oldest entries."""
@@ -105,7 +117,7 @@ class RecordedSnapshot(Snapshot):
 
     def __init__(self, *, piece: int | None = None) -> None:
         super().__init__(piece=piece)
-        self.journal = Journal()
+        self.journal = Journal(lambda: self.undecided)
         self._nodes: dict[str, NodeRecord] = {}
 
     def contents(self, cluster_uid: str, planner: str, at: datetime) -> Iterator[AnyEntry]:
