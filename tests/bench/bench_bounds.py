@@ -22,6 +22,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from makeway.core.affinity import Term
 from makeway.core.selector import Requirement, Selector
 from makeway.core.spread import Spread
+from makeway.planner.changes import Adopt, PutBudget, PutNode, PutPod, RemovePod
 from makeway.planner.constraints import Constraints
 from makeway.planner.kinds import Kind
 from makeway.planner.plan import planning
@@ -83,9 +84,9 @@ def filled(pods: Iterable[PodRecord], nodes: Iterable[NodeRecord] | None = None)
     warm_up()
     snapshot = Snapshot(piece=500)
     for node in nodes_of() if nodes is None else nodes:
-        snapshot.put_node(node)
+        snapshot.apply(PutNode(node))
     for pod in pods:
-        snapshot.put_pod(pod)
+        snapshot.apply(PutPod(pod))
     settle(snapshot)
     gc.collect()
     gc.freeze()  # as the process does; a full collection over 150,000 pods takes longer than any plan
@@ -264,8 +265,8 @@ def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: Benchmark
 
     def event() -> None:
         pod = snapshot.pods[f"p{next(numbers) * 37 % (NODES * PODS_A_NODE)}"]
-        snapshot.remove_pod(pod.uid)
-        snapshot.put_pod(pod)
+        snapshot.apply(RemovePod(pod.uid))
+        snapshot.apply(PutPod(pod))
 
     benchmark.pedantic(event, rounds=5000)  # type: ignore[no-untyped-call]
     tell(benchmark, pieces, snapshot)
@@ -277,12 +278,14 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
     warm_up()
     snapshot = Snapshot(piece=500)
     for node in nodes_of():
-        snapshot.put_node(node)
+        snapshot.apply(PutNode(node))
     for number, pod in enumerate(pods_of(lambda number: {"app": f"app-{number % 600}"})):
         namespace = "busy" if number < 20_000 else "default"
-        snapshot.put_pod(structs.replace(pod, namespace=namespace, kind=Kind(namespace, pod.kind.labels)))
+        snapshot.apply(
+            PutPod(structs.replace(pod, namespace=namespace, kind=Kind(namespace, pod.kind.labels)))
+        )
     for budget in budgets:
-        snapshot.put_budget(budget)
+        snapshot.apply(PutBudget(budget))
     settle(snapshot)
     gc.freeze()
     snapshot.serving = True
@@ -291,7 +294,7 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
     def edited() -> tuple[tuple[Snapshot, Question, list[float]], dict[str, Any]]:
         number = next(_numbers)
         began = time.perf_counter()
-        snapshot.put_budget(make_budget("b7", {"app": f"app-{number % 600}"}, 1, namespace="busy"))
+        snapshot.apply(PutBudget(make_budget("b7", {"app": f"app-{number % 600}"}, 1, namespace="busy")))
         pieces.append(time.perf_counter() - began)
         for _ in range(10):
             began = time.perf_counter()
@@ -311,7 +314,7 @@ def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
         for pod in pods
     )
     built = tree(queue("a", maximum={"cpu": NODES * PODS_A_NODE * CPU // 2}))
-    snapshot.adopt(built, "queues-1")
+    snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
     gc.freeze()
     leaf, pieces, chosen = built.at("root.a"), list[float](), list[int]()

@@ -15,6 +15,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import PutPod, RemovePod
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.warmup import warm_up
@@ -81,9 +82,9 @@ def change_a_pod(snapshot: Snapshot) -> None:
     number = next(_numbers)
     node = snapshot.names[number % len(snapshot.names)]
     gone = snapshot.slots[snapshot.rows[node]][-1]
-    snapshot.remove_pod(gone.uid)
-    snapshot.put_pod(
-        make_pod(f"again-{number}", node, gone.priority, requests=gone.requests, start=number % 1000)
+    snapshot.apply(RemovePod(gone.uid))
+    snapshot.apply(
+        PutPod(make_pod(f"again-{number}", node, gone.priority, requests=gone.requests, start=number % 1000))
     )
 
 

@@ -24,6 +24,7 @@ from makeway.core.policy import Limits, Policy, Protection
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import Adopt, Enforce, PutBudget, PutNode, PutPod, PutPriorityClass, RemovePod
 from makeway.planner.question import Question
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.standing import Standings
@@ -71,33 +72,35 @@ def cluster(name: str, minimum: int) -> Snapshot:
     """The same cluster whatever the policy: full nodes, a quarter of the pods without PriorityClass."""
     chance = random.Random(1)
     snapshot = Snapshot()
-    snapshot.enforce(POLICIES[name], "rev-1")
+    snapshot.apply(Enforce(POLICIES[name], "rev-1"))
     if name == "guarantee":
-        snapshot.adopt(QUEUES, "rev-1")
+        snapshot.apply(Adopt(QUEUES, "rev-1"))
     for index, one in enumerate(CLASSES):
         asked = minimum if name in TOLERATING and one != "plain" else None
-        snapshot.put_priority_class(priority_class(one, asked, (600, 1800, -1, 0)[index]))
+        snapshot.apply(PutPriorityClass(priority_class(one, asked, (600, 1800, -1, 0)[index])))
     for namespace in NAMESPACES:
-        snapshot.put_budget(make_budget("web", {"app": "web"}, 3, namespace=namespace))
+        snapshot.apply(PutBudget(make_budget("web", {"app": "web"}, 3, namespace=namespace)))
     for number in range(NODES):
         node = f"node-{number:04d}"
-        snapshot.put_node(make_node(node, PODS * 100))
+        snapshot.apply(PutNode(make_node(node, PODS * 100)))
         for slot in range(PODS):
             since = NOW - timedelta(minutes=chance.randrange(1, 120))
             queue = RESERVED if slot % 10 == 0 else ""
-            snapshot.put_pod(
-                make_pod(
-                    f"{node}-{slot}",
-                    node,
-                    chance.choice((0, 100, 500)),
-                    namespace=chance.choice(NAMESPACES),
-                    labels={"app": chance.choice(("web", "crunch", "mail")), "queue": queue},
-                    start_micros=microseconds(since),
-                    facts=PodFacts(
-                        priority_class=chance.choice(("", *CLASSES)),
-                        scheduled_micros=microseconds(since),
-                        queue=queue,
-                    ),
+            snapshot.apply(
+                PutPod(
+                    make_pod(
+                        f"{node}-{slot}",
+                        node,
+                        chance.choice((0, 100, 500)),
+                        namespace=chance.choice(NAMESPACES),
+                        labels={"app": chance.choice(("web", "crunch", "mail")), "queue": queue},
+                        start_micros=microseconds(since),
+                        facts=PodFacts(
+                            priority_class=chance.choice(("", *CLASSES)),
+                            scheduled_micros=microseconds(since),
+                            queue=queue,
+                        ),
+                    )
                 )
             )
     return snapshot
@@ -142,11 +145,11 @@ def test_next(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     sizes = iter(range(10**9))
 
     def one_pod_comes() -> None:
-        snapshot.put_pod(make_pod("newcomer", "node-2500", 0, next(sizes) % 7 + 1))
+        snapshot.apply(PutPod(make_pod("newcomer", "node-2500", 0, next(sizes) % 7 + 1)))
 
     result = benchmark.pedantic(lambda: plan(snapshot, asked, NOW), setup=one_pod_comes, rounds=200)  # type: ignore[no-untyped-call]
     assert isinstance(result, Plan)
-    snapshot.remove_pod("newcomer")
+    snapshot.apply(RemovePod("newcomer"))
 
 
 @pytest.mark.benchmark(group="refused")

@@ -31,6 +31,7 @@ from makeway.bus.messages import (
     PlanRequest,
     Profile,
 )
+from makeway.planner.changes import PutPod
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
@@ -113,7 +114,9 @@ def _placements(prefix: str, count: int) -> tuple[Placement, ...]:
 def _planner(snapshot: Snapshot) -> Planner:
     for prefix, count in (("nominated", NOMINATED), ("assumed", ASSUMED)):
         for number in range(count):
-            snapshot.put_pod(make_pod(f"{prefix}-{number}", "", 95, requests={"cpu": 300, "memory": 2**28}))
+            snapshot.apply(
+                PutPod(make_pod(f"{prefix}-{number}", "", 95, requests={"cpu": 300, "memory": 2**28}))
+            )
     metrics = Metrics(CollectorRegistry())
     journal = Journal()
     journal.begin("rec-bench")

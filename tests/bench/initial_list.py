@@ -36,6 +36,7 @@ from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
 from makeway.planner.backlog import PIECE
+from makeway.planner.changes import Adopt, Enforce, PutBudget
 from makeway.planner.metrics import Metrics
 from makeway.planner.settling import settle_for_ever
 from makeway.planner.snapshot import Snapshot
@@ -103,10 +104,10 @@ async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> No
         f"the event loop held for {longest * 1000:.0f} ms at most"
     )
     protected = Policy(protection=Protection(minimum_priority=-1))
-    await _apply(snapshot, "a policy", lambda: snapshot.enforce(protected, "1"))
-    await _apply(snapshot, "a tree of queues", lambda: snapshot.adopt(_QUEUES, "1"))
-    await _apply(snapshot, "another, with a new resource", lambda: snapshot.adopt(_OTHER_QUEUES, "2"))
-    await _apply(snapshot, "a disruption budget", lambda: snapshot.put_budget(_BUDGET))
+    await _apply(snapshot, "a policy", lambda: snapshot.apply(Enforce(protected, "1")))
+    await _apply(snapshot, "a tree of queues", lambda: snapshot.apply(Adopt(_QUEUES, "1")))
+    await _apply(snapshot, "another, with a new resource", lambda: snapshot.apply(Adopt(_OTHER_QUEUES, "2")))
+    await _apply(snapshot, "a disruption budget", lambda: snapshot.apply(PutBudget(_BUDGET)))
     if events:
         took, _ = await _change(watch, server, 1, events, 0)
         each = took.cpu / events * 1e6

@@ -19,6 +19,7 @@ from makeway.core.objects import (
     PodDisruptionBudget,
 )
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import PutBudget, PutNamespace, PutNode, PutPod
 from makeway.planner.question import question_of
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
@@ -89,11 +90,11 @@ def snapshot_of(case: Case) -> Snapshot:
     """Put the cluster into a snapshot, object by object, as the watch does."""
     snapshot = Snapshot()
     for namespace in case.namespaces:
-        snapshot.put_namespace(namespace)
+        snapshot.apply(PutNamespace(namespace))
     for node in case.nodes:
-        snapshot.put_node(node_record(node))
+        snapshot.apply(PutNode(node_record(node)))
     for budget in case.budgets:
-        snapshot.put_budget(budget_of(budget))
+        snapshot.apply(PutBudget(budget_of(budget)))
     claims = ClaimFeed(snapshot)
     for claim in case.claims:
         claims.put(claim)
@@ -102,7 +103,7 @@ def snapshot_of(case: Case) -> Snapshot:
         volumes.put(volume)
     volumes.retain({volume.metadata.uid for volume in case.volumes})
     for pod in case.pods:
-        snapshot.put_pod(pod_record(pod))
+        snapshot.apply(PutPod(pod_record(pod)))
     return snapshot
 
 

@@ -15,6 +15,7 @@ from makeway.core.objects import Metadata, PodDisruptionBudget, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.answer import Plan, Proposal, Refusal
+from makeway.planner.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
 from makeway.planner.kinds import Kind
 from makeway.planner.question import Question
 from makeway.planner.records import NodeRecord, PodRecord
@@ -128,15 +129,15 @@ def make_snapshot(
     piece: int | None = None,
 ) -> Snapshot:
     snapshot = Snapshot(piece=piece)
-    snapshot.enforce(policy or Policy(), "rev-1" if policy else "")
+    snapshot.apply(Enforce(policy or Policy(), "rev-1" if policy else ""))
     for priority_class in classes:
-        snapshot.put_priority_class(priority_class)
+        snapshot.apply(PutPriorityClass(priority_class))
     for node in nodes:
-        snapshot.put_node(make_node(node) if isinstance(node, str) else node)
+        snapshot.apply(PutNode(make_node(node) if isinstance(node, str) else node))
     for budget in budgets:
-        snapshot.put_budget(budget)
+        snapshot.apply(PutBudget(budget))
     for pod in pods:
-        snapshot.put_pod(pod)
+        snapshot.apply(PutPod(pod))
     return snapshot
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from makeway.bus.messages import NodeSelection
 from makeway.core.objects import Namespace, Node, Pod
+from makeway.planner.changes import PutNamespace, PutNode, PutPod
 from makeway.planner.constraints import constraints_of
 from makeway.planner.question import Question
 from makeway.planner.records import node_record, pod_record
@@ -103,11 +104,11 @@ def cluster(*objects: Node | Pod | Namespace) -> Snapshot:
     for item in objects:
         match item:
             case Node():
-                snapshot.put_node(node_record(item))
+                snapshot.apply(PutNode(node_record(item)))
             case Namespace():
-                snapshot.put_namespace(item)
+                snapshot.apply(PutNamespace(item))
             case Pod():
-                snapshot.put_pod(pod_record(item))
+                snapshot.apply(PutPod(pod_record(item)))
     return snapshot
 
 

@@ -13,6 +13,15 @@ from hypothesis import strategies as st
 from makeway.core.facts import PodFacts
 from makeway.core.policy import Policy, Protection
 from makeway.planner.backlog import Backlog
+from makeway.planner.changes import (
+    Adopt,
+    Enforce,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    RemovePod,
+    RemovePriorityClass,
+)
 from makeway.planner.settling import settle_for_ever
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -27,7 +36,7 @@ POLICIES = (Policy(), Policy(protection=Protection(namespaces=("team",), minimum
 
 CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
     st.builds(
-        lambda pod: lambda s: s.put_pod(pod),
+        lambda pod: lambda s: s.apply(PutPod(pod)),
         st.builds(
             make_pod,
             uid=st.sampled_from("abcdef"),
@@ -45,15 +54,17 @@ CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
             ),
         ),
     ),
-    st.builds(lambda uid: lambda s: s.remove_pod(uid), st.sampled_from("abcdef")),
-    st.builds(lambda gpus: lambda s: s.put_node(make_node("n1", **{"x.io/gpu": gpus})), st.integers(0, 2)),
-    st.builds(lambda policy: lambda s: s.enforce(policy, "r"), st.sampled_from(POLICIES)),
-    st.builds(lambda built: lambda s: s.adopt(built, "r"), st.sampled_from(TREES)),
+    st.builds(lambda uid: lambda s: s.apply(RemovePod(uid)), st.sampled_from("abcdef")),
     st.builds(
-        lambda minimum: lambda s: s.put_priority_class(make_class("batch", minimum, 60)),
+        lambda gpus: lambda s: s.apply(PutNode(make_node("n1", **{"x.io/gpu": gpus}))), st.integers(0, 2)
+    ),
+    st.builds(lambda policy: lambda s: s.apply(Enforce(policy, "r")), st.sampled_from(POLICIES)),
+    st.builds(lambda built: lambda s: s.apply(Adopt(built, "r")), st.sampled_from(TREES)),
+    st.builds(
+        lambda minimum: lambda s: s.apply(PutPriorityClass(make_class("batch", minimum, 60))),
         st.sampled_from([None, 5, 50]),
     ),
-    st.just(lambda s: s.remove_priority_class("batch")),
+    st.just(lambda s: s.apply(RemovePriorityClass("batch"))),
     st.just(lambda s: s.backlog.work()),
 )
 
@@ -119,7 +130,7 @@ def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
     settle(snapshot)
     seen, before = snapshot.revision, state(snapshot)["rows"]
 
-    snapshot.enforce(policy, "next")
+    snapshot.apply(Enforce(policy, "next"))
     settle(snapshot)
 
     after = state(snapshot)["rows"]
@@ -130,10 +141,10 @@ def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
 def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
     snapshot = Snapshot(piece=1)
     for uid in "ab":
-        snapshot.put_pod(make_pod(uid, "n1", facts=PodFacts(priority_class="batch")))
-    snapshot.put_priority_class(make_class("batch", 50, 60))
+        snapshot.apply(PutPod(make_pod(uid, "n1", facts=PodFacts(priority_class="batch"))))
+    snapshot.apply(PutPriorityClass(make_class("batch", 50, 60)))
 
-    snapshot.put_priority_class(make_class("batch", 50, 60))
+    snapshot.apply(PutPriorityClass(make_class("batch", 50, 60)))
 
     settle(snapshot)
     row = snapshot.rows["n1"]
@@ -143,9 +154,9 @@ def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
 def test_what_is_still_being_applied_is_named() -> None:
     snapshot = Snapshot(piece=2)
     for uid in "abc":
-        snapshot.put_pod(make_pod(uid, "n1"))
+        snapshot.apply(PutPod(make_pod(uid, "n1")))
 
-    snapshot.adopt(TREES[0], "r")
+    snapshot.apply(Adopt(TREES[0], "r"))
 
     assert snapshot.backlog.unsettled == "the queues are being filled"
     settle(snapshot)

@@ -15,6 +15,7 @@ from makeway.core.objects import Taint, Toleration
 from makeway.core.selector import Requirement, Selector
 from makeway.planner import bounds, plan, records
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
 from makeway.planner.columns import BASE_RESOURCES
 from makeway.planner.diagnosis import NOT_OFFERED
 from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
@@ -148,7 +149,7 @@ def test_an_existing_pod_with_thousands_of_terms_weighs_on_no_plan() -> None:
     assert snapshot.kinds.forbidding.size == 1
     assert result.left_out == (bounds.EXISTING_ANTI_AFFINITY,)
 
-    snapshot.remove_pod("large")
+    snapshot.apply(RemovePod("large"))
     assert snapshot.kinds.left_out == 0
 
 
@@ -222,13 +223,13 @@ def test_a_claim_that_becomes_exclusive_tells_its_pod_apart() -> None:
     snapshot = cluster(node("a"), *users)
     assert len(snapshot.kinds) == 1
 
-    snapshot.put_claim(("default", "data-2"), ClaimRecord(exclusive=True))
+    snapshot.apply(PutClaim.of(("default", "data-2"), ClaimRecord(exclusive=True)))
 
     assert len(snapshot.kinds) == 2
     asked = question(pod("P", priority=9, volumes=[claim("data-2")]))
     assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
 
-    snapshot.put_claim(("default", "data-2"), ClaimRecord(exclusive=False))
+    snapshot.apply(PutClaim.of(("default", "data-2"), ClaimRecord(exclusive=False)))
     assert len(snapshot.kinds) == 1
 
 
@@ -236,8 +237,8 @@ def in_pieces(pods: int) -> Snapshot:
     snapshot = Snapshot(piece=1)
     at_once = cluster(node("a"), *(pod(f"p{n}", "a", labels={"own": str(n)}) for n in range(pods)))
     for record in (*at_once.pods.values(),):
-        snapshot.put_pod(record)
-    snapshot.put_node(node_record(node("a")))
+        snapshot.apply(PutPod(record))
+    snapshot.apply(PutNode(node_record(node("a"))))
     settle(snapshot)
     return snapshot
 
@@ -469,10 +470,10 @@ def gpus(number: int, *, pods: int, piece: int | None = None) -> Snapshot:
     """A node that offers one of each of so many resources, and pods that have the first of them."""
     offered = {f"x.io/{index}": 1 for index in range(number)}
     snapshot = Snapshot(piece=piece)
-    snapshot.put_node(make_node("a", **offered))
+    snapshot.apply(PutNode(make_node("a", **offered)))
     for index in range(pods):
         requests = {"cpu": 1, "x.io/0": 1} if index == 0 else {"cpu": 1}
-        snapshot.put_pod(make_pod(f"p{index}", "a", requests=requests))
+        snapshot.apply(PutPod(make_pod(f"p{index}", "a", requests=requests)))
     settle(snapshot)
     return snapshot
 
@@ -488,7 +489,7 @@ def test_a_resource_has_a_layer_once_a_preemptor_asks_for_it() -> None:
     assert choices(planned(snapshot, wanting("x.io/0"))) == [("a", {"p0"})]
     assert set(snapshot.columns.resources) == {*BASE_RESOURCES, "x.io/0"}
 
-    snapshot.put_node(make_node("b", **{"x.io/0": 1}))
+    snapshot.apply(PutNode(make_node("b", **{"x.io/0": 1})))
     assert planned(snapshot, wanting("x.io/0")).unmodelled_total == 0
     assert int(snapshot.columns.allocatable[-1, snapshot.rows["b"]]) == 1
 
@@ -518,11 +519,11 @@ def test_while_pods_are_being_counted_for_a_resource_it_is_left_to_verification(
 def test_a_resource_that_no_node_offers_any_more_is_not_offered() -> None:
     snapshot = gpus(1, pods=1)
     asked = wanting("hugepages-2Mi")
-    snapshot.put_node(make_node("b", **{"hugepages-2Mi": 1}))
+    snapshot.apply(PutNode(make_node("b", **{"hugepages-2Mi": 1})))
     assert caching.plan(snapshot, asked, NOW).scope.nodes_total == 2
 
-    snapshot.put_node(make_node("b"))
+    snapshot.apply(PutNode(make_node("b")))
     assert refused(snapshot, asked).reason == NOT_OFFERED
-    snapshot.put_node(make_node("b", **{"hugepages-2Mi": 1}))
-    snapshot.remove_node("b")
+    snapshot.apply(PutNode(make_node("b", **{"hugepages-2Mi": 1})))
+    snapshot.apply(RemoveNode("b"))
     assert refused(snapshot, asked).reason == NOT_OFFERED

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from makeway.core.facts import PodFacts
 from makeway.planner.answer import Refusal
+from makeway.planner.changes import Adopt, PutNode, PutPod
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_node, make_pod
@@ -23,17 +24,17 @@ def all_done(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("counting", [False, True])
 def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting: bool) -> None:
     snapshot = Snapshot(piece=2)
-    snapshot.put_node(make_node("n1", size=1000, **{GPU: 8}))
+    snapshot.apply(PutNode(make_node("n1", size=1000, **{GPU: 8})))
     for number in range(8):
         pod = make_pod(
             f"a{number}", "n1", LOW, 100, labels={"queue": "root.a"}, facts=PodFacts(queue="root.a")
         )
-        snapshot.put_pod(replace(pod, requests={**pod.requests, GPU: 1}))
+        snapshot.apply(PutPod(replace(pod, requests={**pod.requests, GPU: 1})))
     snapshot.serving = True
     all_done(snapshot)
     if counting:
         assert not snapshot.count(GPU)  # a preemptor has just asked for it
-    snapshot.adopt(tree(queue("a", guaranteed={GPU: 8}), queue("p")), "queues-1")
+    snapshot.apply(Adopt(tree(queue("a", guaranteed={GPU: 8}), queue("p")), "queues-1"))
     all_done(snapshot)
     preemptor = make_pod("new", "", HIGH, 300, labels={"queue": "root.p"}, facts=PodFacts(queue="root.p"))
     found = plan(snapshot, ask(preemptor), NOW)
@@ -43,9 +44,9 @@ def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting:
 
 def test_a_node_whose_pods_are_counted_again_is_seen_as_changed_by_a_plan_of_this_revision() -> None:
     snapshot = Snapshot(piece=2)
-    snapshot.put_node(make_node("n1", size=1000, **{GPU: 8}))
+    snapshot.apply(PutNode(make_node("n1", size=1000, **{GPU: 8})))
     pod = make_pod("a", "n1", LOW, 100)
-    snapshot.put_pod(replace(pod, requests={**pod.requests, GPU: 1}))
+    snapshot.apply(PutPod(replace(pod, requests={**pod.requests, GPU: 1})))
     all_done(snapshot)
     snapshot.count(GPU)
     looked_at = snapshot.revision

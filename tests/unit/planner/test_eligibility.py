@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from makeway.core.nodes import NodeTerm, RequiredNodes
 from makeway.core.objects import Taint, Toleration
 from makeway.planner.answer import Plan
+from makeway.planner.changes import PutNode, RemoveNode
 from makeway.planner.records import node_record
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import NOW, choices, planned, refused
@@ -95,7 +96,7 @@ def test_a_cordoned_node_is_planned_on_only_for_a_pod_that_tolerates_it() -> Non
 
     assert nodes_of(planned(snapshot, question(preemptor()))) == ["b"]
     assert nodes_of(planned(snapshot, question(preemptor(tolerations=tolerates)))) == ["a", "b"]
-    snapshot.put_node(node_record(node("a")))
+    snapshot.apply(PutNode(node_record(node("a"))))
     assert nodes_of(planned(snapshot, question(preemptor()))) == ["a", "b"]
 
 
@@ -232,10 +233,10 @@ def test_all_nodes_at_once_match_as_one_node_at_a_time_whatever_came_and_went(se
         name = f"n{draw.randrange(6)}"
         if draw.random() < 0.2 and name in there:
             del there[name]
-            snapshot.remove_node(name)
+            snapshot.apply(RemoveNode(name))
         else:
             there[name] = node(name, taints=some_taints(draw), more=some_labels(draw))
-            snapshot.put_node(node_record(there[name]))
+            snapshot.apply(PutNode(node_record(there[name])))
         one, some = draw.choice(required), draw.choice(tolerations)
         rows = snapshot.columns.nodes
 
@@ -268,7 +269,7 @@ def test_which_nodes_are_eligible_is_worked_out_again_only_for_those_that_change
         return rows
 
     monkeypatch.setattr(snapshot.topology, "_renew", counting)
-    snapshot.put_node(node_record(node("n7")))
+    snapshot.apply(PutNode(node_record(node("n7"))))
     found = planned(snapshot, asked)
 
     assert found.candidates_total == 49

@@ -8,6 +8,7 @@ import pytest
 from makeway.core.budget import Budget, budget_of
 from makeway.core.objects import PodDisruptionBudget
 from makeway.core.policy import Policy
+from makeway.planner.changes import Enforce, PutBudget
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import HIGH, LOW, ask, make_pod, make_snapshot, planned, refused
 
@@ -51,9 +52,9 @@ def test_pods_are_matched_anew_when_their_budgets_become_hard_or_soft(
     selector: object, labels: dict[str, str]
 ) -> None:
     snapshot = snapshot_under(frozen(selector), labels, Policy())
-    snapshot.enforce(HARD, "hard")
+    snapshot.apply(Enforce(HARD, "hard"))
     assert refused(snapshot, ask(P)).spared == {"hard-budget": 1}
-    snapshot.enforce(Policy(), "soft")
+    snapshot.apply(Enforce(Policy(), "soft"))
     assert planned(snapshot, ask(P)).candidates[0].node == "a"
     assert snapshot.budgets.members(snapshot.budget_set("w")) == ()
 
@@ -61,7 +62,7 @@ def test_pods_are_matched_anew_when_their_budgets_become_hard_or_soft(
 def test_only_namespaces_whose_budgets_become_hard_and_cover_others_then_are_matched_anew() -> None:
     snapshot = snapshot_under(frozen({"matchLabels": {"app": "web"}}), {"app": "web"}, Policy())
     assert snapshot.budgets.hold(("*",)) == []
-    snapshot.put_budget(frozen({}, "all"))
+    snapshot.apply(PutBudget(frozen({}, "all")))
     assert snapshot.budgets.hold(("*",)) == []
     assert snapshot.budgets.hold(("other",)) == ["default"]
     assert snapshot.budgets.hold(("default",)) == ["default"]
@@ -70,7 +71,7 @@ def test_only_namespaces_whose_budgets_become_hard_and_cover_others_then_are_mat
 def test_many_budgets_with_an_empty_selector_are_too_many_only_where_they_are_hard() -> None:
     snapshot = snapshot_under(frozen({}), {"app": "web"}, Policy())
     for number in range(200):
-        snapshot.put_budget(frozen({}, f"b{number}"))
+        snapshot.apply(PutBudget(frozen({}, f"b{number}")))
     assert planned(snapshot, ask(P)).candidates[0].victims[0].pdb_violating is False
-    snapshot.enforce(HARD, "hard")
+    snapshot.apply(Enforce(HARD, "hard"))
     assert refused(snapshot, ask(P)).spared == {"hard-budget": 1}

@@ -14,6 +14,7 @@ from makeway.core.policy import Policy
 from makeway.core.selector import Requirement, Selector
 from makeway.planner.answer import Plan
 from makeway.planner.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
+from makeway.planner.changes import Enforce, PutBudget, PutNode, PutPod, RemoveBudget
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
 from unit.planner.building import (
@@ -60,7 +61,7 @@ PREEMPTOR = make_pod("P", "", 900, L)
 def test_planning_goes_on_while_a_namespaces_budgets_are_applied() -> None:
     snapshot = serving()
 
-    snapshot.put_budget(make_budget("b", LABELS, 0))
+    snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
 
     assert not snapshot.backlog.unsettled
     assert snapshot.undecided == {"default"}
@@ -73,7 +74,7 @@ def test_planning_goes_on_while_a_namespaces_budgets_are_applied() -> None:
 def test_a_pod_that_a_hard_budget_may_cover_stays_until_that_is_known() -> None:
     snapshot = serving(HARD)
 
-    snapshot.put_budget(make_budget("b", {"app": "other"}, 0))
+    snapshot.apply(PutBudget(make_budget("b", {"app": "other"}, 0)))
 
     assert choices(planned(snapshot, ask(PREEMPTOR))) == [("z", {"other"})]
     kept = refused(snapshot, ask(PREEMPTOR, nodes=["n0", "n1"]))
@@ -86,10 +87,10 @@ def test_budgets_that_change_all_the_time_are_matched_in_one_pass_after_another(
     snapshot = serving(pods=8)
     visits = 0
     for number in range(100):
-        snapshot.put_budget(make_budget("b", {"app": f"web-{number}"}, 0))
+        snapshot.apply(PutBudget(make_budget("b", {"app": f"web-{number}"}, 0)))
         snapshot.upkeep.work()
         visits += 1
-    snapshot.put_budget(make_budget("b", LABELS, 0))
+    snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
     while snapshot.upkeep.unsettled:
         snapshot.upkeep.work()
         visits += 1
@@ -103,7 +104,7 @@ def test_what_changes_while_plans_are_made_is_seen_by_the_next_plan_of_the_class
     snapshot = serving()
     assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "n0"
 
-    snapshot.put_budget(make_budget("b", LABELS, 0))
+    snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
     while snapshot.upkeep.unsettled:
         planned(snapshot, ask(PREEMPTOR))
         snapshot.upkeep.work()
@@ -115,7 +116,7 @@ def test_what_changes_while_plans_are_made_is_seen_by_the_next_plan_of_the_class
 def test_a_pod_under_too_many_budgets_has_none_to_give(number: int) -> None:
     snapshot = serving(pods=1, piece=None)
     for index in range(number):
-        snapshot.put_budget(make_budget(f"b{index}", LABELS, 5))
+        snapshot.apply(PutBudget(make_budget(f"b{index}", LABELS, 5)))
 
     found = {one.node: one.pdb_violations for one in planned(snapshot, ask(PREEMPTOR)).candidates}
 
@@ -128,10 +129,10 @@ def test_a_pod_under_too_many_budgets_has_none_to_give(number: int) -> None:
 def test_where_too_many_budgets_require_no_label_the_pods_of_the_namespace_have_none_to_give() -> None:
     snapshot = serving(HARD, pods=1, piece=None)
     for index in range(MOST_LOOSE + 1):
-        snapshot.put_budget(loose(f"b{index}", f"key-{index}"))
+        snapshot.apply(PutBudget(loose(f"b{index}", f"key-{index}")))
 
     assert choices(planned(snapshot, ask(PREEMPTOR))) == [("z", {"other"})]
-    snapshot.remove_budget(("default", "b0"))
+    snapshot.apply(RemoveBudget(("default", "b0")))
     assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
 
 
@@ -193,25 +194,25 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[tuple[str, Any]]) -> None:
     snapshot = Snapshot(piece=1)
-    snapshot.enforce(HARD, "rev-1")
+    snapshot.apply(Enforce(HARD, "rev-1"))
     snapshot.serving = True
     budgets: dict[tuple[str, str], Budget] = {}
     for name in ("a", "b"):
-        snapshot.put_node(make_node(name))
+        snapshot.apply(PutNode(make_node(name)))
     there = [("pod", (number, {"app": "a"})) for number in range(6)]
     for kind, what in [*there, *events, ("plan", None)]:
         if kind == "put":
-            snapshot.put_budget(what)
+            snapshot.apply(PutBudget(what))
             budgets[what.key] = what
         elif kind == "remove":
-            snapshot.remove_budget(what)
+            snapshot.apply(RemoveBudget(what))
             budgets.pop(what, None)
         elif kind == "pod":
             number, labels = what
             pod = make_pod(
                 f"p{number}", "ab"[number % 2], number, namespace=("default", "other")[number % 3 % 2]
             )
-            snapshot.put_pod(msgspec.structs.replace(pod, labels=labels))
+            snapshot.apply(PutPod(msgspec.structs.replace(pod, labels=labels)))
         elif kind == "work":
             snapshot.upkeep.work()
         else:

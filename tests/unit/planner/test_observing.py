@@ -17,6 +17,7 @@ from makeway.bus.messages import API_VERSION, PlanRequest, Profile
 from makeway.core.disruption import preemption_message
 from makeway.core.objects import Pod
 from makeway.planner import observing as module
+from makeway.planner.changes import PutBudget
 from makeway.planner.metrics import Metrics
 from makeway.planner.observing import Observing
 from makeway.planner.pairing import QUIET, WINDOW
@@ -154,7 +155,7 @@ def two_nodes() -> Snapshot:
 async def test_another_choice_is_compared_on_the_cluster_as_the_plan_saw_it() -> None:
     bench = Bench(two_nodes())
     bench.decide()
-    bench.snapshot.put_budget(make_budget("web", {"app": "web"}, 5))  # too late to count
+    bench.snapshot.apply(PutBudget(make_budget("web", {"app": "web"}, 5)))  # too late to count
 
     bench.nominate("n2")
     bench.now += timedelta(milliseconds=40)

@@ -14,6 +14,7 @@ from makeway.core.importance import microseconds
 from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import DaemonSets, Limits, Policy, Protection, Strategy
 from makeway.planner.answer import Plan, Proposal, Refusal
+from makeway.planner.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
 from makeway.planner.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -133,7 +134,7 @@ def test_an_order_never_has_more_victims_than_any_may_have() -> None:
 
 def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
     snapshot = on_node(76, mixed_pods())
-    snapshot.put_node(NodeRecord(name="elsewhere", allocatable={"example.com/disk": 3}))
+    snapshot.apply(PutNode(NodeRecord(name="elsewhere", allocatable={"example.com/disk": 3})))
 
     refusal = why(snapshot, pinned({"cpu": 5, "example.com/disk": 1}))
 
@@ -213,8 +214,8 @@ def test_the_first_pod_of_an_application_goes_after_the_others() -> None:
     snapshot = on_node(20, [of_application("driver", 1), of_application("worker", 2)])
     assert victims(the(snapshot, pinned(10))) == {"worker"}
 
-    snapshot.remove_pod("driver")
-    snapshot.put_pod(of_application("late worker", 3))
+    snapshot.apply(RemovePod("driver"))
+    snapshot.apply(PutPod(of_application("late worker", 3)))
     assert victims(the(snapshot, pinned(10))) == {"late worker"}
 
 
@@ -262,14 +263,14 @@ def test_the_pod_that_holds_its_host_port_goes_whatever_else_is_cheaper() -> Non
         manifests.pod("holder", NODE, priority=3, ports=port),
         manifests.pod("cheap", NODE, priority=1),
     )
-    snapshot.enforce(ON, "rev-1")
+    snapshot.apply(Enforce(ON, "rev-1"))
     logs = manifests.pod("logs", priority=3, ports=port)
     asked = manifests.question(logs, pinned_to=NODE, unfit_since=NOW - timedelta(minutes=1))
 
     [proposal] = planned(snapshot, asked).candidates
     assert victims(proposal) == {"holder"}
-    snapshot.remove_pod("holder")
-    snapshot.put_pod(pod_record(manifests.pod("holder", NODE, priority=4, ports=port)))
+    snapshot.apply(RemovePod("holder"))
+    snapshot.apply(PutPod(pod_record(manifests.pod("holder", NODE, priority=4, ports=port))))
     refusal = refusal_of(snapshot, asked)
     assert "does not fit on it (host port taken)" in refusal.message
     assert refusal.node_reasons == {"Host port taken": 1}
@@ -346,8 +347,8 @@ def in_queue(uid: str, path: str, priority: int = 1, *, ends: float | None = Non
 
 def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
     snapshot = on_node(10 * len(pods), pods, policy)
-    snapshot.adopt(tree(queue("a", guaranteed={"cpu": cpu}), queue("b")), "queues-1")
-    snapshot.queues.source = ("ConfigMap", "makeway-system", "makeway-queues")
+    queues = tree(queue("a", guaranteed={"cpu": cpu}), queue("b"))
+    snapshot.apply(Adopt(queues, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
     return snapshot
 
 

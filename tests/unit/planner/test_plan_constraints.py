@@ -8,6 +8,7 @@ import pytest
 
 from makeway.bus.messages import Placement
 from makeway.planner import diagnosis, layers
+from makeway.planner.changes import PutClaim, PutNode, PutPod, RemovePod
 from makeway.planner.question import Question
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.tally import Allowance, Tallies
@@ -258,7 +259,7 @@ def test_whoever_holds_the_claim_for_one_pod_has_to_go_wherever_it_runs() -> Non
     snapshot = cluster(
         node("a"), node("b"), pod("holder", "a", volumes=[claim("data")]), pod("low", "b", cpu="4")
     )
-    snapshot.put_claim(("default", "data"), ClaimRecord(exclusive=True))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord(exclusive=True)))
 
     plan = planned(snapshot, question(preemptor(volumes=[claim("data")])))
 
@@ -279,9 +280,9 @@ def test_what_was_counted_follows_pods_that_come_go_and_change() -> None:
     asked = question(preemptor(affinity=anti_affinity(term(HOST, WEB))))
     assert choices(planned(snapshot, asked)) == [("a", {"web"})]
 
-    snapshot.remove_pod("web")
+    snapshot.apply(RemovePod("web"))
 
-    snapshot.put_pod(pod_record(pod("low", "b", labels=WEB)))
+    snapshot.apply(PutPod(pod_record(pod("low", "b", labels=WEB))))
 
     assert choices(planned(snapshot, asked)) == [("b", {"low"})]
 
@@ -294,7 +295,7 @@ def test_a_node_that_moves_to_another_zone_counts_there() -> None:
     asked = question(preemptor(affinity=anti_affinity(term(ZONE, WEB))))
     assert choices(planned(snapshot, asked)) == [("a", {"web"})]
 
-    snapshot.put_node(node_record(node("b", zone="2")))
+    snapshot.apply(PutNode(node_record(node("b", zone="2"))))
 
     assert sorted(choices(planned(snapshot, asked))) == [("a", {"web"}), ("b", {"low"})]
 

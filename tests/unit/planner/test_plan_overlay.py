@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from makeway.planner.answer import Proposal
+from makeway.planner.changes import PutBudget, PutPod, RemovePod
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -81,7 +82,7 @@ def test_pods_of_the_request_may_ask_for_what_no_pod_or_node_has_asked_for_befor
 def test_assumed_pods_may_make_a_node_deeper_than_any_that_the_snapshot_has() -> None:
     pods = [make_pod(f"a{n}", "n1", LOW, S) for n in range(8)] + [make_pod("b", "n2", LOW, 8 * S)]
     snapshot = make_snapshot([make_node(name, 8 * S) for name in ("n1", "n2")], pods)
-    snapshot.put_pod(make_pod("R", priority=LOW, size=S))
+    snapshot.apply(PutPod(make_pod("R", priority=LOW, size=S)))
     question = ask(make_pod("P", priority=HIGH, size=8 * S), assumed=[("R", "n1")])
     assert snapshot.columns.slots == 8
 
@@ -187,10 +188,10 @@ def test_a_pod_that_left_uses_up_its_budget_until_the_budgets_object_changes() -
     snapshot = make_snapshot(["n1", "n2"], pods, [make_budget("foo", FOO, 1)])
     question = ask(make_pod("P", priority=HIGH, size=XL), nodes=["n2"], leaving=["a"])
 
-    snapshot.remove_pod("a")
+    snapshot.apply(RemovePod("a"))
     assert planned(snapshot, question).candidates[0].pdb_violations == 1
 
-    snapshot.put_budget(make_budget("foo", FOO, 1))
+    snapshot.apply(PutBudget(make_budget("foo", FOO, 1)))
     assert planned(snapshot, question).candidates[0].pdb_violations == 0
 
 
@@ -240,7 +241,7 @@ def test_a_refusal_says_what_is_missing_where_in_numbers() -> None:
         make_pod("c", "n3", HIGH, S),
     ]
     snapshot = make_snapshot([make_node("n1", 900), make_node("n2", 300), make_node("n3")], pods)
-    snapshot.put_pod(make_pod("d", "n2", LOW, S))
+    snapshot.apply(PutPod(make_pod("d", "n2", LOW, S)))
 
     refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, requests={"cpu": 500, "memory": 10})))
 

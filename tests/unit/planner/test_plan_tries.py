@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from makeway.core.policy import DaemonSets, Limits, Policy, Protection
+from makeway.planner.changes import PutNode
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import (
@@ -75,7 +76,7 @@ def test_a_pod_that_is_assumed_and_was_refused_stays() -> None:
 def test_a_daemon_sets_pod_does_not_order_what_was_refused_again() -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True))
     snapshot = make_snapshot(["a"], [full("a", "x"), full("a", "y")], policy=policy)
-    snapshot.put_node(make_node("a", 1000))
+    snapshot.apply(PutNode(make_node("a", 1000)))
     (first,) = planned(snapshot, ask(URGENT, pinned_to="a")).candidates
     (victim,) = [pod.pod.uid for pod in first.victims]
     (other,) = {"x", "y"} - {victim}

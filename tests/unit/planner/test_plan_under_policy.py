@@ -10,6 +10,7 @@ import pytest
 from makeway.core.budget import PENDING, READY, UNREADY, Health
 from makeway.core.facts import PodFacts
 from makeway.core.policy import Limits, Policy, Protection
+from makeway.planner.changes import Enforce, PutBudget, PutPod
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import (
     HIGH,
@@ -105,10 +106,10 @@ def test_a_plan_that_is_made_again_sees_that_a_pod_became_ready_and_that_its_bud
     )
     assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
 
-    snapshot.put_budget(budget(healthy=(2, 2)))
+    snapshot.apply(PutBudget(budget(healthy=(2, 2))))
     assert planned(snapshot, ask(URGENT)).candidates
 
-    snapshot.put_pod(web("w", "a", 400))  # type: ignore[arg-type]
+    snapshot.apply(PutPod(web("w", "a", 400)))  # type: ignore[arg-type]
     assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
 
 
@@ -124,10 +125,10 @@ def test_a_pod_under_two_hard_budgets_stays_since_the_eviction_api_evicts_no_suc
 def test_budgets_become_hard_and_soft_again_with_the_policy() -> None:
     snapshot = make_snapshot(["a"], [web("w", "a", 400)], [make_budget("web", APP, 1, settled=False)])  # type: ignore[list-item]
 
-    snapshot.enforce(HARD, "2")
+    snapshot.apply(Enforce(HARD, "2"))
     assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
 
-    snapshot.enforce(Policy(), "3")
+    snapshot.apply(Enforce(Policy(), "3"))
     assert planned(snapshot, ask(URGENT)).candidates
 
 
@@ -210,7 +211,7 @@ def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
 
 def test_a_refusal_for_too_many_victims_depends_on_the_policy() -> None:
     snapshot = make_snapshot(["a"], [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250)])
-    snapshot.enforce(Policy(limits=Limits(victims_per_order=1)), "rev-2", SOURCE)
+    snapshot.apply(Enforce(Policy(limits=Limits(victims_per_order=1)), "rev-2", SOURCE))
 
     refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
 
@@ -278,7 +279,7 @@ def test_protected_pods_are_counted_by_rule_and_make_the_answer_depend_on_the_po
             make_pod("p", "a", MID, 250, facts=PodFacts()),
         ],
     )
-    snapshot.enforce(Policy(protection=Protection(minimum_priority=MID)), "rev-2", SOURCE)
+    snapshot.apply(Enforce(Policy(protection=Protection(minimum_priority=MID)), "rev-2", SOURCE))
 
     refusal = refused(snapshot, ask(URGENT))
 

@@ -12,6 +12,7 @@ from makeway.core.objects import Metadata, PriorityClass
 from makeway.core.policy import Policy, Protection
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
 from makeway.planner.queue_warnings import AT_ONCE, QueueWarnings
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -28,7 +29,7 @@ def pod_in(asked: str, uid: str, *, node: str = "n1", **facts: object) -> PodRec
 
 def snapshot_with(built: QueueTree, *pods: PodRecord) -> Snapshot:
     snapshot = make_snapshot(["n1", "n2"], pods)
-    snapshot.adopt(built, "rev")
+    snapshot.apply(Adopt(built, "rev"))
     return snapshot
 
 
@@ -65,11 +66,11 @@ def test_the_book_is_what_counting_all_pods_anew_would_give(
     snapshot = make_snapshot(["n1", "n2"])
     for step in steps:
         if isinstance(step, PodRecord):
-            snapshot.put_pod(step)
+            snapshot.apply(PutPod(step))
         elif isinstance(step, str):
-            snapshot.remove_pod(step)
+            snapshot.apply(RemovePod(step))
         else:
-            snapshot.adopt(step, "rev")
+            snapshot.apply(Adopt(step, "rev"))
 
     book = snapshot.queues
     if book.tree is None:
@@ -104,13 +105,13 @@ def test_pods_that_name_a_queue_that_is_not_there_are_told_apart() -> None:
     snapshot = snapshot_with(FLAT, pod_in("root.a", "fine"), pod_in("root.lost", "lost", node=""))
 
     assert snapshot.queues.misplaced.keys() == {"lost"}
-    snapshot.remove_pod("lost")
+    snapshot.apply(RemovePod("lost"))
     assert not snapshot.queues.misplaced
 
 
 def test_who_is_protected_follows_the_policy() -> None:
     snapshot = snapshot_with(FLAT, pod_in("root.a", "p"))
-    snapshot.enforce(Policy(protection=Protection(namespaces=("default",))), "rev-2")
+    snapshot.apply(Enforce(Policy(protection=Protection(namespaces=("default",))), "rev-2"))
 
     _, members = snapshot.queues.without(())
     (member,) = members(FLAT.at("root.a").number)
@@ -122,7 +123,9 @@ def test_a_class_may_opt_its_pods_out_and_in_again() -> None:
 
     for value in ("false", "true"):
         annotations = {"yunikorn.apache.org/allow-preemption": value}
-        snapshot.put_priority_class(PriorityClass(metadata=Metadata(name="gold", annotations=annotations)))
+        snapshot.apply(
+            PutPriorityClass(PriorityClass(metadata=Metadata(name="gold", annotations=annotations)))
+        )
         _, members = snapshot.queues.without(())
         (member,) = members(FLAT.at("root.a").number)
         assert member.opted_out is (value == "false")
@@ -157,7 +160,7 @@ def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_anothe
     warnings.tell()
     assert [uid for uid, _ in recorded.notes] == ["p"]
 
-    snapshot.adopt(tree(queue("lost", namespaces=("team",))), "rev-2")
+    snapshot.apply(Adopt(tree(queue("lost", namespaces=("team",))), "rev-2"))
     warnings.tell()
     assert "may not use root.lost" in recorded.notes[-1][1]
 
@@ -165,13 +168,13 @@ def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_anothe
 def test_nothing_is_told_while_queues_are_being_filled() -> None:
     snapshot, recorded = Snapshot(piece=1), Recorded()
     for uid in "ab":
-        snapshot.put_pod(pod_in("root.lost", uid))
+        snapshot.apply(PutPod(pod_in("root.lost", uid)))
     warnings = QueueWarnings(snapshot, recorded)
-    snapshot.adopt(FLAT, "rev")
+    snapshot.apply(Adopt(FLAT, "rev"))
     settle(snapshot)
     warnings.tell()
 
-    snapshot.adopt(FLAT, "rev-2")
+    snapshot.apply(Adopt(FLAT, "rev-2"))
     warnings.tell()
     settle(snapshot)
     warnings.tell()
@@ -182,7 +185,7 @@ def test_nothing_is_told_while_queues_are_being_filled() -> None:
 def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:
     snapshot, recorded = snapshot_with(FLAT), Recorded()
     for number in range(AT_ONCE + 5):
-        snapshot.put_pod(pod_in("root.lost", f"p{number}", node=""))
+        snapshot.apply(PutPod(pod_in("root.lost", f"p{number}", node="")))
     warnings = QueueWarnings(snapshot, recorded)
 
     warnings.tell()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from makeway.bus.queue_report import QueueReport
+from makeway.planner.changes import Adopt, PutPod
 from makeway.planner.queue_desk import QueueDesk
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -18,8 +19,8 @@ from unit.planner.building import S, make_pod, settle
 async def test_usage_is_told_once_every_pod_is_counted() -> None:
     snapshot = Snapshot(piece=1)
     for uid in "ab":
-        snapshot.put_pod(make_pod(uid, "n1", namespace="team", requests={"cpu": S}))
-    snapshot.adopt(tree(queue("team")), "r")
+        snapshot.apply(PutPod(make_pod(uid, "n1", namespace="team", requests={"cpu": S})))
+    snapshot.apply(Adopt(tree(queue("team")), "r"))
     quotas: Any = SimpleNamespace(control=None)
 
     answering = asyncio.create_task(QueueDesk("planner-1", snapshot, quotas).handle(b"{}"))

@@ -11,6 +11,7 @@ from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import finished
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import Adopt, Enforce
 from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answering
 from makeway.planner.records import PodRecord
 from makeway.planner.snapshot import Snapshot
@@ -25,8 +26,7 @@ def pod(uid: str, path: str, node: str = "", priority: int = LOW, size: int = 10
 
 def snapshot_of(built: QueueTree, *pods: PodRecord, nodes: int = 1) -> Snapshot:
     snapshot = make_snapshot([make_node(f"n{number}") for number in range(1, nodes + 1)], pods)
-    snapshot.adopt(built, "queues-1")
-    snapshot.queues.source = ("ConfigMap", "makeway-system", "makeway-queues")
+    snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
     return snapshot
 
 
@@ -154,7 +154,7 @@ def test_where_no_queue_is_near_a_limit_the_plan_is_that_without_queues() -> Non
     built = tree(queue("p", maximum=10**6), queue("b", guaranteed={"cpu": 1}))
     pods = [pod(f"b{number}", "root.b", f"n{number % 3 + 1}") for number in range(12)]
     with_queues, without = snapshot_of(built, *pods, nodes=3), snapshot_of(built, *pods, nodes=3)
-    without.adopt(None, "")
+    without.apply(Adopt(None, ""))
     question = ask(pod("new", "root.p", priority=HIGH, size=300))
 
     assert victims(plan(with_queues, question, NOW)) == victims(plan(without, question, NOW))
@@ -190,7 +190,7 @@ def test_no_subset_of_the_removable_breaks_a_guarantee_and_the_victims_keep_the_
         for number, (path, node, cpu, priority) in enumerate(running)
     ]
     snapshot = make_snapshot([make_node(f"n{number}", 12) for number in (1, 2, 3)], pods)
-    snapshot.adopt(built, "queues-1")
+    snapshot.apply(Adopt(built, "queues-1"))
     preemptor = pod("new", "root.p", priority=MID, size=size)
 
     result = plan(snapshot, ask(preemptor), NOW)
@@ -222,7 +222,7 @@ def exempt_question(**given: object) -> Plan | Refusal:
         *(pod(f"b{number}", "root.b", "n1", LOW) for number in range(3)),
     )
     policy = Policy(queues=QueueRules(exempt_namespaces=("infra",)))
-    snapshot.enforce(policy, "r", ("ConfigMap", "makeway-system", "makeway-policy"))
+    snapshot.apply(Enforce(policy, "r", ("ConfigMap", "makeway-system", "makeway-policy")))
     facts = {"priority": MID, "labels": {"queue": "root.p"}, "facts": PodFacts(queue="root.p"), **given}
     return plan(snapshot, ask(make_pod("new", size=100, **facts)), NOW)  # type: ignore[arg-type]
 

@@ -32,6 +32,7 @@ from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.core.selector import Requirement, Selector
+from makeway.planner.changes import Adopt, Enforce, PutBudget, RemovePod
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
@@ -94,7 +95,7 @@ def lowered() -> Snapshot:
         for path in paths
     ]
     snapshot = make_snapshot(["n1"], pods)
-    snapshot.adopt(tree(*queues), "queues-1")
+    snapshot.apply(Adopt(tree(*queues), "queues-1"))
     return snapshot
 
 
@@ -135,7 +136,7 @@ class Evicting(FakeBus):
         named = VictimOutcome(namespace=victim.namespace, name=victim.name, uid=victim.uid, result="deleted")
         if victim.uid in self._undeletable:
             return replace_struct(named, result="failed", reason="Forbidden", message="403 no-delete denied")
-        self._snapshot.remove_pod(victim.uid)
+        self._snapshot.apply(RemovePod(victim.uid))
         return named
 
     @property
@@ -267,7 +268,7 @@ def pods_in(path: str, *names: str, cpu: int = 5) -> list[PodRecord]:
 
 def snapshot_of(built: QueueTree, *pods: PodRecord) -> Snapshot:
     snapshot = make_snapshot(["n1"], pods)
-    snapshot.adopt(built, "queues-1")
+    snapshot.apply(Adopt(built, "queues-1"))
     return snapshot
 
 
@@ -400,7 +401,7 @@ async def test_pods_that_leave_while_a_quota_is_planned_are_not_evicted_in_place
 
     def one_leaves() -> None:
         if (name := next(leaving, "")) != "":
-            snapshot.remove_pod(name)
+            snapshot.apply(RemovePod(name))
 
     bus = await rushed(snapshot, one_leaves, monkeypatch)
 
@@ -420,7 +421,7 @@ async def test_what_has_come_down_by_itself_while_a_quota_is_planned_evicts_nobo
     def two_leave() -> None:
         for _ in range(2):
             if (name := next(leaving, "")) != "":
-                snapshot.remove_pod(name)
+                snapshot.apply(RemovePod(name))
 
     bus = await rushed(snapshot, two_leave, monkeypatch)
 
@@ -451,7 +452,7 @@ async def test_a_quota_is_recorded_only_where_the_snapshot_did_not_change_while_
 
     def one_leaves() -> None:
         if (name := next(leaving, "")) != "":
-            snapshot.remove_pod(name)
+            snapshot.apply(RemovePod(name))
 
     await rushed(snapshot, one_leaves, monkeypatch, noted)
 
@@ -463,10 +464,10 @@ async def test_a_quota_planned_for_while_budgets_become_known_is_in_no_recording
 ) -> None:
     built = tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE))
     snapshot, noted = make_snapshot(["n1"], pods_in("root.a", *MANY), piece=1), Noting()
-    snapshot.adopt(built, "queues-1")
+    snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
     snapshot.serving = True
-    snapshot.put_budget(everything(10))
+    snapshot.apply(PutBudget(everything(10)))
     assert snapshot.undecided
 
     def applied() -> None:
@@ -491,8 +492,8 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
     snapshot = snapshot_of(
         tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE)), *pods_in("root.a", *MANY)
     )
-    snapshot.enforce(Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)), "p")
-    snapshot.put_budget(everything(30))
+    snapshot.apply(Enforce(Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)), "p"))
+    snapshot.apply(PutBudget(everything(30)))
     pauses = 0
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
@@ -506,7 +507,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
                 return found
             pauses += 1
             if pauses == 30:
-                snapshot.put_budget(everything(5))
+                snapshot.apply(PutBudget(everything(5)))
             yield
 
     monkeypatch.setattr(quota_victims, "PIECE", 2)

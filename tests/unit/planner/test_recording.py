@@ -21,14 +21,34 @@ from makeway.core.policy import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import finished
 from makeway.planner import quota_plan
+from makeway.planner.changes import (
+    Adopt,
+    Enforce,
+    KnowVolumes,
+    PutBudget,
+    PutClaim,
+    PutDevices,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    PutStorageClass,
+    PutVolume,
+    RemoveBudget,
+    RemoveNamespace,
+    RemoveNode,
+    RemovePod,
+    RemovePriorityClass,
+)
 from makeway.planner.metrics import Metrics
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries, recorder
 from makeway.planner.recording.entries import RecordingError
-from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.recording.replaying import Replay, differences
 from makeway.planner.replies import Decision, record_of
+from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
 from unit.planner.caching import plan
@@ -66,8 +86,16 @@ def request(
     )
 
 
+class JournaledSnapshot(Snapshot):
+    """A snapshot with a journal that notes what it applies."""
+
+    def __init__(self, *, piece: int | None = None) -> None:
+        self.journal = Journal(lambda: self.undecided)
+        super().__init__(piece=piece, applied=self.journal.note)
+
+
 def decide(
-    snapshot: RecordedSnapshot, number: int, asked: PlanRequest, in_flight: dict[str, str]
+    snapshot: JournaledSnapshot, number: int, asked: PlanRequest, in_flight: dict[str, str]
 ) -> DecisionRecord:
     question = question_of(asked, in_flight, frozenset())
     decision = Decision(
@@ -84,7 +112,7 @@ def decide(
     return record_of(snapshot.journal.decided(decision))
 
 
-def decide_quota(snapshot: RecordedSnapshot, tree: QueueTree, number: int) -> DecisionRecord:
+def decide_quota(snapshot: JournaledSnapshot, tree: QueueTree, number: int) -> DecisionRecord:
     inputs = entries.QuotaDecided(
         decision_id=f"quota-{number}",
         at=NOW,
@@ -101,7 +129,7 @@ def decide_quota(snapshot: RecordedSnapshot, tree: QueueTree, number: int) -> De
     return snapshot.journal.quota_decided(record, inputs)
 
 
-Step = Callable[[RecordedSnapshot], None]
+Step = Callable[[JournaledSnapshot], None]
 
 
 def pods(draw: Any) -> Step:
@@ -117,7 +145,7 @@ def pods(draw: Any) -> Step:
         terminating=draw(st.booleans()),
         name=draw(st.sampled_from([uid, "same"])),
     )
-    return lambda snapshot: snapshot.put_pod(found)
+    return lambda snapshot: snapshot.apply(PutPod(found))
 
 
 def changes(draw: Any) -> Step:
@@ -130,26 +158,28 @@ def changes(draw: Any) -> Step:
     step: Step = draw(
         st.sampled_from(
             [
-                lambda s: s.put_node(make_node(name, 2000 + 1000 * allowed)),
-                lambda s: s.put_node(make_node(name, 3000, **{"x.io/gpu": allowed})),
+                lambda s: s.apply(PutNode(make_node(name, 2000 + 1000 * allowed))),
+                lambda s: s.apply(PutNode(make_node(name, 3000, **{"x.io/gpu": allowed}))),
                 lambda s: s.retain_pods(set("abcd")),
                 lambda s: s.backlog.work(),
-                lambda s: s.remove_node(name),
-                lambda s: s.remove_pod(name),
-                lambda s: s.remove_pod("abc"[allowed]),
-                lambda s: s.put_budget(make_budget("web", {"app": "web"}, allowed, "abc"[:allowed])),
-                lambda s: s.remove_budget(("default", "web")),
-                lambda s: s.put_claim(("default", "x"), ClaimRecord("v", exclusive=bool(allowed))),
-                lambda s: s.put_volume("v", VolumeRecord(RequiredNodes(terms=())) if allowed else None),
-                lambda s: s.know_volumes(bool(allowed)),
-                lambda s: s.put_storage_class("c", RequiredNodes(terms=()) if allowed else RequiredNodes()),
-                lambda s: s.put_devices(frozenset({"x.io/gpu"}) if allowed else None),
-                lambda s: s.put_priority_class(make_class("low", 5, allowed)),
-                lambda s: s.remove_priority_class("low"),
-                lambda s: s.put_namespace(Namespace(metadata=Metadata(name="default", uid="d"))),
-                lambda s: s.remove_namespace("default"),
-                lambda s: s.enforce(policy, "rev", ("ConfigMap", "m", "p")),
-                lambda s: s.adopt(TREE if allowed else None, "queues"),
+                lambda s: s.apply(RemoveNode(name)),
+                lambda s: s.apply(RemovePod(name)),
+                lambda s: s.apply(RemovePod("abc"[allowed])),
+                lambda s: s.apply(PutBudget(make_budget("web", {"app": "web"}, allowed, "abc"[:allowed]))),
+                lambda s: s.apply(RemoveBudget(("default", "web"))),
+                lambda s: s.apply(PutClaim.of(("default", "x"), ClaimRecord("v", exclusive=bool(allowed)))),
+                lambda s: s.apply(PutVolume("v", VolumeRecord(RequiredNodes(terms=())) if allowed else None)),
+                lambda s: s.apply(KnowVolumes(bool(allowed))),
+                lambda s: s.apply(
+                    PutStorageClass("c", RequiredNodes(terms=()) if allowed else RequiredNodes())
+                ),
+                lambda s: s.apply(PutDevices(frozenset({"x.io/gpu"}) if allowed else None)),
+                lambda s: s.apply(PutPriorityClass(make_class("low", 5, allowed))),
+                lambda s: s.apply(RemovePriorityClass("low")),
+                lambda s: s.apply(PutNamespace(Namespace(metadata=Metadata(name="default", uid="d")))),
+                lambda s: s.apply(RemoveNamespace("default")),
+                lambda s: s.apply(Enforce(policy, "rev", ("ConfigMap", "m", "p"))),
+                lambda s: s.apply(Adopt(TREE if allowed else None, "queues")),
             ]
         )
     )
@@ -159,8 +189,8 @@ def changes(draw: Any) -> Step:
 @st.composite
 def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
     steps: list[Step | tuple[PlanRequest, dict[str, str]]] = [
-        lambda s: s.put_node(make_node("n1", 3000)),
-        lambda s: s.put_node(make_node("n2", 2000)),
+        lambda s: s.apply(PutNode(make_node("n1", 3000))),
+        lambda s: s.apply(PutNode(make_node("n2", 2000))),
     ]
     for _ in range(draw(st.integers(1, 25))):
         kind = draw(st.integers(0, 2))
@@ -188,15 +218,15 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
 def test_every_decision_of_a_recording_comes_out_again(
     history: list[Any], begun: int, piece: int | None
 ) -> None:
-    snapshot = RecordedSnapshot(piece=piece)
+    snapshot = JournaledSnapshot(piece=piece)
     written: list[bytes] = []
     recorded: dict[str, DecisionRecord] = {}
     for number, step in enumerate(history):
         if number == begun:
-            contents = snapshot.contents("c", "p", NOW)
-            first = next(contents)
+            whole = contents(snapshot, "c", "p", NOW)
+            first = next(whole)
             snapshot.journal.begin("rec-1")
-            written += [entries.encode_entry(one) for one in (first, *contents)]
+            written += [entries.encode_entry(one) for one in (first, *whole)]
         if callable(step):
             step(snapshot)
         else:
@@ -217,11 +247,11 @@ def test_every_decision_of_a_recording_comes_out_again(
 
 
 def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
-    snapshot = RecordedSnapshot(piece=1)
-    snapshot.put_node(make_node("n1", 3000))
+    snapshot = JournaledSnapshot(piece=1)
+    snapshot.apply(PutNode(make_node("n1", 3000)))
     for uid in "ab":
-        snapshot.put_pod(make_pod(uid, "n1", 100, 1000, labels={"app": "web"}))
-    snapshot.adopt(TREE, "queues")
+        snapshot.apply(PutPod(make_pod(uid, "n1", 100, 1000, labels={"app": "web"})))
+    snapshot.apply(Adopt(TREE, "queues"))
     settle(snapshot)
     snapshot.serving = True
     snapshot.journal.begin("rec-1")
@@ -230,7 +260,7 @@ def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
         decided = decide(snapshot, number, request("asks", 4, 3), {})
         return {decided.recording, decide_quota(snapshot, TREE, number).recording}
 
-    snapshot.put_budget(make_budget("web", {"app": "web"}, 0))
+    snapshot.apply(PutBudget(make_budget("web", {"app": "web"}, 0)))
 
     assert snapshot.undecided
     assert recordings(1) == {""}
@@ -239,16 +269,16 @@ def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
 
 
 def test_a_resource_that_was_known_before_the_recording_makes_no_difference() -> None:
-    snapshot = RecordedSnapshot()
-    snapshot.put_pod(make_pod("a", "n1", requests={"cpu": 1000, "x.io/gpu": 1}))
-    snapshot.put_node(make_node("n1", 3000, **{"x.io/gpu": 1}))
-    snapshot.put_node(make_node("n1", 3000))
-    contents = snapshot.contents("c", "p", NOW)
-    first = next(contents)
+    snapshot = JournaledSnapshot()
+    snapshot.apply(PutPod(make_pod("a", "n1", requests={"cpu": 1000, "x.io/gpu": 1})))
+    snapshot.apply(PutNode(make_node("n1", 3000, **{"x.io/gpu": 1})))
+    snapshot.apply(PutNode(make_node("n1", 3000)))
+    whole = contents(snapshot, "c", "p", NOW)
+    first = next(whole)
     snapshot.journal.begin("rec-1")
-    written = [entries.encode_entry(one) for one in (first, *contents)]
-    snapshot.put_node(make_node("n1", 3000, **{"x.io/gpu": 1}))
-    snapshot.adopt(QueueTree.of(QueueSpec(name="root", guaranteed={"x.io/gpu": 1})), "queues")
+    written = [entries.encode_entry(one) for one in (first, *whole)]
+    snapshot.apply(PutNode(make_node("n1", 3000, **{"x.io/gpu": 1})))
+    snapshot.apply(Adopt(QueueTree.of(QueueSpec(name="root", guaranteed={"x.io/gpu": 1})), "queues"))
     record = decide(snapshot, 0, request("asks", 4, 3), {})
     written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
 
@@ -259,7 +289,7 @@ def test_a_resource_that_was_known_before_the_recording_makes_no_difference() ->
 
 
 def test_pods_that_stay_nominated_and_in_flight_are_written_once() -> None:
-    snapshot = RecordedSnapshot()
+    snapshot = JournaledSnapshot()
     snapshot.journal.begin("rec-1")
     many = {f"uid-{number}": "n1" for number in range(1000)}
     orders = {f"victim-{number}": f"ord-{number}" for number in range(1000)}
@@ -273,9 +303,9 @@ def test_pods_that_stay_nominated_and_in_flight_are_written_once() -> None:
 
 
 def test_a_difference_names_its_field_and_both_values() -> None:
-    snapshot = RecordedSnapshot()
-    snapshot.put_node(make_node("n1", 1000))
-    snapshot.put_pod(make_pod("a", "n1", size=1000))
+    snapshot = JournaledSnapshot()
+    snapshot.apply(PutNode(make_node("n1", 1000)))
+    snapshot.apply(PutPod(make_pod("a", "n1", size=1000)))
     record = decide(snapshot, 1, request("asks", 5, 1), {})
     other = msgspec.structs.replace(record, nominated_node="n2", planner="another")
 
@@ -305,10 +335,10 @@ def test_what_is_no_part_of_a_recording_is_refused(data: bytes) -> None:
 
 def test_a_journal_that_nobody_writes_down_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.planner.recording.journal.MOST_WAITING", 3)
-    snapshot = RecordedSnapshot()
+    snapshot = JournaledSnapshot()
     snapshot.journal.begin("rec-1")
     for number in range(5):
-        snapshot.put_pod(make_pod(f"p{number}"))
+        snapshot.apply(PutPod(make_pod(f"p{number}")))
 
     assert (len(snapshot.journal), snapshot.journal.name, snapshot.journal.overflowed) == (0, "", True)
 
@@ -334,17 +364,23 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
     for name in ("PAUSE_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(recorder, name, 0.001)
     monkeypatch.setattr(recorder, "LEAST_GROWTH_BYTES", 10)
-    snapshot, stored = RecordedSnapshot(), Stored(failing)
-    snapshot.put_node(make_node("n1", 3000))
+    snapshot, stored = JournaledSnapshot(), Stored(failing)
+    snapshot.apply(PutNode(make_node("n1", 3000)))
     recording = Recorder(
-        stored, snapshot, Metrics(CollectorRegistry()), cluster_uid="c", identity="p", unsynced=lambda: ""
+        stored,
+        snapshot,
+        snapshot.journal,
+        Metrics(CollectorRegistry()),
+        cluster_uid="c",
+        identity="p",
+        unsynced=lambda: "",
     )
 
     async with asyncio.timeout(30):
         task = asyncio.create_task(recording.record_for_ever())
         recorded: list[DecisionRecord] = []
         while len({name for name, _, _ in stored.parts}) < 3:
-            snapshot.put_pod(make_pod(f"p{len(recorded)}", "n1", size=10))
+            snapshot.apply(PutPod(make_pod(f"p{len(recorded)}", "n1", size=10)))
             recorded.append(decide(snapshot, len(recorded), request("asks", 5, 1), {}))
             await asyncio.sleep(0.002)
         task.cancel()
@@ -366,7 +402,7 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
 
 def test_a_policy_that_was_read_from_its_document_is_recorded() -> None:
     document = "apiVersion: makeway.dev/v1\nkind: Policy\nprotection: {namespaces: [kube-system]}\n"
-    enforced = entries.Enforce(parse_policy(document, "policy.yaml"), "r", None)
+    enforced = Enforce(parse_policy(document, "policy.yaml"), "r", None)
 
     _, read = entries.unpack(entries.pack(0, [entries.encode_entry(enforced)]))
 

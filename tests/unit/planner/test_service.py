@@ -29,6 +29,7 @@ from makeway.bus.messages import (
 from makeway.core.brake import RELEASED, Brake
 from makeway.core.policy import DaemonSets, Policy, Protection
 from makeway.planner.answer import Plan
+from makeway.planner.changes import Adopt, Enforce, PutNode
 from makeway.planner.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
@@ -235,7 +236,7 @@ async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
 
     asked = asyncio.create_task(bench.ask())
     asyncio.get_running_loop().call_soon(
-        snapshot.enforce, Policy(protection=Protection(minimum_priority=LOW)), "rev-2"
+        snapshot.apply, Enforce(Policy(protection=Protection(minimum_priority=LOW)), "rev-2")
     )
     reply = await asked
 
@@ -250,7 +251,7 @@ async def test_a_request_waits_for_a_policy_that_is_just_being_applied() -> None
     pods = [make_pod(f"p{number}", "n1", LOW, L) for number in range(5)]
     snapshot = make_snapshot(["n1"], pods, piece=1)
     bench = Bench(snapshot, unsynced=lambda: snapshot.backlog.unsettled)
-    snapshot.enforce(Policy(protection=Protection(minimum_priority=LOW)), "rev-2")
+    snapshot.apply(Enforce(Policy(protection=Protection(minimum_priority=LOW)), "rev-2"))
 
     settling = asyncio.create_task(settle_for_ever(snapshot.backlog))
     reply = await bench.ask()
@@ -284,7 +285,7 @@ async def test_a_scheduler_whose_clock_is_behind_anothers_is_not_late() -> None:
 async def test_what_has_just_been_removed_counts_for_queues_too() -> None:
     pods = [make_pod(uid, node, LOW, L, namespace="shop") for uid, node in (("a", "n1"), ("b", "n2"))]
     snapshot = make_snapshot(["n1", "n2"], pods)
-    snapshot.adopt(tree(queue("shop", guaranteed={"cpu": L}), queue("own")), "queues-1")
+    snapshot.apply(Adopt(tree(queue("shop", guaranteed={"cpu": L}), queue("own")), "queues-1"))
     bench = Bench(snapshot)
     urgent = msgspec.Raw(msgspec.json.encode({**POD, "metadata": {**POD["metadata"], "namespace": "own"}}))
     nodes = NodeSelection(names=("n1",))
@@ -350,7 +351,7 @@ async def test_a_profile_that_does_not_filter_by_resources_has_no_resource_colum
 async def test_resources_that_the_profile_ignores_are_no_columns(arguments: bytes) -> None:
     pods = [make_pod("a", "n1", LOW, L)]
     snapshot = make_snapshot(["n1"], pods)
-    snapshot.put_node(make_node("n1", **{"x.io/gpu": 1}))
+    snapshot.apply(PutNode(make_node("n1", **{"x.io/gpu": 1})))
     containers = [{"resources": {"requests": {"cpu": "300m", "memory": "300", "x.io/gpu": "2"}}}]
     ignoring = Profile(
         name="p", filters=("NodeResourcesFit",), filter_args={"NodeResourcesFit": msgspec.Raw(arguments)}

@@ -6,6 +6,7 @@ import pytest
 
 from makeway.core.facts import PodFacts
 from makeway.core.policy import Policy, Protection
+from makeway.planner.changes import Enforce, PutPod, PutPriorityClass, RemovePod, RemovePriorityClass
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import (
     HIGH,
@@ -66,20 +67,20 @@ def test_a_pod_that_tolerates_the_preemptor_is_spared(
 def test_a_changed_class_counts_at_once_for_pods_that_run_already() -> None:
     snapshot = two_nodes(make_class("steady"))
 
-    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+    snapshot.apply(PutPriorityClass(make_class("steady", HIGH + 1, -1)))
     assert chosen(snapshot) == ["b"]
 
-    snapshot.put_priority_class(make_class("steady", HIGH, -1))
+    snapshot.apply(PutPriorityClass(make_class("steady", HIGH, -1)))
     assert chosen(snapshot) == ["a", "b"]
 
 
 def test_a_class_that_goes_exempts_its_pods_until_it_is_back() -> None:
     snapshot = two_nodes(make_class("steady"))
 
-    snapshot.remove_priority_class("steady")
+    snapshot.apply(RemovePriorityClass("steady"))
     assert chosen(snapshot) == ["b"]
 
-    snapshot.put_priority_class(make_class("steady"))
+    snapshot.apply(PutPriorityClass(make_class("steady")))
     assert chosen(snapshot) == ["a", "b"]
 
 
@@ -87,7 +88,7 @@ def test_a_change_of_a_class_touches_only_the_nodes_of_its_pods() -> None:
     snapshot = two_nodes(make_class("steady"))
     before = snapshot.changed.copy()
 
-    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+    snapshot.apply(PutPriorityClass(make_class("steady", HIGH + 1, -1)))
 
     touched = [snapshot.names[row] for row in range(2) if snapshot.changed[row] != before[row]]
     assert touched == ["a"]
@@ -95,9 +96,9 @@ def test_a_change_of_a_class_touches_only_the_nodes_of_its_pods() -> None:
 
 def test_a_pod_that_left_is_forgotten_under_its_class() -> None:
     snapshot = two_nodes(make_class("steady"))
-    snapshot.remove_pod("steady")
+    snapshot.apply(RemovePod("steady"))
 
-    snapshot.put_priority_class(make_class("steady", HIGH + 1, -1))
+    snapshot.apply(PutPriorityClass(make_class("steady", HIGH + 1, -1)))
 
     assert chosen(snapshot) == ["b"]
 
@@ -105,17 +106,17 @@ def test_a_pod_that_left_is_forgotten_under_its_class() -> None:
 def test_a_new_policy_counts_for_all_pods_at_once_and_so_does_its_end() -> None:
     snapshot = two_nodes(make_class("steady"))
 
-    snapshot.enforce(PROTECT_DEFAULT, "rev-2")
+    snapshot.apply(Enforce(PROTECT_DEFAULT, "rev-2"))
     assert refused(snapshot, ask(URGENT)).reason == "PodsSpared"
 
-    snapshot.enforce(Policy(), "rev-3")
+    snapshot.apply(Enforce(Policy(), "rev-3"))
     assert chosen(snapshot) == ["a", "b"]
 
 
 def test_a_pod_that_comes_under_a_policy_is_shielded_by_it() -> None:
     snapshot = make_snapshot(["a"], policy=Policy(protection=Protection(never_evict_namespaces=("*",))))
 
-    snapshot.put_pod(make_pod("kept", "a", size=400, facts=PodFacts(never_evict=True)))
+    snapshot.apply(PutPod(make_pod("kept", "a", size=400, facts=PodFacts(never_evict=True))))
 
     refused(snapshot, ask(URGENT))
 
@@ -125,8 +126,8 @@ def test_a_shield_moves_with_its_pod_when_a_more_important_one_comes_and_goes() 
         ["a"],
         [make_pod("kept", "a", LOW, 200, facts=PodFacts(mirror=True)), make_pod("plain", "a", LOW, 200)],
     )
-    snapshot.put_pod(make_pod("above", "a", MID, 100))
-    snapshot.remove_pod("above")
+    snapshot.apply(PutPod(make_pod("above", "a", MID, 100)))
+    snapshot.apply(RemovePod("above"))
 
     result = planned(snapshot, ask(URGENT))
 

@@ -311,7 +311,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() ->
         node("d", labels={"disk": "ssd"}, unschedulable=True),
         pod("p", "a", cpu="4", priority=0),
     )
-    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.nodes.values())
+    manifests = pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", cluster.snapshot.nodes.values())
 
     first, second = simulated(cluster, *manifests)
 
@@ -326,7 +326,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
     cluster = world(node("a"), pod("small", "a", priority=0), pod("large", "a", cpu="3", priority=0))
     cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True)), "policy")
 
-    (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.nodes.values()))
+    (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.snapshot.nodes.values()))
 
     assert (answer.result, names(answer)) == ("preempts", ["small"])
     assert answer.victims[0].rule == "daemonset-single"
@@ -334,7 +334,7 @@ def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> 
 
 def test_a_daemon_set_that_selects_no_node_is_said_to() -> None:
     with pytest.raises(ManifestError, match="x: DaemonSet agent selects no node"):
-        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).nodes.values())
+        pods_of([daemon_set(nodeSelector={"disk": "ssd"})], "x", world(node("a")).snapshot.nodes.values())
 
 
 def apart(*, match: list[str] | None = None, mismatch: list[str] | None = None) -> Object:

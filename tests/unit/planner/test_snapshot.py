@@ -8,6 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from makeway.planner.changes import (
+    Adopt,
+    Change,
+    PutBudget,
+    PutNode,
+    PutPod,
+    RemoveBudget,
+    RemoveNode,
+    RemovePod,
+)
 from makeway.planner.columns import BASE_RESOURCES, VACANT
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
@@ -50,23 +60,23 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
     kind, key, *rest = event
     if kind == "put_node":
         node = make_node(key, rest[0], 110, **{"x.io/gpu": rest[1]})
-        snapshot.put_node(node)
+        snapshot.apply(PutNode(node))
         left["nodes"][key] = node
     elif kind == "remove_node":
-        snapshot.remove_node(key)
+        snapshot.apply(RemoveNode(key))
         left["nodes"].pop(key, None)
     elif kind == "put_pod":
         node_name, priority, start, labels, extra = rest
         requests = {"cpu": S, **({extra: 1} if extra else {})}
         pod = make_pod(key, node_name, priority, start=start, labels=labels, requests=requests)
-        snapshot.put_pod(pod)
+        snapshot.apply(PutPod(pod))
         left["pods"][key] = pod
     elif kind == "remove_pod":
-        snapshot.remove_pod(key)
+        snapshot.apply(RemovePod(key))
         left["pods"].pop(key, None)
     elif kind == "put_budget":
         budget = make_budget(key, *rest)
-        snapshot.put_budget(budget)
+        snapshot.apply(PutBudget(budget))
         left["budgets"][key] = budget
     elif kind == "work":
         snapshot.backlog.work()
@@ -74,7 +84,7 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
     elif kind == "count":
         snapshot.count(key)
     else:
-        snapshot.remove_budget(("default", key))
+        snapshot.apply(RemoveBudget(("default", key)))
         left["budgets"].pop(key, None)
 
 
@@ -147,10 +157,10 @@ def covered(allowed: int) -> Snapshot:
 def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:
     snapshot = covered(0)
 
-    snapshot.remove_budget(("default", "u"))
-    snapshot.put_budget(make_budget("u", {"app": "x"}, 1))
-    snapshot.remove_budget(("default", "u"))
-    snapshot.put_budget(make_budget("u", {"app": "x"}, 2))
+    snapshot.apply(RemoveBudget(("default", "u")))
+    snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 1)))
+    snapshot.apply(RemoveBudget(("default", "u")))
+    snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 2)))
     assert snapshot.backlog.unsettled
     settle(snapshot)
 
@@ -162,7 +172,7 @@ def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_
 def test_a_pod_that_the_api_server_counts_as_disrupted_is_looked_at_alone() -> None:
     snapshot = covered(1)
 
-    snapshot.put_budget(make_budget("u", {"app": "x"}, 0, ["p2", "elsewhere"]))
+    snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 0, ["p2", "elsewhere"])))
 
     assert not snapshot.backlog.unsettled
     assert [snapshot.budgets.members(snapshot.budget_set(uid)) for uid in ("p1", "p2", "p3")] == [
@@ -176,8 +186,8 @@ def test_an_unchanged_pod_does_not_move_the_revision() -> None:
     snapshot = make_snapshot(["a"], [make_pod("p", "a")])
     before = snapshot.revision
 
-    snapshot.put_pod(make_pod("p", "a"))
-    snapshot.put_node(make_node("a"))
+    snapshot.apply(PutPod(make_pod("p", "a")))
+    snapshot.apply(PutNode(make_node("a")))
 
     assert snapshot.revision == before
 
@@ -185,7 +195,7 @@ def test_an_unchanged_pod_does_not_move_the_revision() -> None:
 def test_a_pod_recreated_under_its_name_replaces_the_one_whose_delete_was_missed() -> None:
     snapshot = make_snapshot(["a"], [make_pod("old", "a", name="web-0")])
 
-    snapshot.put_pod(make_pod("new", "a", name="web-0"))
+    snapshot.apply(PutPod(make_pod("new", "a", name="web-0")))
 
     assert [pod.uid for pod in snapshot.slots[snapshot.rows["a"]]] == ["new"]
 
@@ -194,7 +204,7 @@ def test_pods_on_a_node_not_yet_known_count_once_it_is() -> None:
     snapshot = make_snapshot([], [make_pod("p", "late", size=S)])
     assert snapshot.node_count == 0
 
-    snapshot.put_node(make_node("late"))
+    snapshot.apply(PutNode(make_node("late")))
 
     row = snapshot.rows["late"]
     assert snapshot.node_names() == ("late",)
@@ -213,15 +223,15 @@ def test_what_no_preemptor_has_asked_for_takes_no_room() -> None:
 def test_pods_are_counted_for_a_resource_that_a_preemptor_asks_for_or_a_queue_limits_later() -> None:
     snapshot = make_snapshot(["a"], [make_pod("p", "a", requests={"cpu": S, "x.io/gpu": 2, "y.io/net": 3})])
 
-    snapshot.put_node(make_node("b", **{"x.io/gpu": 8}))
+    snapshot.apply(PutNode(make_node("b", **{"x.io/gpu": 8})))
     assert snapshot.count("x.io/gpu")
-    snapshot.adopt(tree(queue("q", guaranteed={"y.io/net": 1})), "queues-1")
+    snapshot.apply(Adopt(tree(queue("q", guaranteed={"y.io/net": 1})), "queues-1"))
 
     columns, row = snapshot.columns, snapshot.rows["a"]
     for name, amount in (("x.io/gpu", 2), ("y.io/net", 3)):
         layer = columns.resources[name]
         assert (int(columns.requested[layer, row]), int(columns.requests[layer, 0, row])) == (amount, amount)
-    snapshot.remove_pod("p")
+    snapshot.apply(RemovePod("p"))
     assert not columns.requested[:, row].any()
 
 
@@ -240,15 +250,15 @@ def test_resources_that_come_one_by_one_are_all_counted_and_few_of_them_move_wha
     snapshot = make_snapshot(["a"])
     for slot in range(3):
         requests = {name: slot + number for number, name in enumerate(names)}
-        snapshot.put_pod(make_pod(f"p{slot}", "a", requests=requests))
+        snapshot.apply(PutPod(make_pod(f"p{slot}", "a", requests=requests)))
     columns, row, moved = snapshot.columns, snapshot.rows["a"], 0
     for number in range(len(names)):
         before = columns.priority
-        snapshot.put_node(make_node("a", **dict.fromkeys(names[: number + 1], 100)))
+        snapshot.apply(PutNode(make_node("a", **dict.fromkeys(names[: number + 1], 100))))
         assert snapshot.count(names[number])
         moved += not np.shares_memory(before, columns.priority)
 
-    snapshot.remove_pod("p0")
+    snapshot.apply(RemovePod("p0"))
 
     layers = [columns.resources[name] for name in names]
     assert columns.requests[layers][:, :2, row].T.tolist() == [
@@ -256,3 +266,25 @@ def test_resources_that_come_one_by_one_are_all_counted_and_few_of_them_move_wha
     ]
     assert columns.requested[layers, row].tolist() == [3 + 2 * number for number in range(len(names))]
     assert moved == 1
+
+
+def test_who_applies_the_changes_that_were_told_of_has_the_same_snapshot() -> None:
+    told: list[Change] = []
+    snapshot = Snapshot(applied=told.append)
+    for change in (
+        PutNode(make_node("n1")),
+        PutPod(make_pod("a", "n1")),
+        PutPod(make_pod("a", "n1")),
+        RemovePod("b"),
+        RemoveNode("n2"),
+        PutPod(make_pod("c", "n1")),
+    ):
+        snapshot.apply(change)
+    snapshot.retain_pods({"a"})
+
+    again = Snapshot()
+    for one in told:
+        again.apply(one)
+
+    assert [type(change) for change in told] == [PutNode, PutPod, PutPod, RemovePod]
+    assert (again.revision, again.pods, again.nodes) == (snapshot.revision, snapshot.pods, snapshot.nodes)

@@ -20,6 +20,16 @@ from makeway.core.objects import Node, Pod, PriorityClass
 from makeway.core.policy import Limits, Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import (
+    Adopt,
+    Enforce,
+    PutBudget,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    RemoveNode,
+    RemovePod,
+)
 from makeway.planner.plan import planning
 from makeway.planner.question import Question
 from makeway.planner.ranking import top
@@ -89,19 +99,19 @@ class Cluster:
         if choice < 0.15 or not self.nodes:
             name = f"n{draw.randrange(6)}"
             self.nodes[name] = node(name, draw.randint(1, 6), zone=draw.choice(["", "1", "2"]))
-            self.warm.put_node(node_record(self.nodes[name]))
+            self.warm.apply(PutNode(node_record(self.nodes[name])))
         elif choice < 0.2:
             name = draw.choice(sorted(self.nodes))
             del self.nodes[name]
-            self.warm.remove_node(name)
+            self.warm.apply(RemoveNode(name))
         elif choice < 0.3 and self.pods:
             uid = draw.choice(sorted(self.pods))
             del self.pods[uid]
-            self.warm.remove_pod(uid)
+            self.warm.apply(RemovePod(uid))
         elif choice < 0.35:
             name = draw.choice(["a", "b"])
             self.budgets[name] = draw.randint(0, 2)
-            self.warm.put_budget(make_budget(name, WEB, self.budgets[name]))
+            self.warm.apply(PutBudget(make_budget(name, WEB, self.budgets[name])))
         else:
             self._put_pod(draw)
 
@@ -126,23 +136,23 @@ class Cluster:
             ports=draw.choice([[], [], PORT]),
             **draw.choice(kinds),
         )
-        self.warm.put_pod(pod_record(self.pods[uid]))
+        self.warm.apply(PutPod(pod_record(self.pods[uid])))
 
     def _bare(self) -> Snapshot:
         snapshot = Snapshot()
-        snapshot.enforce(self.policy, "1")
-        snapshot.adopt(self.queues, "1")
-        snapshot.put_priority_class(_tolerant())
+        snapshot.apply(Enforce(self.policy, "1"))
+        snapshot.apply(Adopt(self.queues, "1"))
+        snapshot.apply(PutPriorityClass(_tolerant()))
         return snapshot
 
     def cold(self) -> Snapshot:
         snapshot = self._bare()
         for one in self.nodes.values():
-            snapshot.put_node(node_record(one))
+            snapshot.apply(PutNode(node_record(one)))
         for name, allowed in self.budgets.items():
-            snapshot.put_budget(make_budget(name, WEB, allowed))
+            snapshot.apply(PutBudget(make_budget(name, WEB, allowed)))
         for item in self.pods.values():
-            snapshot.put_pod(pod_record(item))
+            snapshot.apply(PutPod(pod_record(item)))
         return snapshot
 
 
@@ -234,13 +244,13 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_second_plan_looks_only_at_nodes_that_changed(looked: list[int]) -> None:
     snapshot = Snapshot()
     for number in range(50):
-        snapshot.put_node(node_record(node(f"n{number}")))
-        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number}", cpu="4")))
+        snapshot.apply(PutNode(node_record(node(f"n{number}"))))
+        snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number}", cpu="4"))))
     asked = question(pod("preemptor", priority=100, cpu="4"))
     plan(snapshot, asked, NOW)
     looked.clear()
 
-    snapshot.put_pod(pod_record(pod("p7", "n7", cpu="3")))
+    snapshot.apply(PutPod(pod_record(pod("p7", "n7", cpu="3"))))
     plan(snapshot, asked, NOW)
 
     assert looked == [1 + asked.max_candidates + 1]  # and the best of the others, at one go
@@ -248,18 +258,18 @@ def test_a_second_plan_looks_only_at_nodes_that_changed(looked: list[int]) -> No
 
 def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[int]) -> None:
     snapshot = Snapshot()
-    snapshot.adopt(tree(queue("a", guaranteed={"cpu": 400_000}), queue("default")), "1")
+    snapshot.apply(Adopt(tree(queue("a", guaranteed={"cpu": 400_000}), queue("default")), "1"))
     for number in range(50):
-        snapshot.put_node(node_record(node(f"n{number}")))
+        snapshot.apply(PutNode(node_record(node(f"n{number}"))))
         path = "root.a" if number % 2 else "root.default"
-        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number}", cpu="4", labels={"queue": path})))
+        snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number}", cpu="4", labels={"queue": path}))))
     asked = question(pod("preemptor", priority=100, cpu="4"))
     first = plan(snapshot, asked, NOW)
     assert isinstance(first, Plan)
     assert first.candidates_total == 25
     looked.clear()
 
-    snapshot.remove_pod("p7")
+    snapshot.apply(RemovePod("p7"))
     plan(snapshot, asked, NOW)
 
     assert looked == [1 + asked.max_candidates + 1]
@@ -271,10 +281,10 @@ def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(m
     snapshot = Snapshot()
 
     def put(number: int, priority: int) -> None:
-        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=priority)))
+        snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=priority))))
 
     for number in range(40):
-        snapshot.put_node(node_record(node(f"n{number:02}")))
+        snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
         put(number, priority=number)
     asked = replace(question(pod("preemptor", priority=100, cpu="4")), max_candidates=1)
 
@@ -325,12 +335,12 @@ def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
     monkeypatch.setattr("makeway.planner.plan.TOGETHER", 5)
     snapshot = Snapshot()
     for number in range(50):
-        snapshot.put_node(node_record(node(f"n{number:02}")))
-        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10)))
+        snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
+        snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10))))
     asked = question(pod("preemptor", priority=100, cpu="4"))
 
     def first_node_gets_better() -> None:
-        snapshot.put_pod(pod_record(pod("p7", "n07", cpu="4", priority=1)))
+        snapshot.apply(PutPod(pod_record(pod("p7", "n07", cpu="4", priority=1))))
 
     found, pauses = played(snapshot, asked, first_node_gets_better)
 
@@ -344,15 +354,15 @@ def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) ->
     monkeypatch.setattr("makeway.planner.plan.TOGETHER", 5)
     snapshot = Snapshot()
     for number in range(50):
-        snapshot.put_node(node_record(node(f"n{number:02}")))
-        snapshot.put_pod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10)))
+        snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
+        snapshot.apply(PutPod(pod_record(pod(f"p{number}", f"n{number:02}", cpu="4", priority=10))))
     asked = question(pod("preemptor", priority=100, cpu="9"))
     left = iter(range(49, 0, -1))
 
     def one_goes() -> None:
         number = next(left)
-        snapshot.remove_pod(f"p{number}")
-        snapshot.remove_node(f"n{number:02}")
+        snapshot.apply(RemovePod(f"p{number}"))
+        snapshot.apply(RemoveNode(f"n{number:02}"))
 
     found, pauses = played(snapshot, asked, one_goes)
 
@@ -363,7 +373,7 @@ def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) ->
 
 def test_a_snapshot_holds_nothing_of_the_plans_made_on_it() -> None:
     snapshot = Snapshot()
-    snapshot.put_node(node_record(node("n1")))
+    snapshot.apply(PutNode(node_record(node("n1"))))
     asked = question(pod("preemptor", priority=100, cpu="4"))
     before = set(vars(snapshot))
 

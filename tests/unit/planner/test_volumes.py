@@ -9,6 +9,7 @@ import pytest
 
 from makeway.core.objects import DeviceClass, PersistentVolume, PersistentVolumeClaim, StorageClass
 from makeway.core.policy import DaemonSets, Policy
+from makeway.planner.changes import PutClaim, PutDevices, PutStorageClass, PutVolume
 from makeway.planner.devices import served_by
 from makeway.planner.offline.world import World
 from makeway.planner.snapshot import Snapshot
@@ -47,9 +48,9 @@ def bound(item: PersistentVolume | None) -> Snapshot:
     """Full nodes a and b of zone 1, c of zone 2 and d without a zone; the pod's claim is bound to `pv`."""
     nodes = [node("a", zone="1"), node("b", zone="1"), node("c", zone="2"), node("d")]
     snapshot = cluster(*nodes, *(pod(f"low-{name}", name, cpu="4") for name in "abcd"))
-    snapshot.put_claim(("default", "data"), ClaimRecord("pv", "disk"))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("pv", "disk")))
     if item is not None:
-        snapshot.put_volume("pv", volume_record(item))
+        snapshot.apply(PutVolume("pv", volume_record(item)))
     return snapshot
 
 
@@ -95,8 +96,8 @@ def test_two_nodes_with_the_volume_are_found_among_many_that_rank_better() -> No
         pod("mid-1", "c1", cpu="4", priority=50),
         pod("mid-2", "c2", cpu="4", priority=50),
     )
-    snapshot.put_claim(("default", "data"), ClaimRecord("pv", "disk"))
-    snapshot.put_volume("pv", volume_record(volume({ZONE: ["c"]}, labels={ZONE: "c"})))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("pv", "disk")))
+    snapshot.apply(PutVolume("pv", volume_record(volume({ZONE: ["c"]}, labels={ZONE: "c"}))))
 
     assert used(snapshot) == ["c1", "c2"]
 
@@ -117,36 +118,36 @@ def storage_class(mode: str, *zones: str) -> StorageClass:
 
 def test_a_claim_that_waits_for_its_first_consumer_leaves_the_topologies_of_its_class() -> None:
     snapshot = bound(None)
-    snapshot.put_claim(("default", "data"), ClaimRecord("", "disk"))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("", "disk")))
     assert used(snapshot) == ["a", "b", "c", "d"]
 
-    snapshot.put_storage_class("disk", class_nodes(storage_class("WaitForFirstConsumer", "2")))
+    snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("WaitForFirstConsumer", "2"))))
     assert used(snapshot) == ["c"]
-    snapshot.put_storage_class("disk", class_nodes(storage_class("WaitForFirstConsumer", "2", "1")))
+    snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("WaitForFirstConsumer", "2", "1"))))
     assert used(snapshot) == ["a", "b", "c"]
-    snapshot.put_storage_class("disk", class_nodes(storage_class("Immediate", "2")))
+    snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("Immediate", "2"))))
     assert used(snapshot) == ["a", "b", "c", "d"]
 
 
 def test_a_volume_that_no_claim_has_yet_may_serve_the_claim_anywhere() -> None:
     snapshot = bound(None)
-    snapshot.put_claim(("default", "data"), ClaimRecord("", "disk"))
-    snapshot.put_storage_class("disk", class_nodes(storage_class("WaitForFirstConsumer", "2")))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("", "disk")))
+    snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("WaitForFirstConsumer", "2"))))
     vacant = msgspec.structs.replace(volume_record(volume()), vacant=True)
 
-    snapshot.put_volume("spare", vacant)
+    snapshot.apply(PutVolume("spare", vacant))
     assert used(snapshot) == ["a", "b", "c", "d"]
-    snapshot.put_volume("spare", msgspec.structs.replace(vacant, vacant=False))
+    snapshot.apply(PutVolume("spare", msgspec.structs.replace(vacant, vacant=False)))
     assert used(snapshot) == ["c"]
-    snapshot.put_volume("spare", vacant)
-    snapshot.put_volume("spare", None)
+    snapshot.apply(PutVolume("spare", vacant))
+    snapshot.apply(PutVolume("spare", None))
     assert used(snapshot) == ["c"]
 
 
 def test_a_class_rules_no_node_out_before_all_volumes_have_been_listed() -> None:
     snapshot = bound(None)
-    snapshot.put_claim(("default", "data"), ClaimRecord("", "disk"))
-    snapshot.put_storage_class("disk", class_nodes(storage_class("WaitForFirstConsumer", "2")))
+    snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("", "disk")))
+    snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("WaitForFirstConsumer", "2"))))
 
     volumes = volume_feed(snapshot)
     assert used(snapshot) == ["a", "b", "c", "d"]
@@ -193,7 +194,7 @@ def mixed(devices: frozenset[str] | None) -> Snapshot:
         [make_node("n1", 100, **{GPU: 1}), make_node("n2", 500)],
         [make_pod("victim", "n2", 0, 400)],
     )
-    snapshot.put_devices(devices)
+    snapshot.apply(PutDevices(devices))
     return snapshot
 
 
@@ -214,7 +215,7 @@ def test_where_no_device_class_serves_the_resource_a_node_without_it_is_too_smal
 def test_on_a_node_with_the_device_plugin_its_devices_count() -> None:
     user = make_pod("user", "n1", 0, requests={"cpu": 100, GPU: 1})
     snapshot = make_snapshot([make_node("n1", 500, **{GPU: 1})], [user, make_pod("other", "n1", 0, 100)])
-    snapshot.put_devices(frozenset({GPU}))
+    snapshot.apply(PutDevices(frozenset({GPU})))
 
     assert choices(planned(snapshot, ask(URGENT))) == [("n1", {"user"})]
 
@@ -223,9 +224,9 @@ def test_what_device_classes_serve_changes_the_next_plan_of_a_class() -> None:
     snapshot = mixed(frozenset())
     refused(snapshot, ask(URGENT))
 
-    snapshot.put_devices(frozenset({GPU}))
+    snapshot.apply(PutDevices(frozenset({GPU})))
     assert choices(planned(snapshot, ask(URGENT))) == [("n2", {"victim"})]
-    snapshot.put_devices(frozenset())
+    snapshot.apply(PutDevices(frozenset()))
     refused(snapshot, ask(URGENT))
 
 
@@ -237,7 +238,7 @@ def test_a_pinned_pod_does_not_make_room_for_a_device_that_its_node_may_have_oth
     asked = ask(URGENT, pinned_to="n2")
 
     refused(snapshot, asked)
-    snapshot.put_devices(frozenset({GPU}))
+    snapshot.apply(PutDevices(frozenset({GPU})))
     (proposal,) = planned(snapshot, asked).candidates
     assert [one.pod.uid for one in proposal.victims] == ["v"]
 

@@ -103,7 +103,7 @@ async def simulate(
         if queues:
             configuring.adopt(world, _text(queues), queues)
         default = namespace or "default" if cluster else installation.namespace(namespace)
-        nodes = world.nodes.values()
+        nodes = world.snapshot.nodes.values()
         manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
         if manifests:
             report = _run(world, manifests, default, all_candidates=all_candidates)

@@ -15,6 +15,7 @@ from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.service import Service
 from makeway.core.mode import Mode
 from makeway.planner.backlog import PIECE
+from makeway.planner.changes import Enforce
 from makeway.planner.class_warnings import ClassWarnings
 from makeway.planner.configuration import Configuration
 from makeway.planner.control import Control
@@ -29,11 +30,12 @@ from makeway.planner.queue_warnings import QueueWarnings
 from makeway.planner.quota_fence import PlannerFence
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota_plan import mode_of
-from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.repair import Repairing
 from makeway.planner.service import Facts, Planner
 from makeway.planner.settling import settle_for_ever
+from makeway.planner.snapshot import Snapshot
 from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
@@ -74,8 +76,10 @@ async def run(
         said, _ = await bus.control()
 
         warm_up()
-        metrics, snapshot, ledger = Metrics(REGISTRY), RecordedSnapshot(piece=PIECE), Ledger()
-        decisions = Decisions(bus, metrics, journal=snapshot.journal)
+        metrics, ledger = Metrics(REGISTRY), Ledger()
+        journal = Journal(lambda: snapshot.undecided)
+        snapshot = Snapshot(piece=PIECE, applied=journal.note)
+        decisions = Decisions(bus, metrics, journal=journal)
         marks = Marks()
         events = EventRecorder(api, "makeway.dev/planner", identity)
         warnings = ClassWarnings(events)
@@ -89,7 +93,7 @@ async def run(
         source = config.policy_object()
 
         def enforce() -> None:
-            snapshot.enforce(configuration.in_force, policy.revision, source)
+            snapshot.apply(Enforce(configuration.in_force, policy.revision, source))
 
         policy.subscribe(enforce)
         configuration.brake.subscribe(enforce)
@@ -163,7 +167,7 @@ async def run(
             },
         )
         recorder = Recorder(
-            bus, snapshot, metrics, cluster_uid=cluster_uid, identity=identity, unsynced=unsynced
+            bus, snapshot, journal, metrics, cluster_uid=cluster_uid, identity=identity, unsynced=unsynced
         )
 
         def unfit() -> str:

@@ -9,6 +9,7 @@ import structlog
 
 from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.core.queues.parsing import Queues
+from makeway.planner.changes import Adopt
 from makeway.planner.queue_report import report_of
 from makeway.planner.quota_control import QuotaControl
 from makeway.planner.quota_loop import QuotaLoop
@@ -28,8 +29,8 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
             return
         found, verdict = config.current, config.verdict
         about = verdict.about if verdict is not None else None
-        snapshot.queues.source = (about.kind, about.namespace, about.name) if about is not None else None
-        snapshot.adopt(found.tree if found is not None else None, config.revision)
+        source = (about.kind, about.namespace, about.name) if about is not None else None
+        snapshot.apply(Adopt(found.tree if found is not None else None, config.revision, source))
         _log.info(
             "queues_in_force",
             revision=config.revision,

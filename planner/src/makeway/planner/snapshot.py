@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import numpy as np
 
 from makeway.core.budget import Budget
 from makeway.core.importance import Importance
-from makeway.core.nodes import RequiredNodes
 from makeway.core.objects import Namespace, PriorityClass
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
@@ -23,6 +22,26 @@ from makeway.core.resources import is_extended
 from makeway.planner.asked_keys import AskedKeys
 from makeway.planner.backlog import Backlog
 from makeway.planner.budgets import NO_BUDGETS, BudgetTable, Key
+from makeway.planner.changes import (
+    Adopt,
+    Change,
+    Enforce,
+    KnowVolumes,
+    PutBudget,
+    PutClaim,
+    PutDevices,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    PutStorageClass,
+    PutVolume,
+    RemoveBudget,
+    RemoveNamespace,
+    RemoveNode,
+    RemovePod,
+    RemovePriorityClass,
+)
 from makeway.planner.claimants import Claimants
 from makeway.planner.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
 from makeway.planner.kinds import KindTable
@@ -32,7 +51,7 @@ from makeway.planner.queue_book import QueueBook
 from makeway.planner.records import NodeRecord, PodRecord
 from makeway.planner.shields import Shields, Source
 from makeway.planner.topology import Topology
-from makeway.planner.volumes import ClaimRecord, VolumeRecord, Volumes
+from makeway.planner.volumes import ClaimRecord, Volumes
 
 REMEMBERED_DEPARTURES = 4096
 """How many pods that are gone are remembered, for budgets whose status does not show it yet."""
@@ -43,6 +62,10 @@ with 200,000 slots. Of others the scheduler's filters judge."""
 
 _ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
 _NOBODY: Mapping[str, str] = {}
+
+
+def _nothing(_: Change) -> None:
+    """Do nothing."""
 
 
 class Departure:
@@ -70,10 +93,12 @@ class Snapshot:
     `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` report if they
     have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
     budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
+    `applied` is called with each change that has made a difference.
     """
 
-    def __init__(self, *, piece: int | None = None) -> None:
+    def __init__(self, *, piece: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
         self.revision = 0
+        self._applied = applied
         self.backlog = Backlog(piece)
         self.upkeep = Backlog(piece)
         self.columns = Columns()
@@ -84,6 +109,7 @@ class Snapshot:
         self.order: list[list[Importance]] = []
         self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
         self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
+        self.nodes: dict[str, NodeRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
         self.shields = Shields()
@@ -150,6 +176,11 @@ class Snapshot:
         """The namespaces of which it is not known for all pods which disruption budgets cover them."""
         return self._matching.keys()
 
+    @property
+    def budget_revisions(self) -> Mapping[Key, int]:
+        """All budgets, each with the revision at which its object was last seen to change."""
+        return self._budget_revisions
+
     def budget_revision(self, key: Key) -> int:
         """Give the revision at which a budget's object was last seen to change."""
         return self._budget_revisions.get(key, 0)
@@ -170,180 +201,79 @@ class Snapshot:
 
     # --------------------------------------------------------------------------------- changing
 
-    def put_node(self, node: NodeRecord) -> None:
-        """Add a node or change what it can hold, its labels or its taints."""
-        row = self._row(node.name)
-        moved = self.topology.put(row, node)
-        other = self.offers.put(row, node.allocatable)
-        if self.present[row] and not other and not moved:
-            return
-        self.columns.set_allocatable(row, node.allocatable)
-        if not self.present[row]:
-            self.present[row] = True
-            self._node_names = None
-        self._touch(row)
+    def apply(self, change: Change) -> None:
+        """Take over one change, and tell `applied` of it where it made a difference.
 
-    def remove_node(self, name: str) -> None:
-        """Forget a node; the pods bound to it stay until they go themselves."""
-        row = self.rows.get(name)
-        if row is None or not self.present[row]:
-            return
-        self.present[row] = False
-        self._node_names = None
-        self.topology.drop(row)
-        self.offers.drop(row)
-        self.columns.set_allocatable(row, {})
-        self._touch(row)
-        self._release_row(name)
-
-    def put_pod(self, pod: PodRecord) -> None:
-        """Add a pod or put its new version in its place; another pod of that name is gone."""
-        uid = pod.uid
-        before = self.pods.get(uid)
-        if before == pod:
-            return
-        named = self._uids.get(pod.namespace, _NOBODY).get(pod.name)
-        if named != uid:
-            if named is not None:
-                self.remove_pod(named)
-            if before is not None:
-                self._forget_name(before)
-            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
-        if before is not None and before.node == pod.node and before.importance == pod.importance:
-            self._exchange(before, pod)
-        else:
-            if before is not None:
-                self._take_out(before)
-            self.revision += 1
-            self._put_in(pod)
-        if pod.terminating and (before is None or not before.terminating):
-            self._depart(pod)
-        self.pods[uid] = pod
-
-    def remove_pod(self, uid: str) -> None:
-        """Forget a pod that ended or was deleted."""
-        pod = self.pods.pop(uid, None)
-        if pod is None:
-            return
-        self._take_out(pod)
-        self.revision += 1
-        self._depart(pod)
-        self._forget_name(pod)
+        Each says below what it costs, besides O(1). All that changes the cluster comes this way, so that who
+        takes the same changes in the same order has the same snapshot, at the same revision.
+        """
+        before = self.revision
+        match change:
+            case PutPod(pod):
+                self._put_pod(pod)
+            case RemovePod(uid):
+                self._remove_pod(uid)
+            case PutNode(node):
+                self._put_node(node)
+            case RemoveNode(name):
+                self._remove_node(name)
+            case PutBudget(budget):
+                self._put_budget(budget)
+            case RemoveBudget(key):
+                self._remove_budget(key)
+            case PutNamespace(namespace):
+                self._put_namespace(namespace)
+            case RemoveNamespace(name):
+                self._remove_namespace(name)
+            case PutPriorityClass(priority_class):
+                self._put_priority_class(priority_class)
+            case RemovePriorityClass(name):
+                self._remove_priority_class(name)
+            case PutClaim(key, exclusive, volume, storage_class):
+                self._put_claim(key, ClaimRecord(volume, storage_class, exclusive))
+            case PutVolume(name, volume_record):
+                self.revision += self.volumes.put_volume(name, volume_record)
+            case PutStorageClass(name, nodes):
+                self.revision += self.volumes.put_class(name, nodes)
+            case KnowVolumes(known):
+                self.revision += self.volumes.known != known
+                self.volumes.known = known
+            case PutDevices(resources):
+                self.revision += self.devices != resources
+                self.devices = resources
+            case Enforce(policy, revision, source):
+                self._enforce(policy, revision, source)
+            case Adopt(tree, revision, source):
+                self._adopt(tree, revision, source)
+        if self.revision != before:
+            self._applied(change)
 
     def retain_pods(self, uids: Set[str]) -> None:
-        """Forget every pod but these. O(pods)."""
+        """Apply that every pod but these is gone. O(pods)."""
         if self.pods.keys() <= uids:
             return
         before = dict(self.pods)
 
         def compare(uid: str) -> None:
             if self.pods.get(uid) is before.pop(uid) and uid not in uids:
-                self.remove_pod(uid)
+                self.apply(RemovePod(uid))
 
         self.backlog.visit("a new list of pods is being compared", before, compare)
 
-    def put_budget(self, budget: Budget) -> None:
-        """Add a budget or change it; pods that it may cover now, or no longer, are matched anew.
+    def restore(
+        self, revision: int, departures: Iterable[tuple[PodRecord, int]], budgets: Iterable[tuple[Key, int]]
+    ) -> None:
+        """Take over what changes do not tell: the revision, and when what came before was seen.
 
-        O(pods of its namespace) where its selector is new, O(pods) that the API server has begun or ended to
-        count as disrupted otherwise.
+        `departures`: pods that are gone, `budgets`: all that there are, each with the revision at which that
+        was seen.
         """
-        before = self.budgets.get(budget.key)
-        self.revision += 1
-        self._budget_revisions[budget.key] = self.revision
-        self.budgets.put(budget)
-        if before is None or before.selector != budget.selector:
-            self._match_again(budget.namespace)
-        else:
-            named = self._uids.get(budget.namespace, _NOBODY)
-            for name in before.disrupted ^ budget.disrupted:
-                self._match(named.get(name, ""))
-
-    def remove_budget(self, key: Key) -> None:
-        """Forget a budget. O(pods of its namespace)."""
-        if self.budgets.get(key) is None:
-            return
-        self.revision += 1
-        del self._budget_revisions[key]
-        self.budgets.discard(key)
-        self._match_again(key[0])
-
-    def put_claim(self, key: Key, claim: ClaimRecord) -> None:
-        """Add or change a PersistentVolumeClaim; one without any content is forgotten."""
-        if not self.volumes.put_claim(key, claim):
-            return
-        self.revision += 1
-        if claim.exclusive == (key in self.exclusive_claims):
-            return
-        if claim.exclusive:
-            self.exclusive_claims.add(key)
-        else:
-            self.exclusive_claims.discard(key)
-        self.kinds.ask_again()
-        what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
-        self.upkeep.visit(what, self._claimants.get(key), self._group)
-
-    def put_volume(self, name: str, volume: VolumeRecord | None) -> None:
-        """Add, change or (None) forget a PersistentVolume. O(1)."""
-        self.revision += self.volumes.put_volume(name, volume)
-
-    def know_volumes(self, known: bool) -> None:
-        """Put down whether all PersistentVolumes have been listed."""
-        self.revision += self.volumes.known != known
-        self.volumes.known = known
-
-    def put_storage_class(self, name: str, nodes: RequiredNodes) -> None:
-        """Add or change the nodes for which a StorageClass makes volumes; all nodes forget it. O(1)."""
-        self.revision += self.volumes.put_class(name, nodes)
-
-    def put_devices(self, resources: frozenset[str] | None) -> None:
-        """Put down which extended resources device classes serve; None: that is not known."""
-        self.revision += self.devices != resources
-        self.devices = resources
-
-    def put_priority_class(self, priority_class: PriorityClass) -> None:
-        """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
-        self.revision += 1
-        name = priority_class.metadata.name
-        uids = self.shields.put_class(priority_class)
-        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
-
-    def remove_priority_class(self, name: str) -> None:
-        """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
-        self.revision += 1
-        uids = self.shields.remove_class(name)
-        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
-
-    def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
-        """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
-        self.revision += 1
-        for namespace in self.budgets.hold(policy.hard_budgets):
-            self._match_again(namespace)
-        if self.shields.enforce(policy, revision, source):
-            self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
-
-    def adopt(self, tree: QueueTree | None, revision: str) -> None:
-        """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
-        self.revision += 1
-        limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
-        # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
-        if self._lay(sorted(limited)) or not limited.isdisjoint(self._counting):
-            # No revision of its own: a replay may meet as new what was known long before its recording.
-            self.backlog.visit("a new resource is being counted", self.pods, self._recount)
-        self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
-        self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
-
-    def put_namespace(self, namespace: Namespace) -> None:
-        """Add or change a namespace."""
-        self.revision += 1
-        self.namespaces_changed += 1
-        self.namespaces[namespace.metadata.name] = namespace
-
-    def remove_namespace(self, name: str) -> None:
-        """Forget a namespace."""
-        self.revision += 1
-        self.namespaces_changed += 1
-        self.namespaces.pop(name, None)
+        self.revision = revision
+        np.minimum(self.changed, self.revision, out=self.changed)
+        self.departures.clear()
+        for pod, seen in departures:
+            self._remember(pod, seen)
+        self._budget_revisions = dict(budgets)
 
     def count(self, name: str) -> bool:
         """Have a resource counted that a preemptor asks for; report whether it is, for all pods.
@@ -373,6 +303,150 @@ class Snapshot:
             if not self._regrouping:
                 self._regroup()
         return keys <= self._asked_keys.ready
+
+    # ------------------------------------------------------------------------------ each change
+
+    def _put_node(self, node: NodeRecord) -> None:
+        row = self._row(node.name)
+        moved = self.topology.put(row, node)
+        other = self.offers.put(row, node.allocatable)
+        if self.present[row] and not other and not moved:
+            return
+        self.columns.set_allocatable(row, node.allocatable)
+        if not self.present[row]:
+            self.present[row] = True
+            self._node_names = None
+        self.nodes[node.name] = node
+        self._touch(row)
+
+    def _remove_node(self, name: str) -> None:
+        row = self.rows.get(name)
+        if row is None or not self.present[row]:
+            return
+        del self.nodes[name]
+        self.present[row] = False
+        self._node_names = None
+        self.topology.drop(row)
+        self.offers.drop(row)
+        self.columns.set_allocatable(row, {})
+        self._touch(row)
+        self._release_row(name)
+
+    def _put_pod(self, pod: PodRecord) -> None:
+        """Add a pod or put its new version in its place. O(slots of its node + budgets of its namespace)."""
+        uid = pod.uid
+        before = self.pods.get(uid)
+        if before == pod:
+            return
+        named = self._uids.get(pod.namespace, _NOBODY).get(pod.name)
+        if named != uid:
+            if named is not None:
+                self.apply(RemovePod(named))
+            if before is not None:
+                self._forget_name(before)
+            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
+        if before is not None and before.node == pod.node and before.importance == pod.importance:
+            self._exchange(before, pod)
+        else:
+            if before is not None:
+                self._take_out(before)
+            self.revision += 1
+            self._put_in(pod)
+        if pod.terminating and (before is None or not before.terminating):
+            self._depart(pod)
+        self.pods[uid] = pod
+
+    def _remove_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return
+        self._take_out(pod)
+        self.revision += 1
+        self._depart(pod)
+        self._forget_name(pod)
+
+    def _put_budget(self, budget: Budget) -> None:
+        """Add a budget or change it; pods that it may cover now, or no longer, are matched anew.
+
+        O(pods of its namespace) where its selector is new, O(pods) that the API server has begun or ended to
+        count as disrupted otherwise.
+        """
+        before = self.budgets.get(budget.key)
+        self.revision += 1
+        self._budget_revisions[budget.key] = self.revision
+        self.budgets.put(budget)
+        if before is None or before.selector != budget.selector:
+            self._match_again(budget.namespace)
+        else:
+            named = self._uids.get(budget.namespace, _NOBODY)
+            for name in before.disrupted ^ budget.disrupted:
+                self._match(named.get(name, ""))
+
+    def _remove_budget(self, key: Key) -> None:
+        """Forget a budget. O(pods of its namespace)."""
+        if self.budgets.get(key) is None:
+            return
+        self.revision += 1
+        del self._budget_revisions[key]
+        self.budgets.discard(key)
+        self._match_again(key[0])
+
+    def _put_claim(self, key: Key, claim: ClaimRecord) -> None:
+        if not self.volumes.put_claim(key, claim):
+            return
+        self.revision += 1
+        if claim.exclusive == (key in self.exclusive_claims):
+            return
+        if claim.exclusive:
+            self.exclusive_claims.add(key)
+        else:
+            self.exclusive_claims.discard(key)
+        self.kinds.ask_again()
+        what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
+        self.upkeep.visit(what, self._claimants.get(key), self._group)
+
+    def _put_priority_class(self, priority_class: PriorityClass) -> None:
+        """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
+        self.revision += 1
+        name = priority_class.metadata.name
+        uids = self.shields.put_class(priority_class)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+
+    def _remove_priority_class(self, name: str) -> None:
+        """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
+        self.revision += 1
+        uids = self.shields.remove_class(name)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+
+    def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
+        """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
+        self.revision += 1
+        for namespace in self.budgets.hold(policy.hard_budgets):
+            self._match_again(namespace)
+        if self.shields.enforce(policy, revision, source):
+            self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
+
+    def _adopt(self, tree: QueueTree | None, revision: str, source: Source | None) -> None:
+        """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
+        self.revision += 1
+        self.queues.source = source
+        limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
+        # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
+        if self._lay(sorted(limited)) or not limited.isdisjoint(self._counting):
+            # No revision of its own: a replay may meet as new what was known long before its recording.
+            self.backlog.visit("a new resource is being counted", self.pods, self._recount)
+        self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
+        self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
+
+    def _put_namespace(self, namespace: Namespace) -> None:
+        self.revision += 1
+        self.namespaces_changed += 1
+        self.namespaces[namespace.metadata.name] = namespace
+
+    def _remove_namespace(self, name: str) -> None:
+        self.revision += 1
+        self.namespaces_changed += 1
+        self.namespaces.pop(name, None)
 
     # -------------------------------------------------------------------------------- inner work
 

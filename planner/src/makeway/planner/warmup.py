@@ -9,6 +9,7 @@ from makeway.core.budget import budget_of
 from makeway.core.facts import PodFacts
 from makeway.core.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.changes import PutBudget, PutNode, PutPod
 from makeway.planner.kinds import Kind
 from makeway.planner.plan import plan
 from makeway.planner.question import Question
@@ -22,19 +23,21 @@ def warm_up() -> Plan | Refusal:
     """Plan once on a made-up cluster that has a bit of everything. The first plan takes some 40 ms longer."""
     snapshot = Snapshot()
     selector = LabelSelector(match_labels=_LABELS)
-    snapshot.put_budget(
-        budget_of(
-            PodDisruptionBudget(
-                metadata=Metadata(name="warm-up"), spec=PodDisruptionBudgetSpec(selector=selector)
+    snapshot.apply(
+        PutBudget(
+            budget_of(
+                PodDisruptionBudget(
+                    metadata=Metadata(name="warm-up"), spec=PodDisruptionBudgetSpec(selector=selector)
+                )
             )
         )
     )
     for node in ("a", "b", "c"):
-        snapshot.put_node(NodeRecord(name=node, allocatable={"cpu": 2, "pods": 110}))
+        snapshot.apply(PutNode(NodeRecord(name=node, allocatable={"cpu": 2, "pods": 110})))
         for index in range(2):
-            snapshot.put_pod(_pod(f"{node}{index}", node=node, priority=index))
+            snapshot.apply(PutPod(_pod(f"{node}{index}", node=node, priority=index)))
     for name in ("nominated", "assumed"):
-        snapshot.put_pod(_pod(name, node="", priority=9))
+        snapshot.apply(PutPod(_pod(name, node="", priority=9)))
     question = Question(
         preemptor=_pod("preemptor", node="", priority=5),
         needs={"cpu": 1, "pods": 1},

@@ -23,11 +23,28 @@ from makeway.core.objects import (
     StorageClass,
 )
 from makeway.core.quantity import QuantityError
+from makeway.planner.changes import (
+    KnowVolumes,
+    PutBudget,
+    PutClaim,
+    PutDevices,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    PutStorageClass,
+    PutVolume,
+    RemoveBudget,
+    RemoveNamespace,
+    RemoveNode,
+    RemovePod,
+    RemovePriorityClass,
+)
 from makeway.planner.devices import served_by
 from makeway.planner.metrics import Metrics
 from makeway.planner.records import node_record, pod_record
 from makeway.planner.snapshot import Snapshot
-from makeway.planner.volumes import NO_CLAIM, claim_record, class_nodes, volume_record
+from makeway.planner.volumes import claim_record, class_nodes, volume_record
 from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
 
 _log = structlog.get_logger()
@@ -84,7 +101,7 @@ class PodFeed:
     def put(self, item: Pod) -> None:
         """Count the pod and put it into its node's columns."""
         try:
-            self._snapshot.put_pod(pod_record(item))
+            self._snapshot.apply(PutPod(pod_record(item)))
         except QuantityError as error:
             self._metrics.undecodable(PODS.name)
             _log.warning(
@@ -97,7 +114,7 @@ class PodFeed:
 
     def drop(self, item: Pod) -> None:
         """Forget a pod that was deleted or has ended."""
-        self._snapshot.remove_pod(item.metadata.uid)
+        self._snapshot.apply(RemovePod(item.metadata.uid))
 
     def retain(self, uids: set[str]) -> None:
         """Forget pods that a complete list does not have."""
@@ -138,7 +155,7 @@ class NodeFeed:
         """Count what the node can hold."""
         name = item.metadata.name
         try:
-            self._snapshot.put_node(node_record(item))
+            self._snapshot.apply(PutNode(node_record(item)))
         except QuantityError as error:
             self._metrics.undecodable(NODES.name)
             _log.warning("object_undecodable", resource=NODES.name, node=name, error=str(error))
@@ -149,13 +166,13 @@ class NodeFeed:
         """Forget the node; its pods go by themselves."""
         if self._names.get(item.metadata.name) == item.metadata.uid:
             del self._names[item.metadata.name]
-            self._snapshot.remove_node(item.metadata.name)
+            self._snapshot.apply(RemoveNode(item.metadata.name))
 
     def retain(self, uids: set[str]) -> None:
         """Forget nodes that a complete list does not have."""
         for name in [name for name, uid in self._names.items() if uid not in uids]:
             del self._names[name]
-            self._snapshot.remove_node(name)
+            self._snapshot.apply(RemoveNode(name))
 
 
 class BudgetFeed:
@@ -171,20 +188,20 @@ class BudgetFeed:
         if self._seen.get(key) == seen:
             return
         self._seen[key] = seen
-        self._snapshot.put_budget(budget_of(item))
+        self._snapshot.apply(PutBudget(budget_of(item)))
 
     def drop(self, item: PodDisruptionBudget) -> None:
         """Forget the budget."""
         key = _name_of(item)
         if key in self._seen and self._seen[key][0] == item.metadata.uid:
             del self._seen[key]
-            self._snapshot.remove_budget(key)
+            self._snapshot.apply(RemoveBudget(key))
 
     def retain(self, uids: set[str]) -> None:
         """Forget budgets that a complete list does not have."""
         for key in [key for key, (uid, _) in self._seen.items() if uid not in uids]:
             del self._seen[key]
-            self._snapshot.remove_budget(key)
+            self._snapshot.apply(RemoveBudget(key))
 
 
 class PriorityClassFeed:
@@ -195,17 +212,17 @@ class PriorityClassFeed:
 
     def put(self, item: PriorityClass) -> None:
         """Keep the class."""
-        self._snapshot.put_priority_class(item)
+        self._snapshot.apply(PutPriorityClass(item))
 
     def drop(self, item: PriorityClass) -> None:
         """Forget the class."""
-        self._snapshot.remove_priority_class(item.metadata.name)
+        self._snapshot.apply(RemovePriorityClass(item.metadata.name))
 
     def retain(self, uids: set[str]) -> None:
         """Forget classes that a complete list does not have."""
         classes = self._snapshot.priority_classes
         for name in [name for name, item in classes.items() if item.metadata.uid not in uids]:
-            self._snapshot.remove_priority_class(name)
+            self._snapshot.apply(RemovePriorityClass(name))
 
 
 class ClaimFeed:
@@ -219,7 +236,7 @@ class ClaimFeed:
         """Keep the claim."""
         key = _name_of(item)
         self._uids[key] = item.metadata.uid
-        self._snapshot.put_claim(key, claim_record(item))
+        self._snapshot.apply(PutClaim.of(key, claim_record(item)))
 
     def drop(self, item: PersistentVolumeClaim) -> None:
         """Forget the claim."""
@@ -233,7 +250,7 @@ class ClaimFeed:
     def _forget(self, key: tuple[str, str], uid: str) -> None:
         if self._uids.get(key) == uid:
             del self._uids[key]
-            self._snapshot.put_claim(key, NO_CLAIM)
+            self._snapshot.apply(PutClaim.of(key))
 
 
 class NamedFeed(Generic[N]):
@@ -276,7 +293,7 @@ class Devices:
         self._snapshot = snapshot
         self._served: dict[str, frozenset[str]] = {}
         self._known = False
-        snapshot.put_devices(None)
+        snapshot.apply(PutDevices(None))
 
     def feed(self) -> NamedFeed[DeviceClass]:
         """Return what takes the device classes."""
@@ -296,24 +313,24 @@ class Devices:
 
     def _tell(self) -> None:
         if self._known:
-            self._snapshot.put_devices(frozenset().union(*self._served.values()))
+            self._snapshot.apply(PutDevices(frozenset().union(*self._served.values())))
 
 
 def volume_feed(snapshot: Snapshot) -> NamedFeed[PersistentVolume]:
     """Return what takes the volumes; they are not known before they have been listed."""
-    snapshot.know_volumes(False)
+    snapshot.apply(KnowVolumes(False))
     return NamedFeed(
-        lambda item: snapshot.put_volume(item.metadata.name, volume_record(item)),
-        lambda name: snapshot.put_volume(name, None),
-        lambda: snapshot.know_volumes(True),
+        lambda item: snapshot.apply(PutVolume(item.metadata.name, volume_record(item))),
+        lambda name: snapshot.apply(PutVolume(name, None)),
+        lambda: snapshot.apply(KnowVolumes(True)),
     )
 
 
 def storage_class_feed(snapshot: Snapshot) -> NamedFeed[StorageClass]:
     """Return what takes the storage classes."""
     return NamedFeed(
-        lambda item: snapshot.put_storage_class(item.metadata.name, class_nodes(item)),
-        lambda name: snapshot.put_storage_class(name, RequiredNodes()),
+        lambda item: snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item))),
+        lambda name: snapshot.apply(PutStorageClass(name, RequiredNodes())),
     )
 
 
@@ -329,17 +346,17 @@ class NamespaceFeed:
         metadata = item.metadata
         if metadata.name == "kube-system" and metadata.uid != self._cluster_uid:
             raise OtherClusterError(f"this is cluster {metadata.uid}, it was {self._cluster_uid}")
-        self._snapshot.put_namespace(item)
+        self._snapshot.apply(PutNamespace(item))
 
     def drop(self, item: Namespace) -> None:
         """Forget the namespace."""
-        self._snapshot.remove_namespace(item.metadata.name)
+        self._snapshot.apply(RemoveNamespace(item.metadata.name))
 
     def retain(self, uids: set[str]) -> None:
         """Forget namespaces that a complete list does not have."""
         namespaces = self._snapshot.namespaces
         for name in [name for name, item in namespaces.items() if item.metadata.uid not in uids]:
-            self._snapshot.remove_namespace(name)
+            self._snapshot.apply(RemoveNamespace(name))
 
 
 class Watch:

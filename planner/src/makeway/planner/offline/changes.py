@@ -13,6 +13,7 @@ from makeway.bus.messages import Time, Victim
 from makeway.core.objects import Toleration
 from makeway.core.policy import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.changes import Adopt, Enforce, PutBudget, PutNode
 from makeway.planner.offline.forking import fork
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import Question
@@ -121,12 +122,14 @@ class Case:
 
 def with_policy(policy: Policy) -> Callable[[Snapshot], None]:
     """Give what puts a policy in force."""
-    return lambda snapshot: snapshot.enforce(policy, snapshot.shields.revision, snapshot.shields.source)
+    return lambda snapshot: snapshot.apply(
+        Enforce(policy, snapshot.shields.revision, snapshot.shields.source)
+    )
 
 
 def with_queues(tree: QueueTree) -> Callable[[Snapshot], None]:
     """Give what puts a tree of queues in force."""
-    return lambda snapshot: snapshot.adopt(tree, snapshot.queues.revision)
+    return lambda snapshot: snapshot.apply(Adopt(tree, snapshot.queues.revision, snapshot.queues.source))
 
 
 def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapshot], None]:
@@ -136,11 +139,11 @@ def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapsho
         for key, number in allowed.items():
             budget = snapshot.budgets.get(key)
             if budget is not None:
-                snapshot.put_budget(replace(budget, allowed=number))
+                snapshot.apply(PutBudget(replace(budget, allowed=number)))
 
     return change
 
 
 def with_node(node: NodeRecord) -> Callable[[Snapshot], None]:
     """Give what adds a node or puts it otherwise."""
-    return lambda snapshot: snapshot.put_node(node)
+    return lambda snapshot: snapshot.apply(PutNode(node))

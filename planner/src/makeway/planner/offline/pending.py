@@ -75,7 +75,7 @@ def pending(
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:
         return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
-    case = Case(world.snapshot, question, now, world.nodes)
+    case = Case(world.snapshot, question, now, world.snapshot.nodes)
     judged = judge(case.snapshot, question, now, case.cache)
     return Pending(
         answer=described(asked, judged.result, judged.found, node=judged.node),

@@ -16,6 +16,7 @@ from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profil
 from makeway.core.importance import microseconds
 from makeway.core.quantity import QuantityError
 from makeway.core.selector import SelectorError
+from makeway.planner.changes import PutPod, RemovePod
 from makeway.planner.offline.admission import Admitted, admit
 from makeway.planner.offline.describing import OFFLINE, Asked, described
 from makeway.planner.offline.judging import gated, judge
@@ -83,7 +84,7 @@ class Simulation:
         if question.pinned_to:
             delay = snapshot.shields.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
-        snapshot.put_pod(question.preemptor)
+        snapshot.apply(PutPod(question.preemptor))
         asked = Asked(snapshot, request, question, self._now, admitted.warnings)
         if admitted.gates:
             return described(asked, gated(snapshot, question, admitted.gates))
@@ -91,7 +92,7 @@ class Simulation:
         answer = described(asked, judged.result, judged.found, node=judged.node)
         if judged.best is not None:
             for victim in judged.best.victims:
-                snapshot.remove_pod(victim.pod.uid)
+                snapshot.apply(RemovePod(victim.pod.uid))
             self._leaving |= {victim.pod.uid for victim in judged.best.victims}
         if answer.node is not None:
             self._place(question.preemptor, answer.node)
@@ -123,7 +124,7 @@ class Simulation:
         """Put the pod on its node; nominations of lower priority there are cleared, as the scheduler does."""
         snapshot, nominations = self._world.snapshot, self._world.nominations
         start = microseconds(self._now)
-        snapshot.put_pod(msgspec.structs.replace(pod, node=node, start_micros=start))
+        snapshot.apply(PutPod(msgspec.structs.replace(pod, node=node, start_micros=start)))
         nominations.pop(pod.uid, None)
         for uid, nomination in list(nominations.items()):
             other = snapshot.pods.get(uid)

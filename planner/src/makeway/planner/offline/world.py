@@ -24,9 +24,22 @@ from makeway.core.objects import (
 from makeway.core.policy import Policy
 from makeway.core.quantity import QuantityError
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.changes import (
+    Adopt,
+    Enforce,
+    PutBudget,
+    PutClaim,
+    PutDevices,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    PutStorageClass,
+    PutVolume,
+)
 from makeway.planner.devices import served_by
 from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.records import NodeRecord, node_record, pod_record
+from makeway.planner.records import node_record, pod_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import claim_record, class_nodes, volume_record
@@ -41,7 +54,6 @@ class World:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
-        self.nodes: dict[str, NodeRecord] = {}
         self.nominations: dict[str, Placement] = {}
         self.seen: Counter[str] = Counter()
         self.warnings: list[str] = []
@@ -49,12 +61,11 @@ class World:
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force."""
-        self.snapshot.enforce(policy, revision, source)
+        self.snapshot.apply(Enforce(policy, revision, source))
 
     def adopt(self, tree: QueueTree | None, revision: str, source: Source | None = None) -> None:
         """Put a tree of queues in force."""
-        self.snapshot.queues.source = source
-        self.snapshot.adopt(tree, revision)
+        self.snapshot.apply(Adopt(tree, revision, source))
 
     def put(self, item: Any) -> None:
         """Take one object; one of a kind that no plan looks at is passed over. O(slots) for a pod."""
@@ -66,21 +77,21 @@ class World:
                 case Node():
                     self._put_node(item)
                 case PriorityClass():
-                    self.snapshot.put_priority_class(item)
+                    self.snapshot.apply(PutPriorityClass(item))
                 case PodDisruptionBudget():
-                    self.snapshot.put_budget(budget_of(item))
+                    self.snapshot.apply(PutBudget(budget_of(item)))
                 case Namespace():
-                    self.snapshot.put_namespace(item)
+                    self.snapshot.apply(PutNamespace(item))
                 case PersistentVolumeClaim():
                     key = (item.metadata.namespace, item.metadata.name)
-                    self.snapshot.put_claim(key, claim_record(item))
+                    self.snapshot.apply(PutClaim.of(key, claim_record(item)))
                 case PersistentVolume():
-                    self.snapshot.put_volume(item.metadata.name, volume_record(item))
+                    self.snapshot.apply(PutVolume(item.metadata.name, volume_record(item)))
                 case StorageClass():
-                    self.snapshot.put_storage_class(item.metadata.name, class_nodes(item))
+                    self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item)))
                 case DeviceClass():
                     self._devices |= served_by(item)
-                    self.snapshot.put_devices(self._devices)
+                    self.snapshot.apply(PutDevices(self._devices))
         except QuantityError as error:
             name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
             self.warnings.append(f"{type(item).__name__} {name} is left out: {error}")
@@ -92,7 +103,7 @@ class World:
         if not meta.uid:
             meta = msgspec.structs.replace(meta, uid=stand_in_uid(meta.namespace, meta.name))
             pod = msgspec.structs.replace(pod, metadata=meta)
-        self.snapshot.put_pod(pod_record(pod))
+        self.snapshot.apply(PutPod(pod_record(pod)))
         nominated = pod.status.nominated_node_name
         if nominated and not pod.spec.node_name:
             self.nominations[meta.uid] = Placement(
@@ -100,6 +111,4 @@ class World:
             )
 
     def _put_node(self, node: Node) -> None:
-        record = node_record(node)
-        self.nodes[record.name] = record
-        self.snapshot.put_node(record)
+        self.snapshot.apply(PutNode(node_record(node)))

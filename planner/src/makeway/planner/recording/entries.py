@@ -16,14 +16,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.core.budget import Budget
 from makeway.core.mode import Mode
-from makeway.core.nodes import RequiredNodes
-from makeway.core.objects import Namespace, PriorityClass
-from makeway.core.policy import Policy
-from makeway.core.queues.tree import QueueTree
-from makeway.planner.records import NodeRecord, PodRecord
-from makeway.planner.volumes import VolumeRecord
+from makeway.planner.budgets import Key
+from makeway.planner.changes import Change, Entry
+from makeway.planner.records import PodRecord
 
 VERSION: Final = 3
 _T = TypeVar("_T")
@@ -35,10 +31,6 @@ LONGEST: Final = 64 * 2**20
 """Bytes that a chunk may unpack to: many times what is ever written, so that a forged one fills no memory."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of the entries."""
-
-
 class Began(Entry, frozen=True, tag=0, gc=False):
     """A recording begins: of which cluster, by whom, when. What makes the snapshot follows."""
 
@@ -47,7 +39,7 @@ class Began(Entry, frozen=True, tag=0, gc=False):
     at: datetime
 
 
-class Standing(Entry, frozen=True, tag=1, gc=False):
+class Complete(Entry, frozen=True, tag=1, gc=False):
     """The snapshot is complete, at this revision; and what the changes before it do not tell.
 
     `departures`: pods that left lately, with the revision at which that was seen. `budgets`: at which
@@ -56,92 +48,7 @@ class Standing(Entry, frozen=True, tag=1, gc=False):
 
     revision: int
     departures: tuple[tuple[PodRecord, int], ...]
-    budgets: tuple[tuple[tuple[str, str], int], ...]
-
-
-class PutNode(Entry, frozen=True, tag=2, gc=False):
-    """`Snapshot.put_node`."""
-
-    node: NodeRecord
-
-
-class RemoveNode(Entry, frozen=True, tag=3, gc=False):
-    """`Snapshot.remove_node`."""
-
-    name: str
-
-
-class PutPod(Entry, frozen=True, tag=4, gc=False):
-    """`Snapshot.put_pod`."""
-
-    pod: PodRecord
-
-
-class RemovePod(Entry, frozen=True, tag=5, gc=False):
-    """`Snapshot.remove_pod`."""
-
-    uid: str
-
-
-class PutBudget(Entry, frozen=True, tag=6, gc=False):
-    """`Snapshot.put_budget`."""
-
-    budget: Budget
-
-
-class RemoveBudget(Entry, frozen=True, tag=7, gc=False):
-    """`Snapshot.remove_budget`."""
-
-    key: tuple[str, str]
-
-
-class PutClaim(Entry, frozen=True, tag=8, gc=False):
-    """`Snapshot.put_claim`."""
-
-    key: tuple[str, str]
-    exclusive: bool
-    volume: str = ""
-    storage_class: str = ""
-
-
-class PutClass(Entry, frozen=True, tag=9, gc=False):
-    """`Snapshot.put_priority_class`."""
-
-    priority_class: PriorityClass
-
-
-class RemoveClass(Entry, frozen=True, tag=10, gc=False):
-    """`Snapshot.remove_priority_class`."""
-
-    name: str
-
-
-class PutNamespace(Entry, frozen=True, tag=11, gc=False):
-    """`Snapshot.put_namespace`."""
-
-    namespace: Namespace
-
-
-class RemoveNamespace(Entry, frozen=True, tag=12, gc=False):
-    """`Snapshot.remove_namespace`."""
-
-    name: str
-
-
-class Enforce(Entry, frozen=True, tag=13, gc=False):
-    """`Snapshot.enforce`."""
-
-    policy: Policy
-    revision: str
-    source: tuple[str, str, str] | None
-
-
-class Adopt(Entry, frozen=True, tag=14, gc=False):
-    """`Snapshot.adopt`; `source`: the object that holds the queues."""
-
-    tree: QueueTree | None
-    revision: str
-    source: tuple[str, str, str] | None
+    budgets: tuple[tuple[Key, int], ...]
 
 
 class SetChange(Entry, Generic[_T], frozen=True, gc=False):
@@ -205,55 +112,7 @@ class QuotaDecided(Entry, frozen=True, tag=16, gc=False):
     stuck: dict[str, str]
 
 
-class PutVolume(Entry, frozen=True, tag=17, gc=False):
-    """`Snapshot.put_volume`."""
-
-    name: str
-    volume: VolumeRecord | None
-
-
-class PutStorageClass(Entry, frozen=True, tag=18, gc=False):
-    """`Snapshot.put_storage_class`."""
-
-    name: str
-    nodes: RequiredNodes
-
-
-class PutDevices(Entry, frozen=True, tag=19, gc=False):
-    """`Snapshot.put_devices`."""
-
-    resources: frozenset[str] | None
-
-
-class KnowVolumes(Entry, frozen=True, tag=20, gc=False):
-    """`Snapshot.know_volumes`. A recording without it knew them, as far as its plans were concerned."""
-
-    known: bool
-
-
-AnyEntry = (
-    Began
-    | Standing
-    | PutNode
-    | RemoveNode
-    | PutPod
-    | RemovePod
-    | PutBudget
-    | RemoveBudget
-    | PutClaim
-    | PutClass
-    | RemoveClass
-    | PutNamespace
-    | RemoveNamespace
-    | Enforce
-    | Adopt
-    | Decided
-    | QuotaDecided
-    | PutVolume
-    | PutStorageClass
-    | PutDevices
-    | KnowVolumes
-)
+AnyEntry = Change | Began | Complete | Decided | QuotaDecided
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

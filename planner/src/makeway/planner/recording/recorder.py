@@ -19,7 +19,8 @@ from makeway.bus.ids import recording_id
 from makeway.planner.metrics import Metrics
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry
-from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.journal import Journal, contents
+from makeway.planner.snapshot import Snapshot
 
 CHUNK_BYTES: Final = 512 * 1024
 """Entries of about so many bytes go into one chunk; compressed it is far below what NATS carries."""
@@ -49,12 +50,16 @@ class Publishes(Protocol):
 
 
 class Recorder:
-    """The task that keeps a recording of one snapshot. `unsynced()`: what is missing of that."""
+    """The task that keeps a recording of one snapshot. `unsynced()`: what is missing of that.
+
+    `journal` is told of each change that the snapshot applies, and of each decision.
+    """
 
     def __init__(
         self,
         bus: Publishes,
-        snapshot: RecordedSnapshot,
+        snapshot: Snapshot,
+        journal: Journal,
         metrics: Metrics,
         *,
         cluster_uid: str,
@@ -63,7 +68,7 @@ class Recorder:
     ) -> None:
         self._bus = bus
         self._snapshot = snapshot
-        self._journal = snapshot.journal
+        self._journal = journal
         self._metrics = metrics
         self._cluster_uid = cluster_uid
         self._identity = identity
@@ -92,8 +97,8 @@ class Recorder:
         while self._unsynced():  # noqa: ASYNC110 - a question; nobody tells when its answer changes
             await asyncio.sleep(PAUSE_SECONDS)
         now = datetime.now(UTC)
-        contents = self._snapshot.contents(self._cluster_uid, self._identity, now)
-        first = next(contents)
+        whole = contents(self._snapshot, self._cluster_uid, self._identity, now)
+        first = next(whole)
         # In the same turn: what changes from here on is noted for the new recording, the rest for the last.
         rest = self._journal.take(len(self._journal))
         name = recording_id(now)
@@ -103,7 +108,7 @@ class Recorder:
         self._name, self._number, self._written = name, 0, 0
         began = time.monotonic()
         await self._write([first])
-        await self._write(contents)
+        await self._write(whole)
         _log.info("recording_began", recording=name, bytes=self._written)
         limit = self._written + max(self._written, LEAST_GROWTH_BYTES)
         while self._written < limit and time.monotonic() - began < LONGEST_SECONDS:

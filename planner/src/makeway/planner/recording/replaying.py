@@ -16,10 +16,9 @@ from makeway.planner.plan import plan
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries
-from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight, RecordingError
-from makeway.planner.recording.journal import RecordedSnapshot
+from makeway.planner.recording.entries import ChangingSet, InFlight, RecordingError
 from makeway.planner.replies import Decision, record_of
-from makeway.planner.volumes import ClaimRecord
+from makeway.planner.snapshot import Snapshot
 
 NOT_COMPARED: Final = ("planner", "planDurationMicroseconds", "recording")
 """Who decided, how long that took and where it is kept: not part of what was decided."""
@@ -46,7 +45,7 @@ class Replay:
     """A snapshot that is made again entry by entry, up to a decision."""
 
     def __init__(self) -> None:
-        self.snapshot = RecordedSnapshot()
+        self.snapshot = Snapshot()
         self._cache = PlanCache()
         self._complete = False
         self._cluster_uid = ""
@@ -67,68 +66,21 @@ class Replay:
             raise RecordingError(f"the recording is incomplete: {missing}")
         self._next += 1
         for entry in found:
-            if isinstance(entry, entries.Decided | entries.QuotaDecided):
-                if not self._complete:
-                    raise RecordingError("the recording has a decision before its snapshot is complete")
-                if isinstance(entry, entries.Decided):
-                    self._nominations.change(entry.nominations)
-                    self._in_flight.change(entry.in_flight)
-                yield entry
-            else:
-                self._apply(entry)
-
-    def _apply(self, entry: AnyEntry) -> None:
-        snapshot = self.snapshot
-        match entry:
-            case entries.Began(cluster_uid):
-                self._cluster_uid = cluster_uid
-            case entries.PutPod(pod):
-                snapshot.put_pod(pod)
-            case entries.RemovePod(uid):
-                snapshot.remove_pod(uid)
-            case entries.PutNode(node):
-                snapshot.put_node(node)
-            case entries.RemoveNode(name):
-                snapshot.remove_node(name)
-            case entries.PutBudget(budget):
-                snapshot.put_budget(budget)
-            case entries.RemoveBudget(key):
-                snapshot.remove_budget(key)
-            case entries.PutClaim(key, exclusive, volume, storage_class):
-                snapshot.put_claim(key, ClaimRecord(volume, storage_class, exclusive))
-            case (
-                entries.PutVolume() | entries.KnowVolumes() | entries.PutStorageClass() | entries.PutDevices()
-            ):
-                self._apply_storage(entry)
-            case entries.PutClass(priority_class):
-                snapshot.put_priority_class(priority_class)
-            case entries.RemoveClass(name):
-                snapshot.remove_priority_class(name)
-            case entries.PutNamespace(namespace):
-                snapshot.put_namespace(namespace)
-            case entries.RemoveNamespace(name):
-                snapshot.remove_namespace(name)
-            case entries.Enforce(policy, revision, source):
-                snapshot.enforce(policy, revision, source)
-            case entries.Adopt(tree, revision, source):
-                snapshot.queues.source = source
-                snapshot.adopt(tree, revision)
-            case entries.Standing():
-                snapshot.restore(entry)
-                self._complete = True
-
-    def _apply_storage(
-        self, entry: entries.PutVolume | entries.KnowVolumes | entries.PutStorageClass | entries.PutDevices
-    ) -> None:
-        match entry:
-            case entries.PutVolume(name, volume):
-                self.snapshot.put_volume(name, volume)
-            case entries.KnowVolumes(known):
-                self.snapshot.know_volumes(known)
-            case entries.PutStorageClass(name, nodes):
-                self.snapshot.put_storage_class(name, nodes)
-            case entries.PutDevices(resources):
-                self.snapshot.put_devices(resources)
+            match entry:
+                case entries.Decided() | entries.QuotaDecided():
+                    if not self._complete:
+                        raise RecordingError("the recording has a decision before its snapshot is complete")
+                    if isinstance(entry, entries.Decided):
+                        self._nominations.change(entry.nominations)
+                        self._in_flight.change(entry.in_flight)
+                    yield entry
+                case entries.Began(cluster_uid):
+                    self._cluster_uid = cluster_uid
+                case entries.Complete(revision, departures, budgets):
+                    self.snapshot.restore(revision, departures, budgets)
+                    self._complete = True
+                case _:
+                    self.snapshot.apply(entry)
 
     def again(self, decided: AnyDecided) -> DecisionRecord:
         """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
