@@ -59,7 +59,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return ending{kind: endError, message: err.Error()}
 	}
 	if potential.count == 0 {
-		return ending{kind: endHopeless, message: fmt.Sprintf("removing pods does not help on any of %d nodes", total)}
+		return ending{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)}
 	}
 	mode := pl.mode(pod)
 	if mode == wire.ModeEnforce {
@@ -161,7 +161,7 @@ type attempt struct {
 	mode      string // in force for the pod
 	nodes     fwk.NodeInfoLister
 	potential potential
-	failed    map[string]failure // nodes that did not stand verification, now or in cycles before
+	failed    map[string]failure // nodes that failed verification, now or in cycles before
 	refused   []string           // pods to leave out, since they could not be evicted
 	full      bool               // the columns are set aside: a refusal was wrong
 	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
@@ -369,7 +369,7 @@ func (a *attempt) unreachable(err error) ending {
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 	if a.refutes(ctx, reply) {
 		a.engine.retry.goOn(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
-		return ending{kind: endUnfinished, message: "the planner's refusal does not stand verification with the scheduler's filters; every node is verified next"}
+		return ending{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.engine.tried.forget(a.pod.UID)
 	refusal := reply.Refusal
@@ -386,7 +386,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 		if soon := a.engine.clock.Now().Add(unreachableLongest); retryAt.IsZero() || soon.Before(retryAt) {
 			retryAt = soon
 		}
-		message += fmt.Sprintf(" (and of the nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
+		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
 	}
 	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)]
 	if roomOf(a.state) != nil {
@@ -404,7 +404,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 func (a *attempt) unverifiable() ending {
 	a.engine.tried.forget(a.pod.UID)
 	a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-	return ending{kind: endUnverifiable, message: fmt.Sprintf("none of the %d nodes that removing pods could help stood verification with the scheduler's filters: %s",
+	return ending{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, summary(a.failed))}
 }
 
@@ -412,7 +412,7 @@ func (a *attempt) unverifiable() ending {
 // those.
 func (a *attempt) unfinished(start time.Time) ending {
 	a.engine.retry.goOn(refOf(a.pod), a.engine.tried.goOn(a.pod.UID, a.engine.clock.Since(start)))
-	message := fmt.Sprintf("%d of the %d nodes that removing pods could help have been verified with the scheduler's filters, without success so far; the others are next",
+	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {
 		message += ": " + summary(a.failed)

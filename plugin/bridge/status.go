@@ -15,8 +15,8 @@ const (
 	endNominated outcomeKind = "nominated"
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
-	// or no rule allows it: the planner refused, the pod's queue is full, no node that removing pods could help stood up to the
-	// scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
+	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
+	// failed the scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
 	// question, or one that the planner cannot read, or so is the answer. An old nomination is cleared. The chain stops,
 	// so that no author of pods can have the plan left out.
 	endRefused      outcomeKind = "refused"

@@ -28,7 +28,7 @@ const (
 	mostFailuresShown = 5
 )
 
-// cause is why a node did not stand verification.
+// cause is why a node failed verification.
 type cause int
 
 const (
@@ -48,28 +48,32 @@ type failure struct {
 	plugin string
 }
 
-// String says it of a number of nodes.
+// String describes the failure of a number of nodes, as kube-scheduler's messages do.
 func (f failure) String() string {
 	switch f.cause {
 	case causeFilters:
-		return fmt.Sprintf("rejected by %s even without the pods that may be removed", cmp.Or(f.plugin, "the scheduler's filters"))
+		filters := "the scheduler's filters"
+		if f.plugin != "" {
+			filters += " (" + f.plugin + ")"
+		}
+		return "failed " + filters + " with all removable pods gone"
 	case causeTooMany:
-		return "in need of more victims than may go there"
+		return "needed more victims than are allowed"
 	case causeNothing:
-		return "without a pod that may be removed now"
+		return "had no pod that may be removed now"
 	case causeNoNeed:
-		return "with room without any victim"
+		return "had room without a victim"
 	case causeNodeGone:
-		return "gone"
+		return "no longer existed"
 	case causeAwaited:
-		return "planned with pods that no order in flight removes"
+		return "awaited pods that no order in flight removes"
 	case causeError:
-		return "where a plugin of the scheduler failed"
+		return "met an error of a scheduler plugin"
 	}
-	return "not verified in time"
+	return "were not verified in time"
 }
 
-// summary counts failures by cause, the most frequent first.
+// summary counts the nodes of each failure, the most frequent first.
 func summary(failed map[string]failure) string {
 	counts := map[failure]int{}
 	for _, f := range failed {
@@ -84,7 +88,7 @@ func summary(failed map[string]failure) string {
 			parts = append(parts, "…")
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%d %s", counts[kind], kind))
+		parts = append(parts, fmt.Sprintf("%d node(s) %s", counts[kind], kind))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -83,7 +83,7 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 		node, _ := w.plugin.handle.SnapshotSharedLister().NodeInfos().Get("n00")
 		return node.GetGeneration(), true
 	})
-	if len(failed) == 0 || !strings.Contains(status.Message(), "of the 40 nodes") || !strings.Contains(status.Message(), "rejected by Licences") {
+	if len(failed) == 0 || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.tried.concerns(p.UID))
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
@@ -111,7 +111,7 @@ func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t 
 		if status.Code() != fwk.UnschedulableAndUnresolvable || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
 			t.Fatalf("result %+v, status %v, want a refusal that stops the chain", result, status)
 		}
-		if !strings.Contains(status.Message(), "25 rejected by Licences even without the pods that may be removed") {
+		if !strings.Contains(status.Message(), "preemption would not help on any of 25 nodes that were verified with the scheduler's filters: 25 node(s) failed the scheduler's filters (Licences) with all removable pods gone") {
 			t.Errorf("message %q", status.Message())
 		}
 		if len(w.bus.requests) != 3 || len(w.bus.requests[0].Nodes.Names) != 0 {
@@ -132,7 +132,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 
 	_, status := w.cycle(p)
 
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 rejected by Licences") {
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
 	if w.plugin.engine.tried.concerns(p.UID) {
@@ -176,7 +176,7 @@ func TestEachCauseIsSaidWithTheNumberOfItsNodes(t *testing.T) {
 		failed[fmt.Sprint("many", i)] = failure{cause: causeTooMany}
 	}
 
-	want := "12 rejected by VolumeBinding even without the pods that may be removed, 3 in need of more victims than may go there, 1 gone"
+	want := "12 node(s) failed the scheduler's filters (VolumeBinding) with all removable pods gone, 3 node(s) needed more victims than are allowed, 1 node(s) no longer existed"
 	if got := summary(failed); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

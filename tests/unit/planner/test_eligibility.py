@@ -144,6 +144,7 @@ def test_where_no_node_can_be_used_the_refusal_says_why_and_brings_a_sample() ->
     found = [refused(snapshot, question(preemptor(nodeSelector=GPU), turn=turn)) for turn in (0, 1)]
 
     assert {one.reason for one in found} == {"NoPotentialNodes"}
+    assert "preemption would not help on any of 2 nodes" in found[0].message
     assert found[0].node_reasons == {"Node selector or affinity does not match": 2}
     assert [one.sample.node if one.sample else "" for one in found] == ["a", "b"]
 

@@ -48,12 +48,12 @@ def never(scope: Scope, question: Question) -> Refusal:
 def no_nodes(
     scope: Scope, question: Question, unknown: int, excluded: Mapping[str, int] | None = None
 ) -> Refusal:
-    """Refuse where no node may be helped by removing pods. `excluded`: nodes it cannot use, by reason."""
+    """Refuse where preemption would not help on any node. `excluded`: nodes it cannot use, by reason."""
     reasons = {UNKNOWN_NODE: unknown} if unknown else {}
     told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
     reasons |= excluded or {}
     told += _told(excluded or {})
-    message = f"{_who(question)}: none of {scope.nodes_total} nodes may be helped by removing pods{told}"
+    message = f"{_who(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
     return Refusal(scope, NO_NODES, message, reasons)
 
 
@@ -135,7 +135,7 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     """Give the refusal's reason and its sentence."""
     potential = scope.nodes_potential
     if not potential:
-        return NO_NODES, f"none of {scope.nodes_total} nodes may be helped by removing pods"
+        return NO_NODES, f"preemption would not help on any of {scope.nodes_total} nodes"
     lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_KEPT, 0)
     forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
     if lower == potential:
