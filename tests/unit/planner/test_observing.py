@@ -18,11 +18,11 @@ from makeway.core.disruption import preemption_message
 from makeway.core.objects import Pod
 from makeway.planner import observing as module
 from makeway.planner.changes import PutBudget
+from makeway.planner.decision import Decision
 from makeway.planner.metrics import Metrics
 from makeway.planner.observing import Observing
 from makeway.planner.pairing import QUIET, WINDOW
 from makeway.planner.records import PodRecord
-from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 from unit.planner.building import (
     HIGH,

@@ -33,15 +33,14 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.core.selector import Requirement, Selector
 from makeway.planner.changes import Adopt, Enforce, PutBudget, RemovePod
+from makeway.planner.decision import Decision, QuotaInputs
 from makeway.planner.decisions import Decisions
 from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import Ended, QuotaControl
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces
-from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.records import PodRecord
-from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_pod, make_snapshot, settle
@@ -361,7 +360,7 @@ async def rushed(
 ) -> Evicting:
     """Plan in pieces of two pods, at each pause of which something happens; return what was ordered."""
 
-    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
         steps = again_in_pieces(snapshot, tree, inputs)
         while True:
             try:
@@ -439,7 +438,7 @@ class Noting(Decisions):
     def put(self, decision: Decision | DecisionRecord) -> None:
         self.recorded.append(False)
 
-    def put_quota(self, record: DecisionRecord, inputs: QuotaDecided) -> None:
+    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
         self.recorded.append(True)
 
 
@@ -496,7 +495,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
     snapshot.apply(PutBudget(everything(30)))
     pauses = 0
 
-    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+    def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
         nonlocal pauses
         steps = again_in_pieces(snapshot, tree, inputs)
         while True:

@@ -40,6 +40,7 @@ from makeway.planner.changes import (
     RemovePod,
     RemovePriorityClass,
 )
+from makeway.planner.decision import Decision, QuotaInputs, record_of
 from makeway.planner.metrics import Metrics
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries, recorder
@@ -47,7 +48,6 @@ from makeway.planner.recording.entries import RecordingError
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.recording.replaying import Replay, differences
-from makeway.planner.replies import Decision, record_of
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
@@ -113,7 +113,7 @@ def decide(
 
 
 def decide_quota(snapshot: JournaledSnapshot, tree: QueueTree, number: int) -> DecisionRecord:
-    inputs = entries.QuotaDecided(
+    inputs = QuotaInputs(
         decision_id=f"quota-{number}",
         at=NOW,
         queue="root.ml",

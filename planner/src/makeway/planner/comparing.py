@@ -13,9 +13,9 @@ from makeway.core.importance import NOT_STARTED, moment_of
 from makeway.core.rules import LOWER_PRIORITY
 from makeway.planner.answer import Plan, Refusal
 from makeway.planner.debits import debits
+from makeway.planner.decision import Decision, preemptor_of, refusal_of
 from makeway.planner.pairing import Expected, Pair
 from makeway.planner.records import PodRecord
-from makeway.planner.replies import Decision, preemptor_of, refusal_of
 from makeway.planner.snapshot import Snapshot
 
 UNMODELLED = "makeway had left the choice to the scheduler's filters, which are not asked in mode observe"

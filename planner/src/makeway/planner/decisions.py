@@ -13,10 +13,9 @@ import structlog
 
 from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
+from makeway.planner.decision import Decision, QuotaInputs, record_of
 from makeway.planner.metrics import Metrics
-from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.recording.journal import Journal
-from makeway.planner.replies import Decision, record_of
 from makeway.runtime.failpoints import failpoint
 
 QUEUE_LIMIT = 1024
@@ -56,7 +55,7 @@ class Decisions:
             self._metrics.decisions.labels("dropped").inc()
             _log.warning("decision_dropped", decision_id=decision.decision_id, waiting=self._queue.qsize())
 
-    def put_quota(self, record: DecisionRecord, inputs: QuotaDecided) -> None:
+    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
         """Take the record of a decision about a quota, and what it was made from besides the snapshot."""
         self.put(record if self._journal is None else self._journal.quota_decided(record, inputs))
 

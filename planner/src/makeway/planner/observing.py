@@ -21,10 +21,10 @@ from makeway.core.objects import Pod
 from makeway.core.quantity import QuantityError
 from makeway.planner import comparing
 from makeway.planner.comparing import Observed, comparison_of
+from makeway.planner.decision import Decision
 from makeway.planner.metrics import Metrics
 from makeway.planner.pairing import Evicted, Pair, Pairing
 from makeway.planner.records import pod_record
-from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 
 LOOK_SECONDS: Final = 0.5

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn, Protocol
@@ -27,6 +27,7 @@ from makeway.bus.messages import (
     DecisionRecord,
     EvictionOrder,
     Fence,
+    LiveOrder,
     Outcome,
     SettledQuota,
     Victim,
@@ -35,12 +36,10 @@ from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.event import EventType
 from makeway.core.mode import Mode
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.decisions import Decisions
-from makeway.planner.ledger import Ledger
+from makeway.planner.decision import QuotaInputs
 from makeway.planner.metrics import Metrics
 from makeway.planner.quota_control import Ended, QuotaControl
 from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces, record_of, still_needed
-from makeway.planner.recording.entries import QuotaDecided
 from makeway.planner.snapshot import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -81,6 +80,35 @@ class Orders(Protocol):
         """Commit an order; raises BusError."""
 
 
+class OrderLedger(Protocol):
+    """What is used of the ledger of orders that are live or ended lately."""
+
+    def quota_orders(self, now: datetime) -> list[EvictionOrder]:
+        """Return the live orders of quotas."""
+
+    def ordered(self, order: EvictionOrder) -> None:
+        """Take note of an order."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take note of an outcome."""
+
+    def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> Mapping[str, str]:
+        """Return the UIDs that live orders remove, each with its order's id."""
+
+    def leaving(self, now: datetime) -> frozenset[str]:
+        """Return the UIDs that orders removed so lately that budgets may not show it."""
+
+
+class DecisionWriter(Protocol):
+    """What is used of the queue of decision records."""
+
+    def put(self, decision: DecisionRecord) -> None:
+        """Take a record to be written later."""
+
+    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
+        """Take a record, and what the decision was made from besides the snapshot."""
+
+
 class Tells(Protocol):
     """Who is told of results: Events on the ConfigMap of the queues."""
 
@@ -109,9 +137,9 @@ class QuotaLoop:
         settings: QuotaSettings,
         *,
         snapshot: Snapshot,
-        ledger: Ledger,
+        ledger: OrderLedger,
         orders: Orders,
-        decisions: Decisions,
+        decisions: DecisionWriter,
         metrics: Metrics,
         tell: Tells,
     ) -> None:
@@ -243,7 +271,7 @@ class QuotaLoop:
             return
         began = time.perf_counter()
         refused, stuck = control.left_out(path)
-        inputs = QuotaDecided(
+        inputs = QuotaInputs(
             decision_id=decision_id(now),
             at=now,
             queue=path,
@@ -293,7 +321,7 @@ class QuotaLoop:
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _plan(
-        self, control: QuotaControl, tree: QueueTree, inputs: QuotaDecided, now: datetime
+        self, control: QuotaControl, tree: QueueTree, inputs: QuotaInputs, now: datetime
     ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
         """Plan in pieces; return the plan and whom to order first, who have to go as the snapshot is now.
 

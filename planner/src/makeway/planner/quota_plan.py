@@ -18,7 +18,7 @@ from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, se
 from makeway.core.text import counted
 from makeway.planner.budgets import Key
 from makeway.planner.debits import debits
-from makeway.planner.recording.entries import QuotaDecided
+from makeway.planner.decision import QuotaInputs
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.spared import HARD_BUDGET
 
@@ -118,7 +118,7 @@ def answering(
 
 
 def still_needed(
-    snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided, victims: tuple[Victim, ...]
+    snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs, victims: tuple[Victim, ...]
 ) -> tuple[Victim, ...]:
     """Return those of some victims that have to go still, as the snapshot is now. In one piece.
 
@@ -164,7 +164,7 @@ def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Ma
     return veto
 
 
-def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -> Steps[QuotaAnswer]:
+def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
     """Decide with what a recording has of a decision, as `answering` does.
 
     Raises KeyError where the queue is not in the tree.
@@ -183,7 +183,7 @@ def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaDecided) -
 
 
 def record_of(
-    inputs: QuotaDecided,
+    inputs: QuotaInputs,
     found: QuotaAnswer,
     snapshot: Snapshot,
     *,

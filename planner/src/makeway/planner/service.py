@@ -20,6 +20,7 @@ from makeway.core.brake import RELEASED, Brake
 from makeway.core.quantity import QuantityError
 from makeway.core.selector import SelectorError
 from makeway.planner.answer import Plan, Refusal
+from makeway.planner.decision import Decision
 from makeway.planner.decisions import Decisions
 from makeway.planner.first_seen import FirstSeen
 from makeway.planner.lateness import Lateness
@@ -28,7 +29,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.plan import planning
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import NamelessPodError, Question, question_of
-from makeway.planner.replies import Decision, reply_of, unplanned
+from makeway.planner.replies import reply_of, unplanned
 from makeway.planner.second_look import SecondLook
 from makeway.planner.settling import until_settled
 from makeway.planner.snapshot import Snapshot

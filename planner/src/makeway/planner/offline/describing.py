@@ -8,10 +8,10 @@ from typing import Final
 
 from makeway.bus.messages import PlanRequest
 from makeway.planner.answer import Plan, Refusal, Scope
+from makeway.planner.decision import Decision, preemptor_of, record_of
 from makeway.planner.offline.feasibility import Feasibility
 from makeway.planner.offline.results import Result, SimulatedPod
 from makeway.planner.question import Question
-from makeway.planner.replies import Decision, preemptor_of, record_of
 from makeway.planner.snapshot import Snapshot
 
 OFFLINE: Final = "offline"

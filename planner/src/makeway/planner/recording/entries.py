@@ -16,9 +16,9 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.core.mode import Mode
 from makeway.planner.budgets import Key
 from makeway.planner.changes import Change, Entry
+from makeway.planner.decision import QuotaInputs
 from makeway.planner.records import PodRecord
 
 VERSION: Final = 3
@@ -94,25 +94,7 @@ class Decided(Entry, frozen=True, tag=15, gc=False):
     again_at: datetime | None
 
 
-class QuotaDecided(Entry, frozen=True, tag=16, gc=False):
-    """A quota was planned for here, at this moment, and what the planner knew besides the snapshot.
-
-    `maximum`: what the queue is brought down to. `leaving`: UIDs that orders remove. `running`: queues that
-    other processes run for. `refused`, `stuck`: why pods could not be evicted before, by UID.
-    """
-
-    decision_id: str
-    at: datetime
-    queue: str
-    maximum: dict[str, int]
-    mode: Mode
-    leaving: frozenset[str]
-    running: frozenset[str]
-    refused: dict[str, str]
-    stuck: dict[str, str]
-
-
-AnyEntry = Change | Began | Complete | Decided | QuotaDecided
+AnyEntry = Change | Began | Complete | Decided | QuotaInputs
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

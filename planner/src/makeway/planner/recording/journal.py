@@ -30,9 +30,9 @@ from makeway.planner.changes import (
     PutStorageClass,
     PutVolume,
 )
+from makeway.planner.decision import Decision, QuotaInputs
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
-from makeway.planner.replies import Decision
 from makeway.planner.snapshot import Snapshot
 
 MOST_WAITING: Final = 200_000
@@ -83,7 +83,7 @@ class Journal:
         self.note(decision)
         return replace(decision, recording=self.name)
 
-    def quota_decided(self, record: DecisionRecord, inputs: entries.QuotaDecided) -> DecisionRecord:
+    def quota_decided(self, record: DecisionRecord, inputs: QuotaInputs) -> DecisionRecord:
         """Note a decision about a quota; return its record with the name of the recording that it is in."""
         if not self._notes_decisions():
             return record

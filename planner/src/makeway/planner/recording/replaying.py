@@ -12,12 +12,12 @@ from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
 from makeway.core.queues.victims import finished
 from makeway.planner import quota_plan
 from makeway.planner.answer import Refusal
+from makeway.planner.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan import plan
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import question_of
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import ChangingSet, InFlight, RecordingError
-from makeway.planner.replies import Decision, record_of
 from makeway.planner.snapshot import Snapshot
 
 NOT_COMPARED: Final = ("planner", "planDurationMicroseconds", "recording")
@@ -33,7 +33,7 @@ class Difference:
     replayed: Any
 
 
-AnyDecided: TypeAlias = entries.Decided | entries.QuotaDecided
+AnyDecided: TypeAlias = entries.Decided | QuotaInputs
 
 REPLAY: Final = "replay"
 """Stands for the planner that decides again."""
@@ -67,7 +67,7 @@ class Replay:
         self._next += 1
         for entry in found:
             match entry:
-                case entries.Decided() | entries.QuotaDecided():
+                case entries.Decided() | QuotaInputs():
                     if not self._complete:
                         raise RecordingError("the recording has a decision before its snapshot is complete")
                     if isinstance(entry, entries.Decided):
@@ -84,7 +84,7 @@ class Replay:
 
     def again(self, decided: AnyDecided) -> DecisionRecord:
         """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
-        if isinstance(decided, entries.QuotaDecided):
+        if isinstance(decided, QuotaInputs):
             return self._quota_again(decided)
         request = msgspec.structs.replace(
             _decode_request(decided.request), nominations=tuple(self._nominations.items)
@@ -109,7 +109,7 @@ class Replay:
             )
         )
 
-    def _quota_again(self, decided: entries.QuotaDecided) -> DecisionRecord:
+    def _quota_again(self, decided: QuotaInputs) -> DecisionRecord:
         tree = self.snapshot.queues.tree
         if tree is None or tree.find(decided.queue) is None:
             raise RecordingError(f"the recording has no queue {decided.queue}")
