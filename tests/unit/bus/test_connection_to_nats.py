@@ -17,7 +17,7 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.connection import Timings
-from makeway.bus.errors import BusUnavailable, ConnectionLost
+from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.tolerant import TolerantClient
 
 pytestmark = pytest.mark.nats
@@ -52,8 +52,16 @@ async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_se
     nats_server.extra = 'authorization { user: "a", password: "b" }'
     nats_server.restart()
 
-    with pytest.raises(BusUnavailable, match=r"(?i)authorization violation"):
-        await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=1))
+    with pytest.raises(BusRefused, match=r"(?i)authorization violation"):
+        async with asyncio.timeout(5):
+            await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=30))
+
+
+async def test_credentials_that_cannot_be_read_are_refused_at_once(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    with pytest.raises(BusRefused, match="cannot read the NATS credentials"):
+        await Bus.connect(nats_server.url, name="test/one", creds=tmp_path / "none")
 
 
 async def never(_: Msg) -> None:

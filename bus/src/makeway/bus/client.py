@@ -87,7 +87,8 @@ class Bus:
 
         Raises:
             ValueError: the prefix cannot be one.
-            BusUnavailable: no server answered in time, or none let us in.
+            BusRefused: a URL, the credentials or TLS are wrong.
+            BusUnavailable: no server answered in time.
         """
         subjects = Subjects(prefix)
         urls = servers.split(",") if isinstance(servers, str) else servers

@@ -11,7 +11,8 @@ What is guarded against, each measured or read in nats-py 2.16:
   with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
   is itself an exception in the read loop. Two misses in a row end the process. What a publisher can
   do to that loop is kept away from it by `makeway.bus.tolerant`.
-* An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises.
+* An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises. Only
+  while the first connection is made, the error callback raises: what is refused for good is not tried again.
 * A denied publish shows only as a time-out and a call of the error callback, hence the metric and
   the part it has in readiness.
 """
@@ -33,7 +34,7 @@ import structlog
 from nats.aio.client import Client
 
 from makeway.bus import metrics
-from makeway.bus.errors import BusUnavailable, ConnectionLost
+from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.tolerant import TolerantClient
 
 _PORT = 4222
@@ -47,7 +48,7 @@ _log = structlog.get_logger()
 class Timings:
     """How long the connection waits for what. All in seconds.
 
-    connect: the first connection; then the process reports what it could not reach and ends.
+    connect: one attempt at the first connection; then the caller is told what could not be reached.
     reconnect_wait: between two attempts on the same server; short, since a nats-server is back
         within a second of its restart and an order waits for it.
     ping_interval: two unanswered pings make a half-open connection a broken one.
@@ -68,6 +69,11 @@ class Timings:
 
 
 _IN_CLEAR = "does not ask for TLS, which was configured: the connection would be in clear"
+
+_SCHEMES = ("nats", "tls", "ws", "wss")
+
+_REFUSALS = ("authorization violation", "authentication expired", "authentication revoked")
+"""What a server answers to credentials that it does not take."""
 
 _MISSES_ALLOWED = 2
 
@@ -90,6 +96,7 @@ class Connection:
         self._listeners: set[Callable[[], None]] = set()
         self._probe: asyncio.Task[None] | None = None
         self._last_error = ""
+        self._opening = True
         self._closing = False
         self._servers: Sequence[str] = ()
         self._answered = 0
@@ -114,8 +121,10 @@ class Connection:
         the server's certificate has to have, where that is not the URL's.
 
         Raises:
-            BusUnavailable: no server answered, or none let us in.
+            BusRefused: a URL, the credentials or TLS are wrong; at once.
+            BusUnavailable: no server answered.
         """
+        _check(servers, creds)
         times = timings or Timings()
         client = TolerantClient(tls)
         connection = cls(client, probe_subject, times)
@@ -144,11 +153,14 @@ class Connection:
             await connection.close()
             why = connection._last_error or "no answer"
             raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {why}") from None
-        except (nats.errors.Error, OSError, ValueError) as error:
-            raise BusUnavailable(f"cannot connect to NATS at {_hosts(servers)}: {error}") from error
+        except (BusRefused, nats.errors.Error, OSError, ValueError) as error:
+            # The client tries again by itself what may pass: what it raises is wrong for good.
+            await connection.close()
+            raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {error}") from error
+        connection._opening = False
         if connection._clear():
             await connection.close()
-            raise BusUnavailable(f"NATS at {_hosts(servers)} {_IN_CLEAR}")
+            raise BusRefused(f"NATS at {_hosts(servers)} {_IN_CLEAR}")
         metrics.CONNECTED.set(1)
         connection._probe = asyncio.create_task(connection._probe_for_ever(), name="nats-probe")
         return connection
@@ -221,6 +233,8 @@ class Connection:
         # What the server said tells more than the broken connection that follows it.
         if kind != "connection" or not self._last_error:
             self._last_error = said
+        if self._opening and any(refusal in said.lower() for refusal in _REFUSALS):
+            raise BusRefused(said)
         if kind == "permission":
             self._denied, self._denied_at = said, time.monotonic()
         _log.log(
@@ -330,6 +344,19 @@ def _kind(error: Exception) -> str:
     if isinstance(error, OSError | nats.errors.StaleConnectionError | nats.errors.UnexpectedEOF | EOFError):
         return "connection"
     return "other"
+
+
+def _check(servers: Sequence[str], creds: Path | None) -> None:
+    """Refuse what the client would try again for ever, or misread."""
+    for server in servers:
+        scheme, separator, _ = server.partition("://")
+        if separator and scheme not in _SCHEMES:
+            raise BusRefused(f"NATS URL of {_hosts([server])}: the scheme is none of {', '.join(_SCHEMES)}")
+    if creds is not None:
+        try:
+            creds.read_bytes()
+        except OSError as error:
+            raise BusRefused(f"cannot read the NATS credentials: {error}") from error
 
 
 def _hosts(servers: Sequence[str]) -> str:

@@ -30,6 +30,10 @@ class BusUnavailable(BusError):  # noqa: N818 - a state, named as `ApiUnavailabl
     """
 
 
+class BusRefused(BusUnavailable):
+    """NATS cannot be used as it is configured: the URL, the credentials, TLS. Trying again does not help."""
+
+
 class ConnectionLost(BusError):  # noqa: N818 - as above
     """The connection's own probe failed twice or the client gave up: the process has to be restarted."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Final, NoReturn
 
 import structlog
@@ -26,7 +27,7 @@ from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
 from makeway.evictor.status import Status
-from makeway.runtime import garbage, http
+from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -54,20 +55,22 @@ async def run(
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used at the start.
-        BusError: NATS cannot be used at the start.
+        BusError: NATS cannot be used as it is configured.
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
     async with contextlib.AsyncExitStack() as closing:
         # A delete that waits for a connection could be sent after its order has expired: the slots, and
         # `AT_ONCE` of each order, bound the requests instead.
         opened = await closing.enter_async_context(
-            connected("evictor", identity, nats=nats, kube=kube, connections=0)
+            connected(
+                "evictor", identity, nats=nats, kube=kube, listen=listen, registry=REGISTRY, connections=0
+            )
         )
         api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
-        said, _ = await bus.control()
+        said, _ = await opened.starting.reach(bus.control)
         if said is None or said.cluster_uid != cluster_uid:
             said = None
-        orders = await bus.orders_consumer()
+        orders = await opened.starting.reach(bus.orders_consumer)
         closing.push_async_callback(orders.close)
 
         metrics, clock, config_metrics = Metrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
@@ -126,16 +129,12 @@ async def run(
             policy_revision=lambda: policy.revision,
             trouble=lambda: "; ".join(trouble for trouble in checks().values() if trouble),
         )
-        answering = await bus.components.answer(status.now)
+        answering = await opened.starting.reach(partial(bus.components.answer, status.now))
         closing.push_async_callback(answering.unsubscribe)
-        server = await http.serve(
-            listen.listen,
-            ready=checks,
-            live=dict,
-            registry=REGISTRY,
+        opened.starting.checks = checks
+        _log.info(
+            "evictor_started", cluster_uid=cluster_uid, mode=mode, server=api.server, port=opened.server.port
         )
-        closing.push_async_callback(server.close)
-        _log.info("evictor_started", cluster_uid=cluster_uid, mode=mode, server=api.server, port=server.port)
 
         async def take() -> NoReturn:
             # What restrains an order has to be known before the first is touched.

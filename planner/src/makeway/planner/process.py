@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -39,7 +40,7 @@ from makeway.planner.snapshot import Snapshot
 from makeway.planner.status import Status
 from makeway.planner.warmup import warm_up
 from makeway.planner.watch import OtherClusterError, Watch
-from makeway.runtime import garbage, http
+from makeway.runtime import garbage
 from makeway.runtime.connections import connected
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
@@ -67,13 +68,15 @@ async def run(
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used at the start.
-        BusError: NATS cannot be used at the start.
+        BusError: NATS cannot be used as it is configured.
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
     async with contextlib.AsyncExitStack() as closing:
-        opened = await closing.enter_async_context(connected("planner", identity, nats=nats, kube=kube))
+        opened = await closing.enter_async_context(
+            connected("planner", identity, nats=nats, kube=kube, listen=listen, registry=REGISTRY)
+        )
         api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
-        said, _ = await bus.control()
+        said, _ = await opened.starting.reach(bus.control)
 
         warm_up()
         metrics, ledger = Metrics(REGISTRY), Ledger()
@@ -186,27 +189,21 @@ async def run(
             said=lambda: control.said,
             trouble=lambda: bus.healthy() or unsynced() or watch.unhealthy() or configuration.unhealthy(),
         )
-        answering = await bus.components.answer(status.now)
+        answering = await opened.starting.reach(partial(bus.components.answer, status.now))
         closing.push_async_callback(answering.unsubscribe)
-        server = await http.serve(
-            listen.listen,
-            ready=lambda: {
-                "nats": bus.healthy(),
-                "snapshot": watch.unhealthy(),
-                "configuration": configuration.unhealthy(),
-                "synced": unsynced(),
-            },
-            live=dict,
-            registry=REGISTRY,
-        )
-        closing.push_async_callback(server.close)
+        opened.starting.checks = lambda: {
+            "nats": bus.healthy(),
+            "snapshot": watch.unhealthy(),
+            "configuration": configuration.unhealthy(),
+            "synced": unsynced(),
+        }
         _log.info(
             "planner_started",
             cluster_uid=cluster_uid,
             mode=mode,
             leader_elect=lease is not None,
             server=api.server,
-            port=server.port,
+            port=opened.server.port,
         )
 
         async def lead() -> None:

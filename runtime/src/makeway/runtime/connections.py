@@ -1,23 +1,82 @@
-"""What every service opens when it starts, and closes when it ends: the API server and the bus."""
+"""What every service opens when it starts, and closes when it ends: health, the API server and the bus.
+
+A NATS that is away at the start is waited for, as one that goes away later is: the process serves health and
+metrics meanwhile, is not ready, and says why. It evicts and plans nothing, since orders and requests come
+through NATS.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+from prometheus_client import CollectorRegistry
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from makeway.bus.client import Bus
+from makeway.bus.connection import Timings
+from makeway.bus.errors import BusRefused, BusUnavailable
+from makeway.runtime import http
 from makeway.runtime.kube import CONNECTIONS, Api
-from makeway.runtime.settings import KubeSettings, NatsSettings
+from makeway.runtime.process import unless_signalled
+from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
+
+_TIMINGS: Final = Timings(connect=5.0)
+"""Of one attempt; the client tries several times within it."""
+
+_LONGEST_WAIT_SECONDS: Final = 10.0
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
+
+
+class Starting:
+    """What `/readyz` says of a process: what its start waits for, then its own `checks`."""
+
+    def __init__(self) -> None:
+        self._trouble = "not reached yet"
+        self.checks: http.Checks = lambda: {"nats": self._trouble}
+
+    def ready(self) -> Mapping[str, str]:
+        """Return the checks as they are now."""
+        return self.checks()
+
+    async def reach(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what `call` returns, once NATS answers it.
+
+        Raises:
+            BusError: it cannot be used as it is configured; other errors as `call` raises them.
+            SystemExit: the process was told to stop.
+        """
+        trying = AsyncRetrying(
+            retry=retry_if_exception(_may_pass),
+            wait=wait_exponential_jitter(max=_LONGEST_WAIT_SECONDS),
+            before_sleep=self._tell,
+        )
+        return await unless_signalled(trying(call))
+
+    def _tell(self, state: RetryCallState) -> None:
+        self._trouble = str(state.outcome.exception()) if state.outcome else ""
+        _log.warning("nats_awaited", attempt=state.attempt_number, error=self._trouble)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, BusUnavailable) and not isinstance(error, BusRefused)
 
 
 @dataclass(frozen=True)
 class Connections:
-    """One API server, the cluster that it is, and the bus with its streams."""
+    """One API server, the cluster that it is, the bus with its streams, and where health is served."""
 
     api: Api
     cluster_uid: str
     bus: Bus
+    starting: Starting
+    server: http.Server
 
 
 @contextlib.asynccontextmanager
@@ -27,14 +86,17 @@ async def connected(
     *,
     nats: NatsSettings,
     kube: KubeSettings,
+    listen: HttpSettings,
+    registry: CollectorRegistry,
     connections: int = CONNECTIONS,
 ) -> AsyncIterator[Connections]:
-    """Open both under the name `component`/`identity`; `connections`: as `Api.connect`.
+    """Open all under the name `component`/`identity`; `connections`: as `Api.connect`.
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used.
-        BusError: NATS cannot be used.
-        ValueError: an option is wrong.
+        BusError: NATS cannot be used as it is configured.
+        ValueError, OSError: an option is wrong, or the address to listen on is taken.
+        SystemExit: the process was told to stop while it waited for NATS.
     """
     async with contextlib.AsyncExitStack() as closing:
         api = await Api.connect(
@@ -45,13 +107,26 @@ async def connected(
         )
         closing.push_async_callback(api.close)
         cluster_uid = await api.cluster_uid()
-        bus = await Bus.connect(
-            nats.servers(),
-            name=f"{component}/{identity}",
-            prefix=nats.subject_prefix,
-            creds=nats.creds,
-            tls=nats.tls(),
-        )
+        starting = Starting()
+        server = await http.serve(listen.listen, ready=starting.ready, live=dict, registry=registry)
+        closing.push_async_callback(server.close)
+
+        async def open_bus() -> Bus:
+            bus = await Bus.connect(
+                nats.servers(),
+                name=f"{component}/{identity}",
+                prefix=nats.subject_prefix,
+                creds=nats.creds,
+                tls=nats.tls(),
+                timings=_TIMINGS,
+            )
+            try:
+                await bus.ensure_streams(nats.replicas)
+            except BaseException:
+                await bus.close()
+                raise
+            return bus
+
+        bus = await starting.reach(open_bus)
         closing.push_async_callback(bus.close)
-        await bus.ensure_streams(nats.replicas)
-        yield Connections(api, cluster_uid, bus)
+        yield Connections(api, cluster_uid, bus, starting, server)

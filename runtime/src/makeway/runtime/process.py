@@ -17,12 +17,14 @@ import secrets
 import signal
 import socket
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 
@@ -74,6 +76,29 @@ async def run_until_signalled(
     for task in ended:
         _log_end(task, expected)
     return EXIT_FAILURE
+
+
+async def unless_signalled(part: Coroutine[Any, Any, T]) -> T:
+    """Return what `part`, a step of the start that may wait for long, returns.
+
+    Without a handler the first process of a container gets no SIGTERM at all.
+
+    Raises:
+        SystemExit: with 0, on SIGTERM or SIGINT; the part was cancelled and has ended.
+    """
+    stop = asyncio.Event()
+    task = asyncio.create_task(part)
+    stopped = asyncio.create_task(stop.wait(), name="signal")
+    with _signals_set(stop):
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+    if task.cancelled():
+        raise SystemExit(EXIT_OK)
+    return task.result()
 
 
 def _log_end(task: asyncio.Task[object], expected: tuple[type[Exception], ...]) -> None:
