@@ -124,6 +124,17 @@ async def test_a_budget_that_allows_nothing_costs_no_pod_without_a_hard_budget_i
     assert world.cluster.deletes() == []
 
 
+async def test_a_budgets_no_to_one_victim_costs_no_other_victim_with_a_hard_budget_its_life() -> None:
+    world = hard(World(*running("a", "b", "c", "d")))
+    world.cluster.always_fail("evict", "b", NOT_NOW)
+
+    outcome = await world.carry_out(make_order("a", "b", "c", "d"))
+
+    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
+    assert results(outcome) == {"a": "deleted", "b": "failed", "c": "notAttempted", "d": "notAttempted"}
+    assert set(world.cluster.evictions()) <= {"a", "b"}
+
+
 async def test_the_other_victims_are_read_again_after_those_with_hard_budgets_have_gone() -> None:
     world = hard(World(*running("a", "b", "c")), "payments")
     world.cluster.before("evict", "b", lambda: world.cluster.remove("a"))

@@ -161,10 +161,11 @@ class Execution:
         others, hard = list[tuple[Progress, Delete]](), list[tuple[Progress, Delete]]()
         for one in pending:
             (hard if self._restraint.has_hard_budgets(one[0].victim.namespace) else others).append(one)
-        ahead, rest = (hard, others) if others else ([], hard)
-        await side_by_side(partial(self._evict, *one) for one in ahead)
-        await side_by_side(partial(self._evict, *one, later=bool(ahead)) for one in rest[:-1])
-        for one in rest[-1:]:
+        # One after another: a budget's no to the first costs none of the others its life.
+        for number, one in enumerate(hard):
+            await self._evict(*one, later=number > 0)
+        await side_by_side(partial(self._evict, *one, later=bool(hard)) for one in others[:-1])
+        for one in others[-1:]:
             await self._evict(*one, later=len(pending) > 1)
 
     # ------------------------------------------------------------------------- before the first delete
