@@ -49,6 +49,13 @@ def test_the_tree_says_what_becomes_of_a_lowered_quota() -> None:
     ]
 
 
+def test_a_quota_that_was_once_not_needed_is_told_of_in_the_past() -> None:
+    last = QuotaEnd(result="notNeeded", at=NOW, message="m")
+    queue = state("root.a", usage={"cpu": 5000}, last=last)
+
+    assert [row[-1] for row in rows(report(queue))] == ["was not above its max"]
+
+
 def test_all_of_one_queue_names_what_blocked_its_quota() -> None:
     end = QuotaEnd(
         result="unsuccessful",

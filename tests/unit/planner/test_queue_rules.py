@@ -134,6 +134,7 @@ def test_a_preemptor_is_refused_where_its_queue_is_full_of_more_important_pods()
     assert isinstance(result, Refusal)
     assert "Queue root.p at max: cpu 200m of 200m" in result.message
     assert ("Queue", "", "root.p") in result.depends_on
+    assert "lacks" not in result.message, "no node lacks a queue's limit"
 
 
 def test_an_ancestors_maximum_may_be_kept_by_evicting_from_a_sibling() -> None:

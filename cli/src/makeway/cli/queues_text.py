@@ -12,7 +12,7 @@ from makeway.core.times import api_time
 COLUMNS = ("QUEUE", "PODS", "USED / MAX", "GUARANTEED", "QUOTA")
 
 _RESULTS = {
-    "notNeeded": "not above its maximum",
+    "notNeeded": "was not above its max",
     "success": "enforced",
     "bestEffort": "partly enforced",
     "unsuccessful": "not enforced",

@@ -178,7 +178,10 @@ def _who(question: Question) -> str:
 
 
 def near_node(part: Part, place: int) -> tuple[NearNode, str]:
-    """Write down what a node lacks without its removable pods; in words, too, where it has such pods."""
+    """Write down what a node lacks without its removable pods; in words, too, where it has such pods.
+
+    A queue's limit is lacking on no node; the refusal names it once.
+    """
     block, found = part.block, part.found
     names = resource_names(block, found)
     missing = {
@@ -186,7 +189,9 @@ def near_node(part: Part, place: int) -> tuple[NearNode, str]:
     }
     lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
     against = found.short[found.asked.size :, place] > 0
-    lacking += [name for name, short in zip(found.constraints, against, strict=True) if short]
+    limits = {limit.reason for limit in part.queues.limits}
+    told = zip(found.constraints, against, strict=True)
+    lacking += [name for name, short in told if short and name not in limits]
     if not lacking and found.alone[place]:
         lacking = [NO_AFFINITY]
     node = part.snapshot.names[int(block.rows[place])]
