@@ -12,6 +12,7 @@ import typer
 
 from makeway.bus.errors import BusError
 from makeway.cli.errors import fail
+from makeway.cli.nats_options import NATS_PARAMETERS, taken_nats
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 from makeway.runtime.process import identity
@@ -25,19 +26,11 @@ from makeway.runtime.settings import (
     ListenOption,
     LogFormatOption,
     LogLevelOption,
-    NatsCredsOption,
     NatsSettings,
-    NatsTlsCaOption,
-    NatsTlsCertOption,
-    NatsTlsKeyOption,
-    NatsUrlOption,
     PolicyConfigMapOption,
     PolicyFileOption,
-    StreamReplicasOption,
-    SubjectPrefixOption,
 )
 
-_NATS = NatsSettings()
 _CONFIG = ConfigSettings()
 
 
@@ -57,34 +50,20 @@ def _shared(
     config_namespace: ConfigNamespaceOption = _CONFIG.namespace,
     policy_configmap: PolicyConfigMapOption = _CONFIG.policy_configmap,
     policy_file: PolicyFileOption = _CONFIG.policy_file,
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    nats_tls_ca: NatsTlsCaOption = _NATS.tls_ca,
-    nats_tls_cert: NatsTlsCertOption = _NATS.tls_cert,
-    nats_tls_key: NatsTlsKeyOption = _NATS.tls_key,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
-    stream_replicas: StreamReplicasOption = _NATS.replicas,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     listen: ListenOption,
     log_format: LogFormatOption = "json",
     log_level: LogLevelOption = "info",
     component: str,
+    nats: NatsSettings,
 ) -> Service:
     """Set up logging, and put the shared options together. What is declared here every service has."""
     me = identity()
     logs.configure(log_format, log_level, component, me)
     return Service(
         identity=me,
-        nats=NatsSettings(
-            url=nats_url,
-            creds=nats_creds,
-            tls_ca=nats_tls_ca,
-            tls_cert=nats_tls_cert,
-            tls_key=nats_tls_key,
-            subject_prefix=subject_prefix,
-            replicas=stream_replicas,
-        ),
+        nats=nats,
         kube=KubeSettings(kubeconfig=kubeconfig, context=context),
         listen=HttpSettings(listen=listen),
         config=ConfigSettings(
@@ -109,11 +88,13 @@ def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., Non
         common = [
             one.replace(default=listen) if name == "listen" else one
             for name, one in shared.items()
-            if name != "component"
+            if name not in ("component", "nats")
         ]
 
         def start(**options: Any) -> None:
-            started = _shared(component=component, **{one.name: options.pop(one.name) for one in common})
+            nats = taken_nats(options)
+            said = {one.name: options.pop(one.name) for one in common}
+            started = _shared(component=component, nats=nats, **said)
             try:
                 code = asyncio.run(run(started, **options))
             except (ConfigurationError, ApiError, ApiUnavailable, BusError, ValueError, OSError) as error:
@@ -121,7 +102,7 @@ def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., Non
             raise typer.Exit(code)
 
         start.__name__, start.__doc__ = run.__name__, run.__doc__
-        start.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined] # read by typer
+        start.__signature__ = inspect.Signature([*own, *NATS_PARAMETERS, *common])  # type: ignore[attr-defined] # read by typer
         start.__annotations__ = {}
         return start
 

@@ -13,27 +13,20 @@ from makeway.bus.connection import Timings
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.streams import epochs_config, stream_configs
 from makeway.cli.errors import fail
+from makeway.cli.nats_options import with_nats
 from makeway.runtime import logs
 from makeway.runtime.process import identity
-from makeway.runtime.settings import (
-    NatsCredsOption,
-    NatsSettings,
-    NatsTlsCaOption,
-    NatsTlsCertOption,
-    NatsTlsKeyOption,
-    NatsUrlOption,
-    StreamReplicasOption,
-    SubjectPrefixOption,
-)
+from makeway.runtime.settings import NatsSettings
 
 app = typer.Typer(add_completion=False)
 
-_NATS: Final = NatsSettings()
 _RETRY_SECONDS: Final = 1.0
 
 
 @app.command()
+@with_nats
 def streams(
+    nats: NatsSettings,
     *,
     wait: Annotated[
         int,
@@ -45,13 +38,6 @@ def streams(
             help="How long to wait for a NATS that is not up yet.",
         ),
     ] = 0,
-    nats_url: NatsUrlOption = _NATS.url,
-    nats_creds: NatsCredsOption = _NATS.creds,
-    nats_tls_ca: NatsTlsCaOption = _NATS.tls_ca,
-    nats_tls_cert: NatsTlsCertOption = _NATS.tls_cert,
-    nats_tls_key: NatsTlsKeyOption = _NATS.tls_key,
-    subject_prefix: SubjectPrefixOption = _NATS.subject_prefix,
-    stream_replicas: StreamReplicasOption = _NATS.replicas,
 ) -> None:
     """Set up the streams on NATS, or bring them back to what they must be.
 
@@ -61,15 +47,6 @@ def streams(
     """
     me = identity()
     logs.configure("text", "warning", "streams", me)
-    nats = NatsSettings(
-        url=nats_url,
-        creds=nats_creds,
-        tls_ca=nats_tls_ca,
-        tls_cert=nats_tls_cert,
-        tls_key=nats_tls_key,
-        subject_prefix=subject_prefix,
-        replicas=stream_replicas,
-    )
     try:
         names = asyncio.run(_ensure(nats, me, wait))
     except (BusError, ValueError) as error:

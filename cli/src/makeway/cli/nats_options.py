@@ -1,0 +1,64 @@
+"""The options by which a command that serves, or sets up, reaches NATS."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from makeway.runtime.settings import (
+    NatsCredsOption,
+    NatsSettings,
+    NatsTlsCaOption,
+    NatsTlsCertOption,
+    NatsTlsKeyOption,
+    NatsUrlOption,
+    StreamReplicasOption,
+    SubjectPrefixOption,
+)
+
+_DEFAULT = NatsSettings()
+
+
+def nats_settings(
+    *,
+    nats_url: NatsUrlOption = _DEFAULT.url,
+    nats_creds: NatsCredsOption = _DEFAULT.creds,
+    nats_tls_ca: NatsTlsCaOption = _DEFAULT.tls_ca,
+    nats_tls_cert: NatsTlsCertOption = _DEFAULT.tls_cert,
+    nats_tls_key: NatsTlsKeyOption = _DEFAULT.tls_key,
+    subject_prefix: SubjectPrefixOption = _DEFAULT.subject_prefix,
+    stream_replicas: StreamReplicasOption = _DEFAULT.replicas,
+) -> NatsSettings:
+    """Return the options put together."""
+    return NatsSettings(
+        url=nats_url,
+        creds=nats_creds,
+        tls_ca=nats_tls_ca,
+        tls_cert=nats_tls_cert,
+        tls_key=nats_tls_key,
+        subject_prefix=subject_prefix,
+        replicas=stream_replicas,
+    )
+
+
+NATS_PARAMETERS = tuple(inspect.signature(nats_settings, eval_str=True).parameters.values())
+"""The options as a command's signature has them."""
+
+
+def taken_nats(options: dict[str, Any]) -> NatsSettings:
+    """Take these options out of all that a command was called with."""
+    return nats_settings(**{one.name: options.pop(one.name) for one in NATS_PARAMETERS})
+
+
+def with_nats(run: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function that takes a `NatsSettings` and the command's own options."""
+    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+
+    def start(**options: Any) -> None:
+        run(taken_nats(options), **options)
+
+    start.__name__, start.__doc__ = run.__name__, run.__doc__
+    start.__signature__ = inspect.Signature([*own, *NATS_PARAMETERS])  # type: ignore[attr-defined] # read by typer
+    start.__annotations__ = {}
+    return start
