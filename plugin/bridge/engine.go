@@ -349,7 +349,7 @@ func (e *engine) wake(ctx context.Context, w wake) {
 	defer recovered(ctx, "waker", func() {
 		at := e.clock.Now().Add(restartPause)
 		e.inflight.notWoken(w.orderID, at)
-		e.retry.goOn(w.pod, at)
+		e.retry.tryAt(w.pod, at)
 	})
 	failpoint(failBeforeActivate)
 	logger := klog.FromContext(ctx)

@@ -357,7 +357,7 @@ func (a *attempt) unreachable(err error) ending {
 		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 		return ending{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):
-		a.engine.retry.notAsked(refOf(a.pod), probeAt)
+		a.engine.retry.tryAt(refOf(a.pod), probeAt)
 	default:
 		a.engine.retry.unreachable(refOf(a.pod), probeAt)
 	}
@@ -368,7 +368,7 @@ func (a *attempt) unreachable(err error) ending {
 // were judged by the scheduler's filters.
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 	if a.refutes(ctx, reply) {
-		a.engine.retry.goOn(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return ending{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.engine.tried.forget(a.pod.UID)
@@ -411,7 +411,7 @@ func (a *attempt) unverifiable() ending {
 // unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
 // those.
 func (a *attempt) unfinished(start time.Time) ending {
-	a.engine.retry.goOn(refOf(a.pod), a.engine.tried.goOn(a.pod.UID, a.engine.clock.Since(start)))
+	a.engine.retry.tryAt(refOf(a.pod), a.engine.tried.goOn(a.pod.UID, a.engine.clock.Since(start)))
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {

@@ -690,7 +690,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
 	engine.gate.look(gone[0], wire.ModeEnforce)
-	engine.retry.notAsked(refOf(gone[1]), time.Now())
+	engine.retry.tryAt(refOf(gone[1]), time.Now())
 	engine.backlog.enter(gone[2])
 	if left() != 3 {
 		t.Fatalf("%d pods wait", left())

@@ -105,7 +105,7 @@ func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn 
 // postpone remembers a pod that time alone helps.
 func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at, nil) }
 
-// changedSince says whether one of some objects has changed, as far as is remembered. O(changes since · objects).
+// changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
 func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
 	if r.changes-asked > mostChanges {
 		return len(objects) > 0
@@ -138,18 +138,9 @@ func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
 	r.shrink()
 }
 
-// notAsked remembers a pod for which no plan was asked for, since the planner is not asked before a moment.
-func (r *retries) notAsked(pod wire.PodRef, before time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	entry := r.entry(pod)
-	entry.waitUntil(before)
-	entry.failures = max(entry.failures, 1)
-	r.shrink()
-}
-
-// goOn remembers a pod whose verification goes on at a time, however lately it was activated.
-func (r *retries) goOn(pod wire.PodRef, at time.Time) {
+// tryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
+// the planner is not asked before, or a verification goes on.
+func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)

@@ -93,7 +93,7 @@ func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testin
 	for number := range pods {
 		pod := wire.PodRef{Namespace: "default", Name: "waiting", UID: fmt.Sprint(number)}
 		for range 5 { // however often it was tried meanwhile
-			retries.notAsked(pod, probe)
+			retries.tryAt(pod, probe)
 		}
 	}
 
@@ -153,9 +153,8 @@ func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.
 		"without a planner": func(r *retries, p wire.PodRef) { r.unreachable(p, r.clock.Now().Add(time.Hour)) },
 	} {
 		for kind, remember := range map[string]func(*retries, wire.PodRef){
-			"goes on":     func(r *retries, p wire.PodRef) { r.goOn(p, r.clock.Now().Add(verifyPause)) },
+			"try at":      func(r *retries, p wire.PodRef) { r.tryAt(p, r.clock.Now().Add(verifyPause)) },
 			"unreachable": func(r *retries, p wire.PodRef) { r.unreachable(p, time.Time{}) },
-			"not asked":   func(r *retries, p wire.PodRef) { r.notAsked(p, r.clock.Now().Add(time.Second)) },
 		} {
 			now := testclock.NewFakePassiveClock(time.Now())
 			r := newRetries(now)
