@@ -43,7 +43,7 @@ type awaitedPod struct {
 }
 
 // verified is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
-// them could stay. They come in the order in which they were offered back.
+// them could stay. They come in the order in which they were reprieved.
 type verified struct {
 	node    string
 	nodeUID types.UID
@@ -72,7 +72,7 @@ type verifier struct {
 //
 // The plan's first candidate stands alone where its victims are as planned and nothing can be better:
 // no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
-// on unmodelled nodes, every removable pod is removed and offered back, in parallel, until enough nodes stand; what that
+// on unmodelled nodes, every removable pod is removed and reprieved, in parallel, until enough nodes stand; what that
 // finds is ranked against the others. A node that the context's end kept from being judged is in neither.
 func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verified)) (stand []*verified, failed map[string]failure) {
 	candidates, unmodelled := reply.Candidates, reply.Unmodelled

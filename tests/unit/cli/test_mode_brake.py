@@ -285,7 +285,7 @@ async def test_the_first_enforce_without_a_terminal_takes_yes(tmp_path: Path) ->
     assert code == 0, err
     assert server.configmaps["makeway-policy"]["policy.yaml"] == GOOD + "mode: enforce\n"
     code, _, err = await mode(server, tmp_path, "enforce", "--no-wait")
-    assert code == 0, f"nothing begins, so nobody is asked: {err}"
+    assert code == 0, f"nothing begins, so no question is asked: {err}"
 
 
 async def test_the_brake_is_applied_by_its_name_alone(tmp_path: Path) -> None:

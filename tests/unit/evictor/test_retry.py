@@ -63,11 +63,11 @@ def test_delays_grow_from_a_tenth_of_a_second_to_the_longest() -> None:
     assert longest == [0.1, 0.2, 0.4, 5.0, 5.0]
 
 
-def test_a_wish_of_no_time_at_all_is_none() -> None:
+def test_a_retry_after_of_no_time_at_all_is_none() -> None:
     assert delay_seconds(3, TemporaryError("budget", "", 0.0), 5.0, 0.0) == 0.2
 
 
-def test_the_servers_wish_is_a_lower_bound() -> None:
+def test_the_servers_retry_after_is_a_lower_bound() -> None:
     assert delay_seconds(1, TemporaryError("throttled", "", 8.0), 5.0, 0.0) == 8.0
     assert delay_seconds(1, TemporaryError("throttled", "", 8.0), 5.0, 1.0) == 8.8
 

@@ -203,14 +203,14 @@ def _ask_again_and_again(draw: random.Random) -> None:
     most = draw.choice([1, 2, 16])
     cluster, now = Cluster(draw.choice(POLICIES), draw.choice(QUEUES)), NOW
     questions = [replace(one, max_candidates=most) for one in askers()]
-    laid = questions
+    overlaid = questions
     for _ in range(40):
         for _ in range(draw.randint(1, 3)):
             cluster.change(draw)
         now += timedelta(seconds=draw.choice([0, 1, 20]))
         if draw.random() < 0.5:
-            laid = [with_pods_laid_over(one, cluster, draw) for one in questions]
-        asked = draw.choice(laid if draw.random() < 0.7 else questions)
+            overlaid = [with_pods_laid_over(one, cluster, draw) for one in questions]
+        asked = draw.choice(overlaid if draw.random() < 0.7 else questions)
         # Of a pod that was seen to leave it counts when, compared with its budget's status.
         gone = {uid: order for uid, order in asked.in_flight.items() if uid not in cluster.warm.departures}
         asked = replace(asked, in_flight=gone, turn=draw.randrange(10))

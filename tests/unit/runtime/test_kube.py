@@ -126,10 +126,10 @@ async def test_a_plain_text_429_of_priority_and_fairness_is_read(tmp_path: Path)
     assert error.retry_after_seconds == 1
 
 
-@pytest.mark.parametrize("wish", ["86400", "9" * 400])
-async def test_a_wrong_wish_to_wait_parks_nobody(tmp_path: Path, wish: str) -> None:
+@pytest.mark.parametrize("asked", ["86400", "9" * 400])
+async def test_a_wrong_retry_after_parks_no_client(tmp_path: Path, asked: str) -> None:
     async def handler(_: web.Request) -> web.Response:
-        return web.Response(status=503, headers={"Retry-After": wish})
+        return web.Response(status=503, headers={"Retry-After": asked})
 
     async with api_of(handler, tmp_path) as api:
         with pytest.raises(ApiError) as caught:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-EVERYBODY: Final = 2**40
+AGAINST_ALL: Final = 2**40
 """`below` of a pod that no preemptor may remove: above every priority. Each reason has a number of its own
 from here on, so that a column of `below` says why, too."""
 
-NOBODY: Final = -(2**40)
+AGAINST_NONE: Final = -(2**40)
 """`below` of a pod that no rule shields: under every priority."""
 
 FOR_EVER: Final = 2**62
@@ -52,13 +52,13 @@ class Barrier(NamedTuple):
     @property
     def rule(self) -> str:
         """The rule that raised it."""
-        return RULES[max(0, self.below - EVERYBODY)]
+        return RULES[max(0, self.below - AGAINST_ALL)]
 
 
-OPEN: Final = Barrier(NOBODY, FOR_EVER)
+OPEN: Final = Barrier(AGAINST_NONE, FOR_EVER)
 """No rule shields the pod."""
 
 
-def against_everybody(rule: str) -> Barrier:
+def against_all(rule: str) -> Barrier:
     """Give the barrier of a rule that keeps a pod whatever the preemptor, for ever."""
-    return Barrier(EVERYBODY + RULES.index(rule), FOR_EVER)
+    return Barrier(AGAINST_ALL + RULES.index(rule), FOR_EVER)

@@ -7,14 +7,14 @@ high enough.
 from __future__ import annotations
 
 from makeway.core.barrier import (
-    EVERYBODY,
+    AGAINST_ALL,
     MIRROR_POD,
     NEVER_EVICT,
     OPEN,
     PROTECTED_NAMESPACE,
     PROTECTED_PRIORITY,
     Barrier,
-    against_everybody,
+    against_all,
 )
 from makeway.core.facts import PodFacts
 from makeway.core.policy import Protection, in_namespaces
@@ -23,19 +23,19 @@ from makeway.core.policy import Protection, in_namespaces
 def barrier_of(victim: PodFacts, protection: Protection) -> Barrier:
     """Give the protection of a pod as a barrier. O(protected namespaces)."""
     if victim.mirror:
-        return against_everybody(MIRROR_POD)
+        return against_all(MIRROR_POD)
     if victim.namespace in protection.namespaces:
-        return against_everybody(PROTECTED_NAMESPACE)
+        return against_all(PROTECTED_NAMESPACE)
     if protection.minimum_priority is not None and victim.priority >= protection.minimum_priority:
-        return against_everybody(PROTECTED_PRIORITY)
+        return against_all(PROTECTED_PRIORITY)
     if victim.never_evict and _is_honoured(victim.namespace, protection):
-        return against_everybody(NEVER_EVICT)
+        return against_all(NEVER_EVICT)
     return OPEN
 
 
 def detail_of(barrier: Barrier, victim: PodFacts, protection: Protection) -> str:
     """Say in words why a pod is protected, or that it is not."""
-    if barrier.below < EVERYBODY:
+    if barrier.below < AGAINST_ALL:
         return "not protected"
     match barrier.rule:
         case "mirror-pod":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.core.barrier import FOR_EVER, OPEN, PREEMPTION_TOLERATION, Barrier, against_everybody
+from makeway.core.barrier import FOR_EVER, OPEN, PREEMPTION_TOLERATION, Barrier, against_all
 from makeway.core.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.importance import microseconds, moment_of
 from makeway.core.objects import PriorityClass
@@ -87,13 +87,13 @@ def barrier_of(victim: PodFacts, priority_class: PriorityClass | None) -> Barrie
     if not victim.priority_class:
         return OPEN
     if priority_class is None:
-        return against_everybody(PREEMPTION_TOLERATION)
+        return against_all(PREEMPTION_TOLERATION)
     toleration = toleration_of(priority_class)
     match toleration:
         case None:
             return OPEN
         case Unreadable():
-            return against_everybody(PREEMPTION_TOLERATION)
+            return against_all(PREEMPTION_TOLERATION)
     if toleration.seconds == 0:
         return OPEN
     return Barrier(toleration.minimum_preemptable_priority, _last_micros(victim, toleration.seconds))

@@ -39,7 +39,7 @@ BASE_DELAY_SECONDS = 0.1
 """First wait. An API server that restarts or elects needs seconds, a conflict needs milliseconds."""
 
 MAX_DELAY_SECONDS = 5.0
-"""Longest wait without a wish of the server's, so that recovery is noticed soon."""
+"""Longest wait where the server names none, so that recovery is noticed soon."""
 
 ROLLBACK_MAX_DELAY_SECONDS = 30.0
 """The same for rollbacks, which go on for as long as it takes."""
@@ -88,19 +88,19 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
     """Sort a failed call into what may be tried again and what may not."""
     if isinstance(error, ApiUnavailable):
         return TemporaryError("unavailable", str(error))
-    wish = error.retry_after_seconds
+    retry_after = error.retry_after_seconds
     if error.status == 429 and BUDGET_CAUSE in error.causes:
-        return TemporaryError("budget", error.causes[BUDGET_CAUSE] or str(error), wish)
+        return TemporaryError("budget", error.causes[BUDGET_CAUSE] or str(error), retry_after)
     if error.status == 500 and SEVERAL_BUDGETS in error.message:
         return PermanentError("several-budgets", error.message)
     if error.status == 429:
-        return TemporaryError("throttled", str(error), wish)
+        return TemporaryError("throttled", str(error), retry_after)
     if error.status >= 500 or error.status == 408:
-        return TemporaryError("server-error", str(error), wish)
+        return TemporaryError("server-error", str(error), retry_after)
     if error.status == 409:
-        return TemporaryError("conflict", str(error), wish)
+        return TemporaryError("conflict", str(error), retry_after)
     if error.status == 401:
-        return TemporaryError("unauthorized", str(error), wish)
+        return TemporaryError("unauthorized", str(error), retry_after)
     return PermanentError(error.reason, str(error))
 
 

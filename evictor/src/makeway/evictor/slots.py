@@ -167,7 +167,7 @@ class Turn:
             self._slots.give_back(self)
 
     def end(self) -> None:
-        """Leave for good: the order has ended, or is given back."""
+        """Leave for good: the order has ended, or is left to another delivery."""
         self.leave()
         if self._in_trouble:
             self._in_trouble = False

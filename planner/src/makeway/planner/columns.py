@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from makeway.core.barrier import NOBODY, OPEN, Barrier
+from makeway.core.barrier import AGAINST_NONE, OPEN, Barrier
 from makeway.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -28,7 +28,7 @@ MOST = 2**53
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
-_VACANCY = {0: VACANT, 4: NOBODY}
+_VACANCY = {0: VACANT, 4: AGAINST_NONE}
 """What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `immune_below`."""
 
 _SLOTS_AHEAD = 128
@@ -168,7 +168,7 @@ class Columns:
         """Take the pod out of a slot; the pods behind it move down by one."""
         last = self.count.item(node) - 1
         self.requested[:, node] -= self.requests[:, slot, node]
-        if self.immune_below[slot, node] != NOBODY:
+        if self.immune_below[slot, node] != AGAINST_NONE:
             self.barred[node] -= 1
         if slot < last:
             self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
@@ -183,7 +183,7 @@ class Columns:
         taken = self.requests[:, slots, nodes]
         for layer, amounts in enumerate(taken):
             np.subtract.at(self.requested[layer], nodes, amounts)
-        np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != NOBODY)
+        np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != AGAINST_NONE)
         self._empty(slots, nodes)
         return taken
 
@@ -196,7 +196,7 @@ class Columns:
         """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
         if (self.immune_below[slot, node], self.immune_until[slot, node]) == barrier:
             return False
-        self.barred[node] += (barrier != OPEN) - int(self.immune_below[slot, node] != NOBODY)
+        self.barred[node] += (barrier != OPEN) - int(self.immune_below[slot, node] != AGAINST_NONE)
         self.immune_below[slot, node], self.immune_until[slot, node] = barrier
         return True
 

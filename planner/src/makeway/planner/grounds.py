@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from makeway.core.barrier import EVERYBODY, FOR_EVER, RULES
+from makeway.core.barrier import AGAINST_ALL, FOR_EVER, RULES
 from makeway.core.resources import PODS
 from makeway.planner.budgets import Key
 from makeway.planner.columns import Flags, Ints, extended
@@ -139,7 +139,7 @@ class Grounds:
         self._kept[:, rows] = 0
         if kept.any():
             below = block.columns.immune_below[: kept.shape[0], block.nodes]
-            numbers = np.where(kept, np.maximum(below - EVERYBODY, 0), -1)
+            numbers = np.where(kept, np.maximum(below - AGAINST_ALL, 0), -1)
             for number in range(len(RULES)):
                 self._kept[number, rows] = (numbers == number).sum(axis=0)
         if found.guarded.any():

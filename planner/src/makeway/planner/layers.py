@@ -202,29 +202,29 @@ def layers_of(
     Raises:
         Unfinished: the tallies' allowance did not suffice.
     """
-    desk = _Desk(snapshot, tallies, tuple(placed), constraints.left_out)
+    sources = _Sources(snapshot, tallies, tuple(placed), constraints.left_out)
     # All at once and first: to group pods by another label gives them kinds that no tally has seen before.
     selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
-    desk.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
+    sources.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
     layers: list[Layer] = []
     if constraints.ports:
-        layers.append(_ports(desk, constraints))
+        layers.append(_ports(sources, constraints))
     if constraints.anti_affinity:
-        layers += _anti_affinity(desk, constraints)
+        layers += _anti_affinity(sources, constraints)
     if constraints.social:
-        others = _others_anti_affinity(desk, constraints)
+        others = _others_anti_affinity(sources, constraints)
         asks = constraints.affinity or constraints.anti_affinity
         if asks or any((layer.room < 0).any() for layer in others):
             layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
     if constraints.spreads:
-        layers += _spreads(desk, constraints)
+        layers += _spreads(sources, constraints)
     if constraints.claims:
-        layers += _claims(desk, constraints)
-    company = _company(desk, constraints) if constraints.affinity else None
-    return Layers(tuple(layers), company, tuple(dict.fromkeys(desk.left_out)))
+        layers += _claims(sources, constraints)
+    company = _company(sources, constraints) if constraints.affinity else None
+    return Layers(tuple(layers), company, tuple(dict.fromkeys(sources.left_out)))
 
 
-class _Desk:
+class _Sources:
     """What all layers are worked out from, and what was left out."""
 
     def __init__(
@@ -296,8 +296,8 @@ class _Namespaces(Mapping[str, Mapping[str, str]]):
         return len(self._namespaces)
 
 
-def _ports(desk: _Desk, constraints: Constraints) -> Layer:
-    wanted, kinds = constraints.ports, desk.snapshot.kinds
+def _ports(sources: _Sources, constraints: Constraints) -> Layer:
+    wanted, kinds = constraints.ports, sources.snapshot.kinds
 
     def conflict(taken: tuple[ports.HostPort, ...]) -> int:
         return int(ports.conflict(wanted, taken))
@@ -305,20 +305,20 @@ def _ports(desk: _Desk, constraints: Constraints) -> Layer:
     def weigh(numbers: Ints) -> Ints:
         return kinds.of_ports(conflict, numbers)
 
-    tally = desk.tally(("ports", wanted), weigh, cost=_PYTHON)
-    return Layer(tally.key, PORT_TAKEN, tally.use, -desk.held(tally))
+    tally = sources.tally(("ports", wanted), weigh, cost=_PYTHON)
+    return Layer(tally.key, PORT_TAKEN, tally.use, -sources.held(tally))
 
 
-def _anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
+def _anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
     """The preemptor's own terms, one layer a topology key."""
-    if not desk.sorted_out(term.selector for term in constraints.anti_affinity):
-        desk.left_out.append(bounds.POD_ANTI_AFFINITY)
+    if not sources.sorted_out(term.selector for term in constraints.anti_affinity):
+        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
         return []
-    kinds = desk.snapshot.kinds
-    terms = desk.resolved(constraints.anti_affinity)
+    kinds = sources.snapshot.kinds
+    terms = sources.resolved(constraints.anti_affinity)
     keys = sorted({term.topology_key for term in terms})
     if len(keys) > MOST_KEYS:
-        desk.left_out.append(bounds.POD_ANTI_AFFINITY)
+        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
     layers = []
     for key in keys[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
@@ -329,20 +329,20 @@ def _anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
                 weights[kinds.meant(term, numbers)] += 1
             return weights[numbers]
 
-        tally = desk.tally(("anti-affinity", mine), weigh, cost=len(mine))
-        layers.append(_none_in_domain(desk, ANTI_AFFINITY, key, tally))
+        tally = sources.tally(("anti-affinity", mine), weigh, cost=len(mine))
+        layers.append(_none_in_domain(sources, ANTI_AFFINITY, key, tally))
     return layers
 
 
-def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
+def _others_anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
     """The terms of pods that are there and mean the preemptor, one layer a topology key.
 
     What they come to depends on nothing else, so preemptors that the same terms mean share a tally.
     """
-    namespace, kinds = constraints.namespace, desk.snapshot.kinds
+    namespace, kinds = constraints.namespace, sources.snapshot.kinds
     if kinds.left_out:
-        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
-    known = desk.snapshot.namespaces.get(namespace)
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+    known = sources.snapshot.namespaces.get(namespace)
     namespace_labels = (known.metadata.labels or {}) if known is not None else {}
     forbidding = kinds.forbidding
     told = (namespace, tuple(sorted(namespace_labels.items())), constraints.labels)
@@ -350,13 +350,13 @@ def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
     def meaning() -> list[Term] | None:
         return forbidding.meaning(namespace, namespace_labels, dict(constraints.labels))
 
-    terms = desk.tallies.remembered(("meaning", told), forbidding.changes, meaning)
+    terms = sources.tallies.remembered(("meaning", told), forbidding.changes, meaning)
     if terms is None:
-        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
         return []
     keys = sorted({term.topology_key for term in terms})
     if len(keys) > MOST_KEYS:
-        desk.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
     layers = []
     for key in keys[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
@@ -368,33 +368,35 @@ def _others_anti_affinity(desk: _Desk, constraints: Constraints) -> list[Layer]:
             return kinds.forbidden(weights, numbers)
 
         which = frozenset(forbidding.number(term) for term in mine)
-        layers.append(_none_in_domain(desk, OTHERS_ANTI_AFFINITY, key, desk.tally(("others", which), weigh)))
+        layers.append(
+            _none_in_domain(sources, OTHERS_ANTI_AFFINITY, key, sources.tally(("others", which), weigh))
+        )
     return layers
 
 
-def _none_in_domain(desk: _Desk, reason: str, key: str, tally: Tally) -> Layer:
-    domains = desk.domains(key)
+def _none_in_domain(sources: _Sources, reason: str, key: str, tally: Tally) -> Layer:
+    domains = sources.domains(key)
     labelled = domains >= 0
-    totals = desk.totals(desk.held(tally), domains, labelled, key)
+    totals = sources.totals(sources.held(tally), domains, labelled, key)
     return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
 
 
-def _spreads(desk: _Desk, constraints: Constraints) -> list[Layer]:
+def _spreads(sources: _Sources, constraints: Constraints) -> list[Layer]:
     """One layer a constraint, or none at all: which nodes count is known only with all of them."""
     spreads = constraints.spreads
-    if len(spreads) > MOST_KEYS or not desk.sorted_out(spread.selector for spread in spreads):
-        desk.left_out.append(bounds.TOPOLOGY_SPREAD)
+    if len(spreads) > MOST_KEYS or not sources.sorted_out(spread.selector for spread in spreads):
+        sources.left_out.append(bounds.TOPOLOGY_SPREAD)
         return []
-    return [_spread(desk, constraints, spread) for spread in spreads]
+    return [_spread(sources, constraints, spread) for spread in spreads]
 
 
-def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
+def _spread(sources: _Sources, constraints: Constraints, spread: Spread) -> Layer:
     """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
 
     A domain that holds no more than the others never violates it, so its own count need not lower `min`.
     A node that lacks the label of any constraint can never do.
     """
-    selector, namespace, kinds = spread.selector, constraints.namespace, desk.snapshot.kinds
+    selector, namespace, kinds = spread.selector, constraints.namespace, sources.snapshot.kinds
     meant = Term("", frozenset({namespace}), None, selector)
 
     def weigh(numbers: Ints) -> Ints:
@@ -407,18 +409,18 @@ def _spread(desk: _Desk, constraints: Constraints, spread: Spread) -> Layer:
             return np.zeros(numbers.size, np.int64)
         return np.where(kinds.terminating[numbers], 0, weigh(numbers))
 
-    tally = desk.tally(("spread", namespace, selector), weigh, counted)
-    nodes = desk.snapshot.columns.nodes
-    domains = desk.domains(spread.topology_key)
+    tally = sources.tally(("spread", namespace, selector), weigh, counted)
+    nodes = sources.snapshot.columns.nodes
+    domains = sources.domains(spread.topology_key)
     labelled = domains >= 0
     for other in constraints.spreads:
-        labelled = labelled & (desk.domains(other.topology_key) >= 0)
+        labelled = labelled & (sources.domains(other.topology_key) >= 0)
     eligible = labelled
     if spread.honour_node_affinity or spread.honour_taints:
         required = constraints.nodes if spread.honour_node_affinity else type(constraints.nodes)()
         tolerations = constraints.tolerations if spread.honour_taints else None
-        eligible = eligible & desk.snapshot.topology.eligible(required, tolerations, nodes)
-    totals = desk.totals(desk.held(tally), domains, eligible, spread.topology_key)
+        eligible = eligible & sources.snapshot.topology.eligible(required, tolerations, nodes)
+    totals = sources.totals(sources.held(tally), domains, eligible, spread.topology_key)
     exists = np.bincount(domains[eligible], minlength=totals.size) > 0
     most = _least_of_others(totals, exists) + spread.max_skew - int(spread.counts_itself)
     if int(exists.sum()) < spread.min_domains:
@@ -439,11 +441,11 @@ def _least_of_others(totals: Ints, exists: Flags) -> Ints:
     return least
 
 
-def _claims(desk: _Desk, constraints: Constraints) -> list[Layer]:
+def _claims(sources: _Sources, constraints: Constraints) -> list[Layer]:
     """ReadWriteOncePod claims that another pod uses, wherever it runs."""
-    namespace, kinds = constraints.namespace, desk.snapshot.kinds
+    namespace, kinds = constraints.namespace, sources.snapshot.kinds
     exclusive = frozenset(
-        claim for claim in constraints.claims if (namespace, claim) in desk.snapshot.exclusive_claims
+        claim for claim in constraints.claims if (namespace, claim) in sources.snapshot.exclusive_claims
     )
     if not exclusive:
         return []
@@ -457,20 +459,20 @@ def _claims(desk: _Desk, constraints: Constraints) -> list[Layer]:
         weights[inside] = kinds.of_claims(used, inside)
         return weights[numbers]
 
-    tally = desk.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
-    held = desk.held(tally)
+    tally = sources.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
+    held = sources.held(tally)
     users = int(held.sum())
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
     return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
 
 
-def _company(desk: _Desk, constraints: Constraints) -> Company | None:
-    if not desk.sorted_out(term.selector for term in constraints.affinity):
-        desk.left_out.append(bounds.POD_AFFINITY)
+def _company(sources: _Sources, constraints: Constraints) -> Company | None:
+    if not sources.sorted_out(term.selector for term in constraints.affinity):
+        sources.left_out.append(bounds.POD_AFFINITY)
         return None
-    kinds = desk.snapshot.kinds
-    terms = desk.resolved(constraints.affinity)
+    kinds = sources.snapshot.kinds
+    terms = sources.resolved(constraints.affinity)
 
     def weigh(numbers: Ints) -> Ints:
         weights = np.zeros(kinds.size, np.int64)
@@ -480,15 +482,15 @@ def _company(desk: _Desk, constraints: Constraints) -> Company | None:
         weights[meant] = 1
         return weights[numbers]
 
-    tally = desk.tally(("affinity", terms), weigh, cost=len(terms))
-    held = desk.held(tally)
+    tally = sources.tally(("affinity", terms), weigh, cost=len(terms))
+    held = sources.held(tally)
     first = means_all(terms, constraints.namespace, dict(constraints.labels))
     may_come = np.full(held.size, first)
     there, anywhere = [], 0
     for term in terms[:MOST_KEYS]:
-        domains = desk.domains(term.topology_key)
+        domains = sources.domains(term.topology_key)
         labelled = domains >= 0
-        totals = desk.totals(held, domains, labelled, term.topology_key)
+        totals = sources.totals(held, domains, labelled, term.topology_key)
         there.append(np.where(labelled, totals[domains], 0))
         may_come &= labelled
         anywhere += int(totals.sum())

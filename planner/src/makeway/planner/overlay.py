@@ -1,4 +1,4 @@
-"""What one request knows beyond the snapshot, laid over copies of the nodes it touches.
+"""What one request knows beyond the snapshot, put over copies of the nodes it touches.
 
 Pods that are nominated, assumed or already being removed change few nodes; those that are looked at are
 copied out of the columns and changed in the copy. The snapshot itself is never planned upon.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from makeway.core.barrier import DELETE_REFUSED, against_everybody
+from makeway.core.barrier import DELETE_REFUSED, against_all
 from makeway.planner.columns import Columns, Flags, Ints
 from makeway.planner.question import Question
 from makeway.planner.records import PodRecord
@@ -80,10 +80,10 @@ def plain(snapshot: Snapshot, rows: Ints) -> Block:
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
-_REFUSED = against_everybody(DELETE_REFUSED)
+_REFUSED = against_all(DELETE_REFUSED)
 
 
-class Laid(msgspec.Struct, gc=False):
+class Overlaid(msgspec.Struct, gc=False):
     """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
 
     `refused`: pods whose deletion was refused, as the snapshot has them; they stay.
@@ -103,12 +103,14 @@ class Overlay:
     """
 
     snapshot: Snapshot
-    laid: Mapping[int, Laid]
+    overlaid: Mapping[int, Overlaid]
     placed: Sequence[tuple[int, PodRecord]]
 
     def block(self, rows: Ints) -> Block:
         """Give nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
-        touched = [(place, self.laid[row]) for place, row in enumerate(rows.tolist()) if row in self.laid]
+        touched = [
+            (place, self.overlaid[row]) for place, row in enumerate(rows.tolist()) if row in self.overlaid
+        ]
         return _changed(self.snapshot, rows, touched) if touched else plain(self.snapshot, rows)
 
     def blocks(self, rows: Ints) -> Iterator[Block]:
@@ -116,9 +118,9 @@ class Overlay:
 
         To look at nodes costs by the block, hardly by the node, and to copy untouched ones is for nothing.
         """
-        if rows.size > TOGETHER and self.laid:
+        if rows.size > TOGETHER and self.overlaid:
             among = np.zeros(self.snapshot.columns.nodes, np.bool_)
-            among[list(self.laid)] = True
+            among[list(self.overlaid)] = True
             touched = among[rows]
             if touched.any():
                 yield self.block(rows[touched])
@@ -135,7 +137,7 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
     snapshot does not know are left out: looser, never stricter.
     """
     preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
-    laid: defaultdict[int, Laid] = defaultdict(Laid)
+    overlaid: defaultdict[int, Overlaid] = defaultdict(Overlaid)
     placed: list[tuple[int, PodRecord]] = []
     counted = {preemptor.uid}
     for placement in question.assumed:
@@ -145,41 +147,41 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         counted.add(pod.uid)
         placed.append((row, pod))
         if pod.uid in question.in_flight:
-            laid[row].awaited.append(pod)
+            overlaid[row].awaited.append(pod)
             continue
-        laid[row].assumed.append(pod)
+        overlaid[row].assumed.append(pod)
         if pod.uid in question.refused:
-            laid[row].refused.append(pod)
+            overlaid[row].refused.append(pod)
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
         if pod is None or row is None or pod.node or pod.uid in counted:
             continue
         if pod.priority >= preemptor.priority:
             counted.add(pod.uid)
-            laid[row].nominated.append(pod)
+            overlaid[row].nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
         if known is not None and known.node:
-            laid[rows[known.node]].awaited.append(known)
+            overlaid[rows[known.node]].awaited.append(known)
     for uid in question.refused - question.in_flight.keys():
         known = pods.get(uid)
         if known is not None and known.node:
-            laid[rows[known.node]].refused.append(known)
-    return Overlay(snapshot, dict(laid), placed)
+            overlaid[rows[known.node]].refused.append(known)
+    return Overlay(snapshot, dict(overlaid), placed)
 
 
-def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) -> Block:
+def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Overlaid]]) -> Block:
     """Copy nodes out of the columns and change the touched ones, named by place in `rows`, in the copy."""
-    columns = snapshot.columns.pick(rows, max(len(laid.assumed) for _, laid in touched))
+    columns = snapshot.columns.pick(rows, max(len(overlaid.assumed) for _, overlaid in touched))
     slots = [snapshot.slots[row] for row in rows.tolist()]
     reserved = np.zeros((len(columns.resources), rows.size), np.int64)
     leaving = np.zeros_like(reserved)
     gone: list[tuple[int, int]] = []
-    for place, laid in touched:
+    for place, overlaid in touched:
         order = snapshot.order[int(rows[place])]
-        if laid.assumed:
+        if overlaid.assumed:
             order, slots[place] = list(order), list(slots[place])
-        for pod in laid.assumed:
+        for pod in overlaid.assumed:
             slot = bisect_left(order, pod.importance)
             order.insert(slot, pod.importance)
             slots[place].insert(slot, pod)
@@ -193,21 +195,23 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Laid]]) ->
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )
-        for pod in laid.refused:
+        for pod in overlaid.refused:
             columns.set_barrier(place, bisect_left(order, pod.importance), _REFUSED)
-        for pod in laid.awaited:
+        for pod in overlaid.awaited:
             if pod.node:
                 gone.append((place, bisect_left(order, pod.importance)))
             else:
                 leaving[:, place] += snapshot.columns.vector(pod.requests)
-        for pod in laid.nominated:
+        for pod in overlaid.nominated:
             reserved[:, place] += snapshot.columns.vector(pod.requests)
     if gone:
         from_places, gone_slots = np.array(gone, np.int64).T
         for layer, amounts in enumerate(columns.vacate(from_places, gone_slots)):
             np.add.at(leaving[layer], from_places, amounts)
-    awaited = {place: sorted(laid.awaited, key=_importance) for place, laid in touched if laid.awaited}
-    nominated = {place: laid.nominated for place, laid in touched if laid.nominated}
+    awaited = {
+        place: sorted(overlaid.awaited, key=_importance) for place, overlaid in touched if overlaid.awaited
+    }
+    nominated = {place: overlaid.nominated for place, overlaid in touched if overlaid.nominated}
     return Block(columns, np.arange(rows.size), rows, slots, reserved, leaving, awaited, nominated)
 
 

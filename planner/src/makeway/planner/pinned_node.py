@@ -117,10 +117,10 @@ class PinnedNode:
 def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies) -> PinnedNode:
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
-    laid = overlay(snapshot, question)
-    block = laid.block(row)
+    overlaid = overlay(snapshot, question)
+    block = overlaid.block(row)
     block.close_up()
-    layers = layers_of(snapshot, question.constraints, laid.placed, tallies)
+    layers = layers_of(snapshot, question.constraints, overlaid.placed, tallies)
     columns, node = block.columns, int(block.nodes[0])
     required = layers.on(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
@@ -152,7 +152,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
-    terms = terms_of(snapshot, question, laid.placed, tallies)
+    terms = terms_of(snapshot, question, overlaid.placed, tallies)
     if terms.guards:
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()

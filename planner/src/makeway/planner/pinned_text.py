@@ -28,7 +28,7 @@ from makeway.planner.spared import HARD_BUDGET
 
 TOO_EARLY = "DaemonSetStartDelay"
 ON_ITS_WAY = "DaemonSetRoomOnItsWay"
-NOBODY = "DaemonSetNoVictims"
+NO_VICTIMS = "DaemonSetNoVictims"
 
 ENDING = "it is being deleted already, and its room counts"
 
@@ -153,7 +153,7 @@ def _refusal(
         depends_on += refused_pods(node.snapshot, node.question)
     return Refusal(
         scope,
-        NOBODY,
+        NO_VICTIMS,
         message,
         reasons,
         retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),

@@ -244,7 +244,7 @@ class View:
         standing = self._standings.of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
         circumstances = Circumstances(
-            self._layers, self._overlay.laid, snapshot.budgets.standing(self._debits), micros
+            self._layers, self._overlay.overlaid, snapshot.budgets.standing(self._debits), micros
         )
         stale = standing.stale(snapshot, circumstances, rows)
         if stale.size > TOGETHER:

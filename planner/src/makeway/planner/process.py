@@ -26,7 +26,7 @@ from makeway.planner.ledger import Ledger
 from makeway.planner.marks import Marks
 from makeway.planner.metrics import Metrics
 from makeway.planner.observing import Observing
-from makeway.planner.queue_desk import QueueDesk, follow_queues
+from makeway.planner.queue_answers import QueueAnswers, follow_queues
 from makeway.planner.queue_warnings import QueueWarnings
 from makeway.planner.quota_fence import PlannerFence
 from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
@@ -210,7 +210,7 @@ async def run(
             services: list[Service] = []
             try:
                 services.append(await bus.serve_plan(planner.handle))
-                services.append(await bus.serve_queues(QueueDesk(identity, snapshot, quotas).handle))
+                services.append(await bus.serve_queues(QueueAnswers(identity, snapshot, quotas).handle))
             except BusUnavailable as error:
                 for service in services:
                     await service.unsubscribe()

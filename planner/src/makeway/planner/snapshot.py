@@ -61,7 +61,7 @@ MOST_ASKED_RESOURCES = 32
 with 200,000 slots. Of others the scheduler's filters judge."""
 
 _ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
-_NOBODY: Mapping[str, str] = {}
+_NO_PODS: Mapping[str, str] = {}
 
 
 def _nothing(_: Change) -> None:
@@ -338,7 +338,7 @@ class Snapshot:
         before = self.pods.get(uid)
         if before == pod:
             return
-        named = self._uids.get(pod.namespace, _NOBODY).get(pod.name)
+        named = self._uids.get(pod.namespace, _NO_PODS).get(pod.name)
         if named != uid:
             if named is not None:
                 self.apply(RemovePod(named))
@@ -378,7 +378,7 @@ class Snapshot:
         if before is None or before.selector != budget.selector:
             self._match_again(budget.namespace)
         else:
-            named = self._uids.get(budget.namespace, _NOBODY)
+            named = self._uids.get(budget.namespace, _NO_PODS)
             for name in before.disrupted ^ budget.disrupted:
                 self._match(named.get(name, ""))
 
@@ -615,7 +615,7 @@ class Snapshot:
 
         what = f"disruption budgets of namespace {namespace} are being applied"
         backlog = self.upkeep if self.serving else self.backlog
-        backlog.visit(what, self._uids.get(namespace, _NOBODY).values(), self._match, done)
+        backlog.visit(what, self._uids.get(namespace, _NO_PODS).values(), self._match, done)
 
     def _match(self, uid: str) -> None:
         """Enter a pod under the budgets that cover it now."""

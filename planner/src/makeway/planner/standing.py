@@ -18,7 +18,7 @@ from makeway.core.barrier import FOR_EVER
 from makeway.planner.columns import Flags, Ints, extended
 from makeway.planner.grounds import Grounds
 from makeway.planner.layers import Layers
-from makeway.planner.overlay import TOGETHER, Block, Laid
+from makeway.planner.overlay import TOGETHER, Block, Overlaid
 from makeway.planner.ranking import score, top
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.victims import Evaluation
@@ -39,12 +39,12 @@ refused; the class least used is forgotten first."""
 class Circumstances:
     """What the standing of nodes depends on besides their own columns.
 
-    `layers`: of the preemptor's constraints. `laid`: the request's pods, by row. `allowed`: int64, what
+    `layers`: of the preemptor's constraints. `overlaid`: the request's pods, by row. `allowed`: int64, what
     plans depend on of budgets. `now_micros`: the time.
     """
 
     layers: Layers
-    laid: Mapping[int, Laid]
+    overlaid: Mapping[int, Overlaid]
     allowed: Ints
     now_micros: int
 
@@ -76,7 +76,7 @@ class Standing:
         self._before: Circumstances | None = None
 
     def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
-        """Give those of some rows that have to be looked at again. O(all rows · layers + pods laid over)."""
+        """Give those of some rows that have to be looked at again. O(all rows · layers + pods put over)."""
         self._grow(snapshot.columns.nodes)
         before = self._before
         if before is None or now.now_micros < before.now_micros:
@@ -86,7 +86,7 @@ class Standing:
             self._seen[self._until < now.now_micros] = _NEVER
             if not np.array_equal(before.allowed, now.allowed):
                 self._seen[self._covered] = _NEVER
-            self._seen[_laid_otherwise(before.laid, now.laid)] = _NEVER
+            self._seen[_overlaid_otherwise(before.overlaid, now.overlaid)] = _NEVER
         self._before = now
         return rows[snapshot.changed[rows] > self._seen[rows]]
 
@@ -162,12 +162,12 @@ class Standing:
         self._until = extended(self._until, more, FOR_EVER)
 
 
-def _laid_otherwise(before: Mapping[int, Laid], now: Mapping[int, Laid]) -> list[int]:
-    """Give the rows over which other pods are laid than before.
+def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
+    """Give the rows on which other pods are overlaid than before.
 
     Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
     """
-    changed = [row for row, laid in now.items() if laid.assumed or before.get(row) != laid]
+    changed = [row for row, overlaid in now.items() if overlaid.assumed or before.get(row) != overlaid]
     return [*changed, *(before.keys() - now.keys())]
 
 

@@ -31,7 +31,7 @@ from makeway.runtime.tls import ReloadedContext
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
 RETRY_AFTER_LIMIT_SECONDS = 60.0
-"""How much of a server's wish to wait is heeded: a wrong header must not park what has no deadline."""
+"""How much of a server's Retry-After is heeded: a wrong header must not park what has no deadline."""
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 """For TCP and TLS together; a server that needs longer is treated as away."""
@@ -56,7 +56,7 @@ class ApiError(Exception):
     """The API server said no.
 
     `reason` is the Status object's, or the HTTP phrase where the body is plain text (API priority
-    and fairness, proxies). `retry_after_seconds` is the server's wish, from the Retry-After header
+    and fairness, proxies). `retry_after_seconds` is what the server asks for, in the Retry-After header
     or the Status object's details, as far as it is heeded. `causes`: the Status object's, reason to
     message; several of one reason are joined.
     """
@@ -74,8 +74,8 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
-        wish = retry_after_seconds
-        self.retry_after_seconds = None if wish is None else min(wish, RETRY_AFTER_LIMIT_SECONDS)
+        asked = retry_after_seconds
+        self.retry_after_seconds = None if asked is None else min(asked, RETRY_AFTER_LIMIT_SECONDS)
 
 
 class ApiUnavailable(Exception):  # noqa: N818 - it names a state of the server

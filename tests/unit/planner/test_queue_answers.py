@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.bus.queue_report import QueueReport
 from makeway.planner.changes import Adopt, PutPod
-from makeway.planner.queue_desk import QueueDesk
+from makeway.planner.queue_answers import QueueAnswers
 from makeway.planner.snapshot import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import S, make_pod, settle
@@ -23,7 +23,7 @@ async def test_usage_is_told_once_every_pod_is_counted() -> None:
     snapshot.apply(Adopt(tree(queue("team")), "r"))
     quotas: Any = SimpleNamespace(control=None)
 
-    answering = asyncio.create_task(QueueDesk("planner-1", snapshot, quotas).handle(b"{}"))
+    answering = asyncio.create_task(QueueAnswers("planner-1", snapshot, quotas).handle(b"{}"))
     await asyncio.sleep(0.1)
     assert not answering.done()
     settle(snapshot)

@@ -40,7 +40,7 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
     config.subscribe(adopt)
 
 
-class QueueDesk:
+class QueueAnswers:
     """Answers `makeway queues`."""
 
     def __init__(self, identity: str, snapshot: Snapshot, quotas: QuotaLoop) -> None:
