@@ -13,13 +13,15 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder, Victim
+from makeway.bus.messages import EvictionOrder, PodRef, Victim
+from makeway.core.objects import Pod
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.nominations import clear_listed
 from makeway.evictor.restraint import Restraint
-from makeway.evictor.rollback import LONGEST
+from makeway.evictor.rollback import LONGEST, RollingBack
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import AT_ONCE, Slots, Turn
 from unit.evictor.building import (
@@ -235,6 +237,53 @@ async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_o
         )
         await world.clock.run(30)
     assert 0 < most <= slots
+
+
+@pytest.mark.parametrize("clearing", ["marks", "nominations"])
+async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_request_for_another_runs(
+    clearing: str,
+) -> None:
+    cluster, clock, metrics = FakeCluster(), OrderedClock(), Metrics(CollectorRegistry())
+    slots = Slots(1, metrics)
+    order = make_order(
+        "a", "b", nominations_to_clear=tuple(PodRef("default", name, f"{name}-uid") for name in ("a", "b"))
+    )
+    turn = slots.turn(order, 1, clock)
+    hanging = 0
+
+    async def get_pod(_: str, name: str) -> Pod | None:
+        nonlocal hanging
+        if name == "a":
+            raise SERVER_ERROR
+        hanging += 1
+        await clock.sleep(2)
+        hanging -= 1
+        return None
+
+    cluster.get_pod = get_pod  # type: ignore[method-assign, assignment]
+
+    async def clear() -> None:
+        await turn.enter()
+        if clearing == "marks":
+            undoing = RollingBack(order, cluster=cluster, records=FakeRecords(), turn=turn, metrics=metrics)
+            await undoing.run(order.victims)
+        else:
+            restraint = Restraint("enforce")
+            await clear_listed(order, 1000, cluster=cluster, turn=turn, metrics=metrics, restraint=restraint)
+
+    beside: list[int] = []
+
+    async def follow() -> None:
+        await slots.turn(order_of("next"), 2, clock).enter()
+        beside.append(hanging)
+
+    tasks = [asyncio.create_task(clear()), asyncio.create_task(follow())]
+    await clock.run(5)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+    assert beside == [0], "the next order begins, but beside no request of this one"
 
 
 async def test_of_the_victims_of_one_order_sixteen_are_under_way_at_the_same_time() -> None:

@@ -17,8 +17,8 @@ from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.restraint import Restraint
-from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
-from makeway.evictor.slots import AT_ONCE
+from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.runtime.failpoints import failpoint
 
 PATIENCE = timedelta(seconds=3)
@@ -32,30 +32,28 @@ async def clear_listed(
     preemptor_priority: int,
     *,
     cluster: Cluster,
-    clock: Clock,
+    turn: Turn,
     metrics: Metrics,
     restraint: Restraint,
 ) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
-    deadline = min(order.not_after, clock.now() + PATIENCE)
+    deadline = min(order.not_after, turn.now() + PATIENCE)
     places = asyncio.Semaphore(AT_ONCE)
 
     async def clear(ref: PodRef) -> bool:
         async def attempt() -> bool:
-            async with places:
+            async with places, turn.work():
                 pod = await cluster.get_pod(ref.namespace, ref.name)
                 if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
                     return False
-                if decide.expired(order, clock.now()) or restraint.against(order):
+                if decide.expired(order, turn.now()) or restraint.against(order):
                     return False
                 await failpoint("evictor.before-clear")
                 await cluster.clear_nomination(pod)
                 return True
 
         try:
-            return await retrying(
-                attempt, clock=clock, deadline=deadline, on_retry=reporter(metrics, "clear")
-            )
+            return await retrying(attempt, clock=turn, deadline=deadline, on_retry=reporter(metrics, "clear"))
         except (TemporaryError, PermanentError) as error:
             _log.warning("nomination_not_cleared", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
             return False

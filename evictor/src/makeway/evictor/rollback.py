@@ -27,14 +27,13 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.records import Records
 from makeway.evictor.retry import (
     ROLLBACK_MAX_DELAY_SECONDS,
-    Clock,
     PermanentError,
     TemporaryError,
     reporter,
     retrying,
 )
 from makeway.evictor.shared_reads import SharedReads
-from makeway.evictor.slots import AT_ONCE
+from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import Gone, Terminating
 from makeway.runtime.failpoints import failpoint
 
@@ -76,18 +75,18 @@ class RollingBack:
     """One order's rollback. `run` once; cancelled, it can be begun again by another evictor."""
 
     def __init__(
-        self, order: EvictionOrder, *, cluster: Cluster, records: Records, clock: Clock, metrics: Metrics
+        self, order: EvictionOrder, *, cluster: Cluster, records: Records, turn: Turn, metrics: Metrics
     ) -> None:
         self._order = order
         self._cluster = cluster
         self._records = records
-        self._clock = clock
+        self._turn = self._clock = turn
         self._metrics = metrics
         self._undone = Undone()
         self._places = asyncio.Semaphore(AT_ONCE)
         self._relied_on = SharedReads(self._read_relied_on)
-        self._patience = clock.now() + PATIENCE
-        self._longest = clock.now() + LONGEST
+        self._patience = turn.now() + PATIENCE
+        self._longest = turn.now() + LONGEST
 
     async def run(self, undecided: Iterable[Victim]) -> Undone:
         """Undo what stands of the order, and learn what became of the `undecided` victims.
@@ -151,7 +150,7 @@ class RollingBack:
         """Do it until it is done; None where it was still refused when the patience ended."""
 
         async def attempt() -> T:
-            async with self._places:
+            async with self._places, self._turn.work():
                 return await act()
 
         while True:

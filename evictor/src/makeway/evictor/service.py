@@ -222,7 +222,7 @@ class Evictor:
                 order,
                 execution.preemptor.priority,
                 cluster=self._cluster,
-                clock=turn,
+                turn=turn,
                 metrics=self._metrics,
                 restraint=self._restraint,
             )
@@ -231,7 +231,7 @@ class Evictor:
                 order,
                 cluster=self._cluster,
                 records=self._records,
-                clock=turn,
+                turn=turn,
                 metrics=self._metrics,
             ).run(p.victim for p in execution.progress.values() if p.may_stay)
         return summarise(
