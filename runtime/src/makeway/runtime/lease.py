@@ -4,7 +4,8 @@ An optimisation, never a fence: between a lease's end and the moment its holder 
 and what they do must be safe all the same. What existing clients get wrong is done right here: a refused
 connection does not end it, an API that hangs does not keep a leader leading past its lease, and work that
 has crashed is not followed by more renewals. A candidate that cannot do the work does not take the lease,
-and a holder that can do it no more gives it up, so that it does not lead beside a healthy standby. The rules
+one that cannot do it well leaves a free lease to the others for a moment, and a holder that can do it no
+more gives it up, so that it does not lead beside a healthy standby. The rules
 are client-go's leaderelection: others trust a record for `duration` after *they* saw it change, so clocks
 need not agree.
 """
@@ -29,7 +30,7 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 END_SECONDS = 5.0
 """How long work that is cancelled may take to end. What goes on for longer only ends with its process."""
 
-LONGEST_IMPAIRED = 3600.0
+LONGEST_IMPAIRED = 300.0
 """How long at the most an impaired holder keeps the lease, where it was impaired each time it gave it up."""
 
 _log = structlog.get_logger()
@@ -54,6 +55,8 @@ class LeaseSettings:
     unfit_for, impaired_for: a holder that cannot do the work, or not well, for so long gives the lease up,
     and leaves it to the others for `duration`. What passes sooner moves no lease. While it stays impaired,
     each further `impaired_for` is twice as long, up to LONGEST_IMPAIRED: where all are, the lease rests.
+    leave_for: an impaired candidate takes only a lease that has been free for so long; more than two
+    `retry`, in which a healthy one has taken it.
     """
 
     namespace: str
@@ -63,6 +66,7 @@ class LeaseSettings:
     retry: float = 2.0
     unfit_for: float = 10.0
     impaired_for: float = 60.0
+    leave_for: float = 5.0
 
     @property
     def path(self) -> str:
@@ -129,6 +133,15 @@ class _Lasting:
         self._wanted = min(2 * self._wanted, self._longest)
 
 
+def may_take(free_for: float, *, unfit: str, impaired: str, leave_for: float) -> bool:
+    """Report whether a candidate may take a lease that has been free for so many seconds.
+
+    Below 0 it is held. One that is unfit takes none, and one that is impaired none that a healthy candidate
+    could still take.
+    """
+    return not unfit and free_for >= (leave_for if impaired else 0.0)
+
+
 class StepDown(Exception):  # noqa: N818 - a turn that the work takes, no failure of the process
     """Raised by the work: it cannot be done here now. The lease is given up, and tried for again later."""
 
@@ -137,8 +150,7 @@ class Leadership:
     """One candidate for one lease.
 
     `unfit()` says why this candidate cannot do the work at the moment, `impaired()` why another would do it
-    better; each is empty where nothing is wrong. One that is unfit takes no lease; one that is impaired does,
-    where no other has taken it.
+    better; each is empty where nothing is wrong. See `may_take`.
     """
 
     def __init__(
@@ -151,6 +163,7 @@ class Leadership:
     ) -> None:
         self._api = api
         self._unfit = unfit
+        self._impaired = impaired
         self._troubles = (
             # One that is unfit takes no lease, so it need not be patient.
             _Lasting(unfit, settings.unfit_for, settings.unfit_for),
@@ -244,9 +257,11 @@ class Leadership:
                 raise
             lease = _Lease(_Metadata(name=self.settings.name, namespace=self.settings.namespace))
         self._look(lease)
-        free = not self.holder or time.monotonic() - self._seen_at > self.settings.duration
-        if self.holder != self._identity and not free:
-            return False
+        if self.holder != self._identity:
+            free_for = time.monotonic() - self._seen_at - (self.settings.duration if self.holder else 0.0)
+            unfit, impaired = self._unfit(), self._impaired()
+            if not may_take(free_for, unfit=unfit, impaired=impaired, leave_for=self.settings.leave_for):
+                return False
         return await self._write(lease, began)
 
     def _look(self, lease: _Lease) -> None:
@@ -300,7 +315,9 @@ class Leadership:
             async with asyncio.timeout(1):
                 lease = _decode(await self._api.request("GET", self._path(), timeout_seconds=1.0))
                 if lease.spec.holder_identity == self._identity:
-                    await self._put(lease, msgspec.structs.replace(lease.spec, holder_identity=""))
+                    released = msgspec.structs.replace(lease.spec, holder_identity="")
+                    if await self._put(lease, released):
+                        self._look(_Lease(lease.metadata, released))
 
     def _path(self) -> str:
         return f"{self.settings.path}/{self.settings.name}"
