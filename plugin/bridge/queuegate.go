@@ -200,8 +200,10 @@ func (g *queueGate) observe(pod *v1.Pod) {
 		if g.waiting.update(pod, g.tree.Load()) {
 			g.notify()
 		}
-		if w := g.waiting.pods[pod.UID]; w != nil && w.held && looksUnschedulable(pod) {
-			g.tellings.addIn(pod.UID, 0)
+		if w := g.waiting.pods[pod.UID]; w != nil {
+			if w.unschedulable = looksUnschedulable(pod); w.held && w.unschedulable {
+				g.tellings.addIn(pod.UID, 0, true)
+			}
 		}
 	}
 }

@@ -52,27 +52,28 @@ const mostLooks = 1000
 // waiter is a pod that the gate keeps out, or that was promised room.
 type waiter struct {
 	demand
-	pod         wire.PodRef
-	rank        int64 // below which pods may be its victims
-	profileMode string
-	created     time.Time
-	blocked     *queue    // where it does not fit, as last looked; nil: look again
-	promised    bool      // the room for it is spoken for
-	admitted    bool      // promised as it came, and not woken from the line
-	until       time.Time // of the promise
-	passed      bool      // it has passed the gate since
-	unlooked    bool      // kept out before the limits were known
-	tried       bool      // a cycle of its own has found no victims that make room; others are not run until something changes
-	flushAt     time.Time // when it is looked at again in any case
-	held        bool      // PreEnqueue holds it, or would: its condition is to say so
-	message     string    // why, for people
-	about       string    // what every message that says so contains
-	marked      uint64    // the round in which it was found to be due; 0: it is not
-	pacedUntil  time.Time // it was woken and came back; with blocked nil it is looked at again then
+	pod           wire.PodRef
+	rank          int64 // below which pods may be its victims
+	profileMode   string
+	created       time.Time
+	blocked       *queue    // where it does not fit, as last looked; nil: look again
+	promised      bool      // the room for it is spoken for
+	admitted      bool      // promised as it came, and not woken from the line
+	until         time.Time // of the promise
+	passed        bool      // it has passed the gate since
+	unlooked      bool      // kept out before the limits were known
+	tried         bool      // a cycle of its own has found no victims that make room; others are not run until something changes
+	flushAt       time.Time // when it is looked at again in any case
+	held          bool      // PreEnqueue holds it, or would: its condition is to say so
+	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
+	message       string    // why, for people
+	about         string    // what every message that says so contains
+	marked        uint64    // the round in which it was found to be due; 0: it is not
+	pacedUntil    time.Time // it was woken and came back; with blocked nil it is looked at again then
 }
 
 func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
-	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time}
+	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
 }
 
 // waitingLine are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
@@ -87,7 +88,7 @@ func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingLine struct {
-	tell func(types.UID) // told of pods whose condition is to say that their queue holds them
+	tell func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
 
 	pods     map[types.UID]*waiter
 	relieved map[*queue]bool     // hold less than when they were last looked at
@@ -97,7 +98,7 @@ type waitingLine struct {
 	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
 }
 
-func newWaitingLine(tell func(types.UID)) *waitingLine {
+func newWaitingLine(tell func(uid types.UID, urgent bool)) *waitingLine {
 	return &waitingLine{tell: tell, pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}, paces: map[types.UID]pace{}}
 }
 
@@ -109,7 +110,7 @@ func (w *waiter) blockedBy(short []shortage) {
 // holdBack notes that a pod is held for its queue, for its condition to say so.
 func (l *waitingLine) holdBack(w *waiter) {
 	w.held = true
-	l.tell(types.UID(w.pod.UID))
+	l.tell(types.UID(w.pod.UID), w.unschedulable)
 }
 
 // enter lets a pod wait that does not.

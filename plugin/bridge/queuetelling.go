@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"container/heap"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,27 +45,51 @@ const (
 	tellTimeout = 10 * time.Second
 )
 
-// tellings are the pods whose condition is to be looked at, since their queue holds them. Safe for concurrent use;
-// it calls nothing.
+// restShare: of so many conditions in a row that could be urgent, one is not, so that the others are not starved.
+const restShare = 10
+
+// tellings are the pods whose condition is to be looked at, since their queue holds them. Those that look like a lack of
+// nodes are urgent. Safe for concurrent use; it calls nothing.
 type tellings struct {
 	clock   clock.PassiveClock
 	changed chan struct{}
 
-	mu   sync.Mutex
-	pods map[types.UID]time.Time // when to look
+	mu           sync.Mutex
+	pods         map[types.UID]*telling
+	urgent, rest tellingHeap
+	inARow       int // urgent ones that were taken while others were due
+}
+
+// telling is one pod of them.
+type telling struct {
+	uid    types.UID
+	at     time.Time // when to look
+	urgent bool
+	index  int // in its heap
 }
 
 func newTellings(clock clock.PassiveClock) *tellings {
-	return &tellings{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]time.Time{}}
+	return &tellings{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*telling{}}
 }
 
-// add lets a pod's condition be looked at soon.
-func (t *tellings) add(uid types.UID) { t.addIn(uid, tellSettle) }
+// add lets a pod's condition be looked at soon, before others where it is urgent.
+func (t *tellings) add(uid types.UID, urgent bool) { t.addIn(uid, tellSettle, urgent) }
 
-func (t *tellings) addIn(uid types.UID, wait time.Duration) {
+// addIn lets it be looked at after a while. A pod that is there keeps its turn and its urgency. O(log pods).
+func (t *tellings) addIn(uid types.UID, wait time.Duration, urgent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pods[uid] = t.clock.Now().Add(wait)
+	at := t.clock.Now().Add(wait)
+	if is := t.pods[uid]; is != nil {
+		if is.at.Before(at) {
+			at = is.at
+		}
+		urgent = urgent || is.urgent
+		t.remove(is)
+	}
+	entry := &telling{uid: uid, at: at, urgent: urgent}
+	t.pods[uid] = entry
+	heap.Push(t.heapOf(entry), entry)
 	select {
 	case t.changed <- struct{}{}:
 	default:
@@ -75,23 +100,86 @@ func (t *tellings) addIn(uid types.UID, wait time.Duration) {
 func (t *tellings) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.pods, uid)
+	if is := t.pods[uid]; is != nil {
+		t.remove(is)
+	}
 }
 
-// due takes the pods to look at now, and says when to ask again (zero: when something changes). O(pods).
-func (t *tellings) due() (uids []types.UID, next time.Time) {
+// take takes the pod to look at now, urgent ones first and each in the order in which they are due. Where there is none
+// it says when to ask again (zero: when something changes). O(log pods).
+func (t *tellings) take() (taken telling, ok bool, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	for uid, at := range t.pods {
-		if !now.Before(at) {
-			uids = append(uids, uid)
-			delete(t.pods, uid)
-		} else if next.IsZero() || at.Before(next) {
-			next = at
+	urgent, rest := t.urgent.due(now), t.rest.due(now)
+	chosen := urgent
+	switch {
+	case urgent == nil:
+		chosen, t.inARow = rest, 0
+	case rest == nil:
+		t.inARow = 0
+	case t.inARow >= restShare-1:
+		chosen, t.inARow = rest, 0
+	default:
+		t.inARow++
+	}
+	if chosen != nil {
+		t.remove(chosen)
+		return *chosen, true, time.Time{}
+	}
+	for _, h := range []tellingHeap{t.urgent, t.rest} {
+		if len(h) > 0 && (next.IsZero() || h[0].at.Before(next)) {
+			next = h[0].at
 		}
 	}
-	return uids, next
+	return telling{}, false, next
+}
+
+func (t *tellings) remove(entry *telling) {
+	heap.Remove(t.heapOf(entry), entry.index)
+	delete(t.pods, entry.uid)
+}
+
+func (t *tellings) heapOf(entry *telling) *tellingHeap {
+	if entry.urgent {
+		return &t.urgent
+	}
+	return &t.rest
+}
+
+// tellingHeap is a heap whose root is due first.
+type tellingHeap []*telling
+
+// due is the first of them where it is due, else nil.
+func (h tellingHeap) due(now time.Time) *telling {
+	if len(h) == 0 || now.Before(h[0].at) {
+		return nil
+	}
+	return h[0]
+}
+
+func (h tellingHeap) Len() int           { return len(h) }
+func (h tellingHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h tellingHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *tellingHeap) Push(entry any) {
+	if entry, ok := entry.(*telling); ok {
+		entry.index = len(*h)
+		*h = append(*h, entry)
+	}
+}
+
+// Pop implements heap.Interface.
+func (h *tellingHeap) Pop() any {
+	end := len(*h) - 1
+	entry := (*h)[end]
+	(*h)[end] = nil
+	*h = (*h)[:end]
+	return entry
 }
 
 // looksUnschedulable reports whether a pod's condition is what cluster autoscalers look for.
@@ -158,11 +246,9 @@ func (e *engine) runTellings(ctx context.Context) {
 			sleep(ctx, leadsAgain) // a standby's queue is not what its leader sees
 			continue
 		}
-		uids, next := e.gate.tellings.due()
-		for _, uid := range uids {
-			e.tell(ctx, client, uid)
-		}
-		if len(uids) > 0 {
+		due, ok, next := e.gate.tellings.take()
+		if ok {
+			e.tell(ctx, client, due.uid, due.urgent)
 			continue
 		}
 		var timer <-chan time.Time
@@ -195,7 +281,7 @@ func (e *engine) tellingClient() kubernetes.Interface {
 // tell writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
-func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID) {
+func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID, urgent bool) {
 	defer recovered(ctx, "queue_conditions", nil)
 	held, ok := e.gate.heldBack(uid)
 	if !ok {
@@ -209,7 +295,7 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 	denominate := pod.Status.NominatedNodeName != "" && e.mayDenominate(uid)
 	if denominate && e.storedOrderLives(ctx, uid) {
 		denominate = false
-		e.gate.tellings.addIn(uid, denominateAgain)
+		e.gate.tellings.addIn(uid, denominateAgain, false)
 	}
 	if condition == nil && !denominate {
 		return
@@ -230,10 +316,10 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		e.gate.tellings.addIn(uid, tellSettle) // for the informer to show what has changed
+		e.gate.tellings.addIn(uid, tellSettle, urgent) // for the informer to show what has changed
 	default:
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
-		e.gate.tellings.addIn(uid, tellAgain)
+		e.gate.tellings.addIn(uid, tellAgain, urgent)
 	}
 }
 

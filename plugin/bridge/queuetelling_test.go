@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -230,14 +231,14 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
 	w.clock.Step(tellSettle)
-	if uids, _ := w.gate.tellings.due(); len(uids) != 1 {
-		t.Fatalf("%d conditions to look at", len(uids))
+	if _, ok, _ := w.gate.tellings.take(); !ok {
+		t.Fatal("no condition to look at")
 	}
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if uids, _ := w.gate.tellings.due(); len(uids) != 1 {
-		t.Errorf("%d conditions to look at at once", len(uids))
+	if _, ok, _ := w.gate.tellings.take(); !ok {
+		t.Error("no condition to look at at once")
 	}
 }
 
@@ -380,5 +381,48 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 	defer w.gate.tellings.mu.Unlock()
 	if n := len(w.gate.tellings.pods); n > 0 {
 		t.Errorf("%d pods that are gone are remembered", n)
+	}
+}
+
+func TestAPodThatLooksLikeALackOfNodesDoesNotWaitBehindOtherConditions(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 0))
+	for i := range 10000 {
+		w.admits(in("", fmt.Sprint("p", i), 0, 1).Obj())
+	}
+	w.clock.Step(time.Second)
+	late := unschedulable(in("", "late", 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu.")
+	w.admits(late)
+	w.clock.Step(tellSettle)
+
+	if first, _, _ := w.gate.tellings.take(); first.uid != late.UID {
+		t.Errorf("%s comes first", first.uid)
+	}
+}
+
+func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
+	w := newGateWorld(t)
+	w.gate.tellings.addIn("other", 0, false)
+	for i := range 100 {
+		w.gate.tellings.addIn(types.UID(fmt.Sprint("urgent", i)), 0, true)
+	}
+
+	for range restShare {
+		if taken, _, _ := w.gate.tellings.take(); taken.uid == "other" {
+			return
+		}
+	}
+	t.Errorf("not among the first %d", restShare)
+}
+
+func TestAConditionThatIsAskedForAgainKeepsItsTurn(t *testing.T) {
+	w := newGateWorld(t)
+	w.gate.tellings.addIn("p", 0, true)
+	w.gate.tellings.add("p", false)
+
+	if taken, ok, _ := w.gate.tellings.take(); !ok || !taken.urgent {
+		t.Errorf("taken %t: %+v", ok, taken)
+	}
+	if len(w.gate.tellings.pods) != 0 || len(w.gate.tellings.urgent)+len(w.gate.tellings.rest) != 0 {
+		t.Error("it is there still")
 	}
 }
