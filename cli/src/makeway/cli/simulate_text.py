@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
-    """Give a paragraph for each pod, or each lowered quota, and a last line that sums up."""
+    """Return a paragraph for each pod, or each lowered quota, and a last line that sums up."""
     if not report.pods:
         yield from _quotas(report.quotas)
         return

@@ -182,7 +182,7 @@ class BudgetTable:
         self._discarded.add(number)
 
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Give the numbers of the budgets that cover a pod, ascending.
+        """Return the numbers of the budgets that cover a pod, ascending.
 
         Where they are hard as the eviction API has it, else as kube-scheduler.
         One that allows nothing stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
@@ -211,7 +211,7 @@ class BudgetTable:
         return changed
 
     def acquire(self, members: tuple[int, ...], health: Health) -> int:
-        """Give the number of a set and count one more holder of it; the empty set counts none.
+        """Return the number of a set and count one more holder of it; the empty set counts none.
 
         `health`: of the pod that holds it.
         """
@@ -259,7 +259,7 @@ class BudgetTable:
         return self._keys(self._members[number])
 
     def covering_keys(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[Key, ...]:
-        """Give the budgets that cover a pod, by namespace and name. As `covering`."""
+        """Return the budgets that cover a pod, by namespace and name. As `covering`."""
         return self._keys(self.covering(namespace, name, labels))
 
     def violating(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
@@ -327,7 +327,7 @@ class BudgetTable:
         return np.concatenate([self.allowed(debits), self._frees[: len(self._budgets)]])
 
     def allowed(self, debits: Mapping[Key, int]) -> Ints:
-        """Give int64[numbers], what each budget still allows; 0 where a number is not in use."""
+        """Return int64[numbers], what each budget still allows; 0 where a number is not in use."""
         allowed = self._allowed[: len(self._budgets)].copy()
         for key, taken in debits.items():
             number = self._numbers.get(key)
@@ -336,7 +336,7 @@ class BudgetTable:
         return allowed
 
     def _too_many(self, namespace: str) -> int:
-        """Give the number of the budget that stands for too many in a namespace."""
+        """Return the number of the budget that stands for too many in a namespace."""
         key = (namespace, TOO_MANY)
         number = self._numbers.get(key)
         if number is None:
@@ -363,14 +363,14 @@ class BudgetTable:
         return tuple(sorted(budget.key for budget in budgets if budget is not None))
 
     def _charges(self) -> Ints:
-        """Give int64[sets, most members], the budgets that each set is charged to; -1 where no more are."""
+        """Return int64[sets, most members], the budgets that each set is charged to; -1 where no more are."""
         table = self._table[: len(self._members), : max(1, self._widest)]
         if not self._hard[: len(self._members)].any():
             return table
         return np.where(self._free()[:, None], -1, table)
 
     def _free(self) -> Flags:
-        """Give bool[sets], those whose pods the eviction API evicts without asking a hard budget."""
+        """Return bool[sets], those whose pods the eviction API evicts without asking a hard budget."""
         sets = len(self._members)
         health, first = self._health[:sets], self._table[:sets, 0]
         alone = (first >= 0) & (self._table[:sets, 1] < 0)

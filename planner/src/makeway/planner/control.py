@@ -90,7 +90,7 @@ def state_of(
 
 
 def rules_of(policy: Policy) -> Rules:
-    """Give what a policy says of victims, for preemption without a plan. Pure."""
+    """Return what a policy says of victims, for preemption without a plan. Pure."""
     protection = policy.protection
     return Rules(
         protected_namespaces=tuple(sorted(protection.namespaces)),
@@ -102,7 +102,7 @@ def rules_of(policy: Policy) -> Rules:
 
 
 def within_bounds(state: ControlState) -> ControlState:
-    """Give a control state that NATS carries. Pure. O(bytes).
+    """Return a control state that NATS carries. Pure. O(bytes).
 
     One with too long lists of namespaces says instead that a scheduler without a plan evicts nothing, which
     keeps whom they protect. Queues are not cut: one that is still too large is not published.

@@ -74,7 +74,7 @@ class Part:
         return self._all_gone(places) if places.size else None
 
     def _all_gone(self, places: Ints) -> Choice:
-        """Give nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
+        """Return nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
         removable = self.found.removable[:, places]
         slots = removable.shape[0]
         sets = np.where(removable, self.block.columns.budgets[:slots, self.block.nodes[places]], 0)

@@ -87,7 +87,7 @@ class QueueBook:
         return uid in self._records
 
     def members_of(self, uids: Iterable[str]) -> dict[int, list[Member]]:
-        """Give those of some pods that are counted and not being deleted, by queue."""
+        """Return those of some pods that are counted and not being deleted, by queue."""
         found: dict[int, list[Member]] = {}
         for uid in uids:
             leaf = self._leaves.get(uid)

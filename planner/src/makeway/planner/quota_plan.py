@@ -142,7 +142,7 @@ def still_needed(
 
 
 def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
-    """Give what forbids to take a pod now, besides its queue."""
+    """Return what forbids to take a pod now, besides its queue."""
     policy, allowed = snapshot.shields.policy, _Allowances(snapshot, leaving)
 
     def veto(member: Member) -> str:

@@ -76,7 +76,7 @@ class Standing:
         self._before: Circumstances | None = None
 
     def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
-        """Give those of some rows that have to be looked at again. O(all rows · layers + pods put over)."""
+        """Return those of some rows that have to be looked at again. O(all rows · layers + pods put over)."""
         self._grow(snapshot.columns.nodes)
         before = self._before
         if before is None or now.now_micros < before.now_micros:
@@ -163,7 +163,7 @@ class Standing:
 
 
 def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
-    """Give the rows on which other pods are overlaid than before.
+    """Return the rows on which other pods are overlaid than before.
 
     Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
     """

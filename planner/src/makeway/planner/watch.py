@@ -400,7 +400,7 @@ class Watch:
         return all(part.synced.is_set() for part in self._parts)
 
     def age_seconds(self) -> float:
-        """Give how long ago the quietest resource that is needed was heard."""
+        """Return how long ago the quietest resource that is needed was heard."""
         return max(part.age_seconds() for part in self._parts)
 
     def behind(self, seen: Mapping[str, int]) -> bool:

@@ -169,7 +169,7 @@ class _Taking:
         self.freed: dict[str, int] = {}
 
     def candidates(self, leaf: int) -> Steps[list[list[Ordered]]]:
-        """Give the pods of a leaf that may go at all in parts, each in the order of being taken."""
+        """Return the pods of a leaf that may go at all in parts, each in the order of being taken."""
         parts: list[list[Ordered]] = []
         pods = self._of(leaf)
         for first in range(0, len(pods), PIECE):
@@ -291,7 +291,7 @@ class _Taking:
         return tuple(reversed(goes))
 
     def _of(self, leaf: int) -> list[Member]:
-        """Give the pods of a leaf as they were when it was first read."""
+        """Return the pods of a leaf as they were when it was first read."""
         known = self._read.get(leaf)
         if known is None:
             known = self._read[leaf] = list(self._members(leaf))

@@ -112,7 +112,7 @@ def _label_revision(pod: Manifest, kind: str, name: str) -> None:
 
 
 def _on_each_node(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[Manifest]:
-    """Give the pods of a DaemonSet, as its controller would make them."""
+    """Return the pods of a DaemonSet, as its controller would make them."""
     meta = {"name": "daemonset", **(one.get("metadata") or {})}
     where = f"{source}: DaemonSet {meta['name']}"
     template = _template(one.get("spec") or {}, where)
