@@ -405,5 +405,10 @@ def test_with_a_refused_policy_a_component_confirms_the_release_by_its_brake() -
 
     assert confirmation(free, revision=None, mode=None).confirmed
     assert confirmation(free, revision=None, mode=None).why == "goes by the last good policy"
+    never = status(brake="", policy_revision="")
+    assert (
+        confirmation(never, revision=None, mode=None).why
+        == "goes by the defaults: no policy was accepted yet"
+    )
     assert not confirmation(held, revision=None, mode=None).confirmed
     assert confirmation(held, revision=None, mode=None).why == "is still braked: everywhere"

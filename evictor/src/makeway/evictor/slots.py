@@ -161,7 +161,7 @@ class Turn:
                 self._slots.withdraw(self)
 
     def leave(self) -> None:
-        """Give the slot back, where the order has one."""
+        """Free the slot, where the order has one."""
         if self._holding:
             self._holding = False
             self._slots.give_back(self)
