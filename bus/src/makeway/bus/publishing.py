@@ -9,17 +9,19 @@ evictors give an order's outcome the same id, another's.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_incrementing
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.jetstream import (
     EXPECTED_LAST_SUBJECT_SEQUENCE,
     MSG_ID,
+    Ack,
     JetStream,
     JetStreamError,
     Stored,
@@ -113,25 +115,25 @@ async def _publish(
     headers = {**headers, MSG_ID: message_id}
     if expected is not None:
         headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    async def attempt() -> Ack | None:
+        """Return the acknowledgement; None where the subject's last message is another."""
         try:
-            ack = await jetstream.publish(subject, data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS)
+            return await jetstream.publish(subject, data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS)
         except JetStreamError as error:
             if error.wrong_last_sequence:
-                return await _who_was_first(jetstream, stream, subject, data)
-            if not error.temporary:
-                raise Refused(str(error)) from error
-            if attempt == _ATTEMPTS:
-                raise BusUnavailable(str(error)) from error
-        except BusUnavailable:
-            if attempt == _ATTEMPTS:
-                raise
-        else:
-            if ack.duplicate and expected is not None:
-                return await _who_was_first(jetstream, stream, subject, data)
-            return Published(ack.sequence)
-        await asyncio.sleep(_PAUSE_SECONDS * attempt)
-    raise AssertionError("every attempt returns or raises")
+                return None
+            raise (BusUnavailable if error.temporary else Refused)(str(error)) from error
+
+    ack: Ack | None = await AsyncRetrying(
+        retry=retry_if_exception_type(BusUnavailable),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_incrementing(_PAUSE_SECONDS, _PAUSE_SECONDS),
+        reraise=True,
+    )(attempt)
+    if ack is None or (ack.duplicate and expected is not None):
+        return await _who_was_first(jetstream, stream, subject, data)
+    return Published(ack.sequence)
 
 
 async def _who_was_first(

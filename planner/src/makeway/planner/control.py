@@ -167,7 +167,10 @@ class Control:
         self._changed.set()
 
     async def say_for_ever(self) -> NoReturn:
-        """See to it that what is stored is what should be. Run while leading, by one planner."""
+        """See to it that what is stored is what should be. Run while leading, by one planner.
+
+        No loop for tenacity: a change ends the pause, and a success pauses too.
+        """
         while True:
             self._changed.clear()
             try:

@@ -207,7 +207,10 @@ class ListWatch(Generic[T]):
         return self._trouble
 
     async def run(self) -> NoReturn:
-        """List, then watch, for ever. Every failure is retried; only cancellation ends it."""
+        """List, then watch, for ever. Every failure is retried; only cancellation ends it.
+
+        No loop for tenacity: what failed decides whether to list or to watch next, and news resets the pause.
+        """
         while True:
             try:
                 if not self._version:
