@@ -63,7 +63,10 @@ class InFlight:
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
     async def put_aside_for_ever(self) -> None:
-        """Put messages aside, beside the following, which never waits for it."""
+        """Put messages aside, beside the following, which never waits for it.
+
+        No loop for tenacity: without a back-off or an end it would take more lines for the same.
+        """
         while True:
             message = await self._aside.get()
             while True:
