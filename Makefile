@@ -155,6 +155,11 @@ fuzz: setup ## Fuzz both decoders (FUZZ_SECONDS for each target); what is found 
 demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
+.PHONY: recording
+recording: setup ## Draw docs/demo.svg from a real run of the demo
+	$(BIN)/makeway dev build
+	$(BIN)/python -m makeway.dev.recording $(SCENARIO) docs/demo.svg
+
 .PHONY: reference
 reference: setup ## Write the generated reference: schemas, AsyncAPI, golden files, metrics, configuration
 	$(BIN)/python dev/reference.py
