@@ -59,3 +59,16 @@ def test_every_decision_is_in_the_index_once_and_no_number_is_used_again() -> No
     assert sorted(target for _, target in listed if not target.startswith("../")) == sorted(files)
     assert len({number for number, _ in listed}) == len(listed)
     assert all(target.startswith((number, "../")) for number, target in listed)
+
+
+@pytest.mark.parametrize("part", ["bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin"])
+def test_the_sizes_in_the_architecture_are_about_right(part: str) -> None:
+    page = (CHECKOUT / "docs/architecture.md").read_text()
+    row = re.search(rf"^\| `{part}/` \| ([\d,]+) \|", page, re.MULTILINE)
+    sources = (
+        (CHECKOUT / "plugin").rglob("*.go") if part == "plugin" else (CHECKOUT / part / "src").rglob("*.py")
+    )
+    lines = sum(len(file.read_text().splitlines()) for file in sources if not file.name.endswith("_test.go"))
+
+    assert row is not None
+    assert int(row[1].replace(",", "")) == pytest.approx(lines, rel=0.15)

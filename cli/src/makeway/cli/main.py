@@ -107,7 +107,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Better preemption for Kubernetes: a planner, a safe evictor and a thin kube-scheduler plugin.\n\n"
+    help="Better preemption for Kubernetes: a planner, a safe evictor and a kube-scheduler plugin.\n\n"
     "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
     "connection or no permission, and stderr says which; 130 interrupted.",
 )
