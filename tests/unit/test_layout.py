@@ -43,3 +43,27 @@ def test_the_plugin_says_the_version_of_the_distribution() -> None:
 
     assert said is not None
     assert said[1] == wanted
+
+
+def test_nothing_that_is_called_pure_remembers_what_it_was_called_with() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (pure,) = (one["source_modules"] for one in contract if one["name"].startswith("Decisions are pure"))
+    modules = [
+        ROOT.glob(f"*/src/{name.replace('.', '/')}{end}") for name in pure for end in (".py", "/**/*.py")
+    ]
+
+    texts = {path: path.read_text() for found in modules for path in found}
+
+    assert len(texts) > 80
+    assert [
+        path for path, text in texts.items() if re.search(r"\b(lru_cache|functools\.cache)\b", text)
+    ] == []
+    assert [
+        path for path, text in texts.items() if re.search(r"^_?[a-z]\w*.* = \{\}$", text, re.MULTILINE)
+    ] == []
+
+
+def test_no_import_is_for_types_alone() -> None:
+    sources = [path for path in ROOT.glob("*/src/**/*.py") if "dev/src" not in str(path)]
+
+    assert [path for path in sources if "TYPE_CHECKING" in path.read_text()] == []

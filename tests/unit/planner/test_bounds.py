@@ -23,7 +23,7 @@ from makeway.planner.kinds import Kind, KindTable
 from makeway.planner.plan import planning
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import Question
-from makeway.planner.records import NodeRecord, node_record, pod_record
+from makeway.planner.records import NodeRecord, node_record
 from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.topology import Topology
 from makeway.planner.volumes import ClaimRecord
@@ -448,9 +448,10 @@ def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.
 def test_a_large_pod_is_not_kept_to_compare_others_with() -> None:
     large = pod("large", affinity=anti_affinity(*terms(5000)))
 
-    pod_record(large)
+    known = records.PodRecords()
+    known.record(large)
 
-    assert all(len(look) <= records._LARGEST_LOOK for look, _ in records._alike.values())
+    assert all(len(look) <= records._LARGEST_LOOK for look, _ in known._alike.values())
 
 
 def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_out_before() -> None:

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.objects import Pod
-from makeway.planner import records
-from makeway.planner.records import PodRecord, pod_record
+from makeway.planner.records import PodRecords, pod_record
 
 SINCE = {"lastTransitionTime": "2026-01-01T00:00:03Z"}
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
@@ -87,23 +86,18 @@ def pods(draw: st.DrawFn) -> Pod:
     return msgspec.convert(pod, Pod)
 
 
-def by_itself(pod: Pod) -> PodRecord:
-    records._alike.clear()
-    return pod_record(pod)
-
-
 @settings(max_examples=500, deadline=None)
 @given(st.lists(pods(), max_size=20))
 def test_a_pod_counts_the_same_whichever_pods_were_counted_before(several: list[Pod]) -> None:
-    expected = [by_itself(pod) for pod in several]
-    records._alike.clear()
+    records = PodRecords()
 
-    assert [pod_record(pod) for pod in several] == expected
+    assert [records.record(pod) for pod in several] == [pod_record(pod) for pod in several]
 
 
 def test_pods_of_one_workload_share_what_they_ask_for() -> None:
     template = {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": {"containers": [amounts("1")]}}
-    first, second = (pod_record(msgspec.convert(template, Pod)) for _ in range(2))
+    records = PodRecords()
+    first, second = (records.record(msgspec.convert(template, Pod)) for _ in range(2))
 
     assert first == second
     assert (first.requests, first.kind) == (second.requests, second.kind)

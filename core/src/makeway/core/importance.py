@@ -7,7 +7,6 @@ that are equal there are ordered by UID here, so that the same input gives the s
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 NOT_STARTED = 2**62
 """Start of a pod that has none yet, in microseconds. Kubernetes takes the present; it is later than all."""
@@ -19,12 +18,8 @@ Importance = tuple[int, int, str]
 """Sort key: the most important pod sorts first."""
 
 
-@lru_cache(maxsize=4096)
 def microseconds(moment: datetime | None) -> int:
-    """Give a time as microseconds since 1970; no time is NOT_STARTED. Exact, no floating point.
-
-    Remembered: the API's times are whole seconds, and what happens together has the same.
-    """
+    """Give a time as microseconds since 1970; no time is NOT_STARTED. Exact, no floating point."""
     return NOT_STARTED if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 

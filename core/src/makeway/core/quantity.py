@@ -9,7 +9,6 @@ devices) for everything else. Form and rounding are those of apimachinery's `res
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NewType
 
 Nanos = NewType("Nanos", int)
@@ -36,14 +35,9 @@ def parse(quantity: str | int | float) -> Nanos:
     """Give a quantity's exact value in billionths, rounded away from zero below that.
 
     JSON may carry a quantity as a bare number, which means the same as its text. Raises
-    QuantityError where the form is not Kubernetes' own. Parsed texts are remembered: a cluster
-    uses few different ones.
+    QuantityError where the form is not Kubernetes' own.
     """
-    return _parse(quantity if isinstance(quantity, str) else repr(quantity))
-
-
-@lru_cache(maxsize=65536)
-def _parse(text: str) -> Nanos:
+    text = quantity if isinstance(quantity, str) else repr(quantity)
     form = _FORM.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if form is None:
         raise QuantityError(f"{text[:_MAX_LENGTH]!r} is not a Kubernetes quantity")

@@ -19,32 +19,46 @@ Exact = dict[str, int]
 _REMEMBERED = 65536
 """Different sets of requests that are remembered; a cluster has far fewer."""
 
-_remembered: dict[Hashable, Mapping[str, int]] = {}
-
 
 def pod_requests(pod: Pod, *, placed: bool) -> Mapping[str, int]:
-    """Give what the pod takes from a node, by column: milli-CPU, bytes, units, and one of `pods`.
+    """Return what the pod takes from a node, by column: milli-CPU, bytes, units, and one of `pods`.
 
     `placed`: the pod is on a node (or counted as if it were), so what the kubelet has allocated
     during an in-place resize counts; for the pod that looks for a node it does not. Amounts are
-    summed exactly and rounded up once. Zero amounts are left out. Pods that ask for the same are counted
-    once and share the answer. Raises QuantityError.
+    summed exactly and rounded up once. Zero amounts are left out. Raises QuantityError.
     """
-    spec, status = pod.spec, pod.status
-    asked = (
-        placed,
-        tuple([_asked(container) for container in spec.containers]),
-        tuple([_asked(container) for container in spec.init_containers]) if spec.init_containers else (),
-        tuple(spec.overhead.items()) if spec.overhead else (),
-        _amounts(spec.resources),
-        _reported(pod) if placed and _reports(status) else (),
-    )
-    known = _remembered.get(asked)
-    if known is None:
-        if len(_remembered) >= _REMEMBERED:
-            _remembered.clear()
-        known = _remembered[asked] = _count(pod, placed=placed)
-    return known
+    exact = _of_containers(pod, placed=placed)
+    _apply_pod_level(exact, pod, placed=placed)
+    _add(exact, _exact(pod.spec.overhead))
+    columns = {name: column_value(name, amount) for name, amount in exact.items() if is_counted(name)}
+    requests = {name: amount for name, amount in columns.items() if amount != 0}
+    requests[PODS] = 1
+    return requests
+
+
+class KnownRequests:
+    """The requests of many pods: those that ask for the same are counted once and share the answer."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Mapping[str, int]] = {}
+
+    def of(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
+        """Return what `pod_requests` does. Raises QuantityError."""
+        spec, status = pod.spec, pod.status
+        asked = (
+            placed,
+            tuple([_asked(container) for container in spec.containers]),
+            tuple([_asked(container) for container in spec.init_containers]) if spec.init_containers else (),
+            tuple(spec.overhead.items()) if spec.overhead else (),
+            _amounts(spec.resources),
+            _reported(pod) if placed and _reports(status) else (),
+        )
+        known = self._known.get(asked)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[asked] = pod_requests(pod, placed=placed)
+        return known
 
 
 def _asked(container: Container) -> Hashable:
@@ -74,16 +88,6 @@ def _reported(pod: Pod) -> Hashable:
         tuple((status.allocated_resources or {}).items()),
         is_resize_infeasible(pod),
     )
-
-
-def _count(pod: Pod, *, placed: bool) -> Mapping[str, int]:
-    exact = _of_containers(pod, placed=placed)
-    _apply_pod_level(exact, pod, placed=placed)
-    _add(exact, _exact(pod.spec.overhead))
-    columns = {name: column_value(name, amount) for name, amount in exact.items() if is_counted(name)}
-    requests = {name: amount for name, amount in columns.items() if amount != 0}
-    requests[PODS] = 1
-    return requests
 
 
 def _of_containers(pod: Pod, *, placed: bool) -> Exact:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from makeway.core.names import is_qualified_name
 from makeway.core.objects import Quantity
@@ -18,7 +17,6 @@ _ALWAYS = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
-@lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
     """Say whether the name is an extended resource: qualified, and outside *kubernetes.io/.
 
@@ -29,7 +27,6 @@ def is_extended(name: str) -> bool:
     return is_qualified_name("requests." + name)
 
 
-@lru_cache(maxsize=4096)
 def is_counted(name: str) -> bool:
     """Say whether NodeResourcesFit counts a request of this name, other than the number of pods.
 

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -175,7 +174,7 @@ class Walk:
         if node.plain and (node.text in _BOOLEANS or _NUMBER.fullmatch(node.text)):
             kind = "true or false" if node.text in _BOOLEANS else "a number"
             return self._wrong(path, node, f"is {kind} where a text is meant", "put it in quotes")
-        if not _pattern(type_.pattern or "").search(node.text) or len(node.text) < (type_.min_length or 0):
+        if not re.search(type_.pattern or "", node.text) or len(node.text) < (type_.min_length or 0):
             return self._wrong(path, node, "is not allowed", write)
         return node.text
 
@@ -194,11 +193,6 @@ def join_path(path: str, key: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
         return f"{path}[{json.dumps(key)}]"
     return f"{path}.{key}" if path else key
-
-
-@lru_cache(maxsize=64)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def unwrapped(

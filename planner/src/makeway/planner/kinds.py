@@ -7,7 +7,6 @@ each pod's kind, and a constraint becomes a table from kind to number.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
-from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -24,9 +23,6 @@ from makeway.planner.label_columns import LabelColumns, is_one_of
 from makeway.planner.values import NONE, Values
 
 _V = TypeVar("_V", bound=Hashable)
-
-_REMEMBERED = 16384
-"""Kinds of pods that have nothing but labels, of which the value is shared."""
 
 _REMEMBERED_SEEN = 4096
 """Kinds of which is remembered what selectors see of them: those of the workloads whose pods come and go."""
@@ -50,11 +46,7 @@ class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def kind_of(pod: Pod) -> Kind:
-    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term.
-
-    Pods that have nothing but labels share the value; what tells their kinds apart is the same for all pods
-    of a workload.
-    """
+    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term."""
     ports, claims, left_out = host_ports(pod), claims_of(pod), False
     if len(ports) > MOST_TERMS:
         ports, left_out = (), True
@@ -67,35 +59,15 @@ def kind_of(pod: Pod) -> Kind:
                 terms = anti_affinity_terms(pod)
             except SelectorError:
                 terms = ()
-    labels = tuple((pod.metadata.labels or {}).items())
-    plain = (pod.metadata.namespace, labels, pod.metadata.deletion_timestamp is not None)
-    if ports or claims or terms or left_out:
-        return _kind(*plain, ports=ports, anti_affinity=terms, claims=claims, left_out=left_out)
-    return _plain_kind(*plain)
-
-
-def _kind(
-    namespace: str,
-    labels: tuple[tuple[str, str], ...],
-    terminating: bool,
-    *,
-    ports: tuple[HostPort, ...] = (),
-    anti_affinity: tuple[Term, ...] = (),
-    claims: tuple[str, ...] = (),
-    left_out: bool = False,
-) -> Kind:
     return Kind(
-        namespace=namespace,
-        labels=tuple(sorted(labels)),
+        namespace=pod.metadata.namespace,
+        labels=tuple(sorted((pod.metadata.labels or {}).items())),
         ports=ports,
-        anti_affinity=anti_affinity,
+        anti_affinity=terms,
         claims=claims,
-        terminating=terminating,
+        terminating=pod.metadata.deletion_timestamp is not None,
         left_out=left_out,
     )
-
-
-_plain_kind = lru_cache(maxsize=_REMEMBERED)(_kind)
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:

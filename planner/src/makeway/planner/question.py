@@ -13,10 +13,9 @@ from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
 from makeway.bus.subjects import token
 from makeway.core.daemonset.pinned import pinned_node
 from makeway.core.objects import Pod
-from makeway.core.requests import pod_requests
 from makeway.core.resources import is_extended
 from makeway.planner.constraints import Constraints, constraints_of, read_arguments
-from makeway.planner.records import PodRecord, pod_record
+from makeway.planner.records import PodRecord, PodRecords
 
 FIT = "NodeResourcesFit"
 UNSCHEDULABLE = "Unschedulable"
@@ -79,9 +78,13 @@ class Question:
 
 
 def question_of(
-    request: PlanRequest, in_flight: Mapping[str, str], leaving: frozenset[str] = frozenset()
+    request: PlanRequest,
+    in_flight: Mapping[str, str],
+    leaving: frozenset[str] = frozenset(),
+    *,
+    records: PodRecords | None = None,
 ) -> Question:
-    """Decode and count the request's pod.
+    """Decode and count the request's pod. `records`: of the pods that were asked for before.
 
     Raises msgspec.DecodeError (a ValidationError too) where the pod, or an argument of a filter, is not
     one, QuantityError where it asks for what is no quantity, SelectorError where a selector is none,
@@ -89,9 +92,10 @@ def question_of(
     """
     pod = _pod_decoder.decode(request.pod)
     _check_names(pod)
+    known = PodRecords() if records is None else records
     return Question(
-        preemptor=pod_record(pod),
-        needs=_needs(pod_requests(pod, placed=False), request.profile),
+        preemptor=known.record(pod),
+        needs=_needs(known.requests(pod, placed=False), request.profile),
         may_preempt=pod.spec.preemption_policy != "Never",
         scheduler_name=pod.spec.scheduler_name or "",
         nodes=request.nodes,

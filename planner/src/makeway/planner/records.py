@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from makeway.core.budget import READY, Health, health_of
 from makeway.core.facts import PodFacts, annotations_read, facts_of, scheduled_since
 from makeway.core.importance import Importance, importance, microseconds
 from makeway.core.objects import Node, Pod, Taint
-from makeway.core.requests import is_resize_infeasible, pod_requests
+from makeway.core.requests import KnownRequests, is_resize_infeasible, pod_requests
 from makeway.core.resources import allocatable
 from makeway.planner.kinds import Kind, kind_of
 
@@ -22,6 +21,9 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 
 _REMEMBERED_WORKLOADS = 4096
 """Workloads whose last record is kept, with some 3 kB each. A list comes workload by workload."""
+
+_REMEMBERED_KINDS = 16384
+"""Kinds of pods of which the value is shared."""
 
 _LARGEST_LOOK = 32 * 1024
 """Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
@@ -73,75 +75,100 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def pod_record(pod: Pod) -> PodRecord:
-    """Count a pod as the scheduler's NodeInfo does. Raises QuantityError.
+    """Count a pod as the scheduler's NodeInfo does. Raises QuantityError."""
+    return _counted(pod, kind_of(pod), pod_requests(pod, placed=True))
+
+
+class PodRecords:
+    """Records of pods that are read one after the other: alike pods share what they can, which changes none.
 
     Pods of one workload differ in little more than name, node and times. The last record of each controller's
     pods (of each namespace's, for pods without one) is kept with all that it depended on; where that is the
     same, the new record shares what was counted then. It is kept as bytes: objects lie scattered over the
     memory, and to look at those of a pod read long ago takes longer than to write down those just read.
+    Other pods that ask for the same, or are of one kind, share that.
     """
-    metadata, spec, status = pod.metadata, pod.spec, pod.status
-    owners = metadata.owner_references
-    workload = owners[0].uid if owners else metadata.namespace
-    look = _encode(
-        (
-            metadata.namespace,
-            metadata.labels,
-            annotations_read(metadata),
-            owners,
-            metadata.deletion_timestamp is None,
-            metadata.deletion_grace_period_seconds,
-            spec.priority,
-            spec.priority_class_name,
-            spec.termination_grace_period_seconds,
-            spec.containers,
-            spec.init_containers,
-            spec.overhead,
-            spec.resources,
-            spec.affinity,
-            spec.volumes,
-            status.container_statuses,
-            status.init_container_statuses,
-            status.allocated_resources,
-            status.resources,
-            is_resize_infeasible(pod),
+
+    def __init__(self) -> None:
+        self._requests = KnownRequests()
+        self._kinds: dict[Kind, tuple[Kind, Mapping[str, str]]] = {}
+        self._alike: dict[str, tuple[bytes, PodRecord]] = {}
+
+    def record(self, pod: Pod) -> PodRecord:
+        """Return what `pod_record` does. Raises QuantityError."""
+        metadata, spec, status = pod.metadata, pod.spec, pod.status
+        owners = metadata.owner_references
+        workload = owners[0].uid if owners else metadata.namespace
+        look = _encode(
+            (
+                metadata.namespace,
+                metadata.labels,
+                annotations_read(metadata),
+                owners,
+                metadata.deletion_timestamp is None,
+                metadata.deletion_grace_period_seconds,
+                spec.priority,
+                spec.priority_class_name,
+                spec.termination_grace_period_seconds,
+                spec.containers,
+                spec.init_containers,
+                spec.overhead,
+                spec.resources,
+                spec.affinity,
+                spec.volumes,
+                status.container_statuses,
+                status.init_container_statuses,
+                status.allocated_resources,
+                status.resources,
+                is_resize_infeasible(pod),
+            )
         )
-    )
-    known = _alike.get(workload)
-    if known is None or known[0] != look:
-        record = _count(pod)
-        if len(look) > _LARGEST_LOOK:
-            _alike.pop(workload, None)
+        known = self._alike.get(workload)
+        if known is None or known[0] != look:
+            record = self._count(pod)
+            if len(look) > _LARGEST_LOOK:
+                self._alike.pop(workload, None)
+                return record
+            if len(self._alike) >= _REMEMBERED_WORKLOADS:
+                self._alike.clear()
+            self._alike[workload] = look, record
             return record
-        if len(_alike) >= _REMEMBERED_WORKLOADS:
-            _alike.clear()
-        _alike[workload] = look, record
-        return record
-    return replace(
-        known[1],
-        name=metadata.name,
-        uid=metadata.uid,
-        node=spec.node_name or "",
-        start_micros=microseconds(status.start_time),
-        ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
-        health=health_of(pod),
-        facts=replace(
-            known[1].facts,
-            scheduled_micros=scheduled_since(pod),
-            created_micros=microseconds(metadata.creation_timestamp),
-        ),
-    )
+        return replace(
+            known[1],
+            name=metadata.name,
+            uid=metadata.uid,
+            node=spec.node_name or "",
+            start_micros=microseconds(status.start_time),
+            ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
+            health=health_of(pod),
+            facts=replace(
+                known[1].facts,
+                scheduled_micros=scheduled_since(pod),
+                created_micros=microseconds(metadata.creation_timestamp),
+            ),
+        )
 
+    def requests(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
+        """Return what `pod_requests` does. Raises QuantityError."""
+        return self._requests.of(pod, placed=placed)
 
-_alike: dict[str, tuple[bytes, PodRecord]] = {}
+    def _count(self, pod: Pod) -> PodRecord:
+        kind = kind_of(pod)
+        known = self._kinds.get(kind)
+        if known is None:
+            if len(self._kinds) >= _REMEMBERED_KINDS:
+                self._kinds.clear()
+            known = self._kinds[kind] = kind, dict(kind.labels)
+        return _counted(pod, known[0], self.requests(pod, placed=True), known[1])
+
 
 _encode = msgspec.json.Encoder().encode
 
 
-def _count(pod: Pod) -> PodRecord:
-    """Count a pod by itself."""
+def _counted(
+    pod: Pod, kind: Kind, requests: Mapping[str, int], labels: Mapping[str, str] | None = None
+) -> PodRecord:
     metadata, spec = pod.metadata, pod.spec
-    kind = kind_of(pod)
     grace = metadata.deletion_grace_period_seconds
     if grace is None:
         grace = spec.termination_grace_period_seconds
@@ -154,19 +181,13 @@ def _count(pod: Pod) -> PodRecord:
         start_micros=microseconds(pod.status.start_time),
         grace_period_seconds=DEFAULT_GRACE_PERIOD_SECONDS if grace is None else grace,
         terminating=metadata.deletion_timestamp is not None,
-        requests=pod_requests(pod, placed=True),
-        labels=_labels(kind.labels),
+        requests=requests,
+        labels=dict(kind.labels) if labels is None else labels,
         facts=facts_of(pod),
         kind=kind,
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
         health=health_of(pod),
     )
-
-
-@lru_cache(maxsize=16384)
-def _labels(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Give labels as a mapping that all pods with the same share."""
-    return dict(pairs)
 
 
 def node_record(node: Node) -> NodeRecord:

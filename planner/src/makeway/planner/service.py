@@ -29,6 +29,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.plan import planning
 from makeway.planner.plan_cache import PlanCache
 from makeway.planner.question import NamelessPodError, Question, question_of
+from makeway.planner.records import PodRecords
 from makeway.planner.replies import reply_of, unplanned
 from makeway.planner.second_look import SecondLook
 from makeway.planner.settling import until_settled
@@ -77,6 +78,7 @@ class Planner:
         self._facts = facts
         self._snapshot = snapshot
         self._cache = PlanCache()
+        self._records = PodRecords()
         self._ledger = ledger
         self._decisions = decisions
         self._metrics = metrics
@@ -106,7 +108,7 @@ class Planner:
         asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
         leaving = self._ledger.leaving(now) if asked else frozenset[str]()
         try:
-            question = question_of(request, {}, leaving)
+            question = question_of(request, {}, leaving, records=self._records)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             return self._decline("malformed", "MalformedPod", str(error), request.request_id)
         brake = self._brake()

@@ -42,7 +42,7 @@ from makeway.planner.changes import (
 )
 from makeway.planner.devices import served_by
 from makeway.planner.metrics import Metrics
-from makeway.planner.records import node_record, pod_record
+from makeway.planner.records import PodRecords, node_record
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import claim_record, class_nodes, volume_record
 from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
@@ -95,13 +95,14 @@ class PodFeed:
     """Pods, by UID. A pod whose quantities cannot be read counts as it did before, or not at all."""
 
     def __init__(self, snapshot: Snapshot, metrics: Metrics) -> None:
+        self._records = PodRecords()
         self._snapshot = snapshot
         self._metrics = metrics
 
     def put(self, item: Pod) -> None:
         """Count the pod and put it into its node's columns."""
         try:
-            self._snapshot.apply(PutPod(pod_record(item)))
+            self._snapshot.apply(PutPod(self._records.record(item)))
         except QuantityError as error:
             self._metrics.undecodable(PODS.name)
             _log.warning(

@@ -39,7 +39,7 @@ from makeway.planner.changes import (
 )
 from makeway.planner.devices import served_by
 from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.records import node_record, pod_record
+from makeway.planner.records import PodRecords, node_record
 from makeway.planner.shields import Source
 from makeway.planner.snapshot import Snapshot
 from makeway.planner.volumes import claim_record, class_nodes, volume_record
@@ -54,6 +54,7 @@ class World:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
+        self._records = PodRecords()
         self.nominations: dict[str, Placement] = {}
         self.seen: Counter[str] = Counter()
         self.warnings: list[str] = []
@@ -103,7 +104,7 @@ class World:
         if not meta.uid:
             meta = msgspec.structs.replace(meta, uid=stand_in_uid(meta.namespace, meta.name))
             pod = msgspec.structs.replace(pod, metadata=meta)
-        self.snapshot.apply(PutPod(pod_record(pod)))
+        self.snapshot.apply(PutPod(self._records.record(pod)))
         nominated = pod.status.nominated_node_name
         if nominated and not pod.spec.node_name:
             self.nominations[meta.uid] = Placement(
