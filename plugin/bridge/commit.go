@@ -99,7 +99,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 // supersededBy gives an order up for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored record) {
-	e.inflight.finish(order.id)
+	e.inflight.supersede(order.id)
 	e.takeOrder(ctx, stored)
 	e.wake(ctx, wake{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
 }

@@ -39,25 +39,6 @@ const (
 // errDoomed says that an order cannot succeed any more.
 var errDoomed = errors.New("an order that this one counted on failed")
 
-// phase is where a preemptor stands.
-//
-//	planned ──commit──► committed ──outcome: succeeded──► leaving ──last victim gone──► released ──its cycle ends, or 5 min──► (forgotten)
-//	   │                    │                                │
-//	   └─ not stored:       └─ any other outcome,            └─ an awaited order failed: reverting
-//	      reverting            or notAfter + 2 s: reverting     nomination taken, or grace + 60 s: wake
-//
-//	reverting ──the API shows the nomination gone, or half a second──► the nomination is deleted in
-//	memory, and only then the gate opens: a cycle in between could nominate the pod again.
-type phase int
-
-const (
-	planned   phase = iota // nominated; its order is not in the stream yet
-	committed              // its order is in the stream, without outcome
-	leaving                // the order succeeded; victims have not all left the scheduler's cache
-	released               // woken; it keeps its place until its cycle ends, or for a while
-	reverting              // came to nothing; its nomination is being taken back
-)
-
 // entry is one preemptor with an order. All fields are guarded by inflight.mu.
 type entry struct {
 	orderID   string
@@ -80,8 +61,6 @@ type entry struct {
 	doomed     bool      // an order that this one counted on failed
 	taken      bool      // the API shows the pod nominated elsewhere, or not at all
 	nodeGone   bool      // the node was deleted, so no kubelet there ends pods any more
-	orphaned   bool      // the preemptor is gone or bound; the order is alive until its outcome
-	waking     bool      // the revert was handed out; finish is called when it is done
 	revertAt   time.Time
 	reason     string         // why it is reverted
 	unanswered bool           // it is reverted since no evictor has ended it in time
@@ -154,21 +133,18 @@ func (f *inflight) notify() {
 func (f *inflight) begin(e *entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e.phase, e.gated, e.own = planned, true, true
+	e.own = true
 	f.put(e)
-	f.notify()
+	f.happens(e, onNominated)
 }
 
 // commit notes that the order is in the stream. It is a no-op where the outcome came first.
 func (f *inflight) commit(orderID string, opensAt time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.get(orderID)
-	if e == nil || e.phase != planned {
-		return
+	if e := f.get(orderID); e != nil && f.happens(e, onStored) {
+		e.opensAt = opensAt
 	}
-	e.phase, e.opensAt = committed, opensAt
-	f.notify()
 }
 
 // succeed notes that all victims of an order are deleted or leaving. until is when the last one should
@@ -178,21 +154,17 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(orderID)
-	if e == nil || (e.phase != planned && e.phase != committed) {
+	if e == nil || !f.happens(e, onSucceeded) {
 		return 0, false
 	}
-	if e.orphaned {
-		f.drop(e)
-		f.notify()
-		return now.Sub(e.createdAt), e.own
-	}
-	e.phase, e.opensAt = leaving, until
-	for uid, seen := range e.remaining {
-		if seen.IsZero() && left(uid) {
-			e.remaining[uid] = now
+	if e.phase == leaving {
+		e.opensAt = until
+		for uid, seen := range e.remaining {
+			if seen.IsZero() && left(uid) {
+				e.remaining[uid] = now
+			}
 		}
 	}
-	f.notify()
 	return now.Sub(e.createdAt), e.own
 }
 
@@ -202,24 +174,20 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed wake, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.doom(orderID)
-	e := f.get(orderID)
-	if e == nil || e.phase == reverting {
+	e := f.orAbsent(orderID)
+	before := e.phase
+	f.happens(e, onFailed)
+	if e.phase != reverting || before == reverting {
 		return wake{}, false
 	}
-	if e.orphaned {
-		f.drop(e)
-		return wake{}, false
-	}
-	f.revert(e, reason, now.Add(wait))
+	e.revertFrom(reason, now.Add(wait))
 	return wake{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
 }
 
-// revert makes an order one that is being taken back, at the latest at a time. The gate opens by itself
-// a moment later, should nobody come back for it.
-func (f *inflight) revert(e *entry, reason string, at time.Time) {
-	e.phase, e.reason, e.revertAt, e.opensAt, e.taken = reverting, reason, at, at.Add(gateSlack), false
-	f.notify()
+// revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
+// the revert not be carried out.
+func (e *entry) revertFrom(reason string, at time.Time) {
+	e.reason, e.revertAt, e.opensAt, e.taken = reason, at, at.Add(gateSlack), false
 }
 
 // stays notes that a victim which was to be preempted in memory is bound by now, and in no order: the preemptor does
@@ -238,13 +206,19 @@ func (f *inflight) stays(orderID string, victim types.UID) {
 	f.notify()
 }
 
-// abandon forgets an order that was not stored and whose pod needs no room any more.
+// abandon forgets an order that was not stored and whose pod needs no room any more; those that count on it fail.
 func (f *inflight) abandon(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.doom(orderID)
+	f.happens(f.orAbsent(orderID), onNotNeeded)
+}
+
+// supersede forgets an order in whose place the stream has another one.
+func (f *inflight) supersede(orderID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if e := f.get(orderID); e != nil {
-		f.drop(e)
+		f.happens(e, onSuperseded)
 	}
 }
 
@@ -253,7 +227,7 @@ func (f *inflight) finish(orderID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.get(orderID); e != nil {
-		f.drop(e)
+		f.happens(e, onReverted)
 	}
 }
 
@@ -261,9 +235,8 @@ func (f *inflight) finish(orderID string) {
 func (f *inflight) notWoken(orderID string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil && e.waking {
-		e.waking, e.notBefore = false, at
-		f.notify()
+	if e := f.get(orderID); e != nil && f.happens(e, onRevertFailed) {
+		e.notBefore = at
 	}
 }
 
@@ -280,9 +253,8 @@ func (f *inflight) adopt(e *entry, now time.Time) bool {
 	if existing := f.byPod[uid]; existing != nil && existing.phase != released && existing.createdAt.After(e.createdAt) {
 		return false
 	}
-	e.phase, e.gated = committed, false
 	f.put(e)
-	f.notify()
+	f.happens(e, onAdopted)
 	return true
 }
 
@@ -377,7 +349,7 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 func (f *inflight) nominatedTo(uid types.UID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase == reverting) && e.node != node && !e.taken {
+	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase.reverts()) && e.node != node && !e.taken {
 		e.taken = true
 		f.notify()
 	}
@@ -396,25 +368,13 @@ func (f *inflight) nodeDeleted(node string) {
 	}
 }
 
-// forget drops a preemptor that is bound or gone. An order whose publishing has not begun by then is never
-// stored; any other may still remove its victims, and others may count on it, so it is known until its end.
+// forget drops a preemptor that is bound or gone, once its order can remove nothing any more.
 func (f *inflight) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.byPod[uid]
-	if e == nil {
-		return
+	if e := f.byPod[uid]; e != nil {
+		f.happens(e, onPreemptorGone)
 	}
-	switch {
-	case e.phase == committed, e.phase == planned && e.message != nil:
-		e.orphaned, e.gated = true, false
-	case e.phase == planned:
-		f.doom(e.orderID)
-		f.drop(e)
-	default:
-		f.drop(e)
-	}
-	f.notify()
 }
 
 // cycled drops a preemptor that was woken and whose cycle has ended: it has a node, or it failed and nothing holds it
@@ -423,8 +383,8 @@ func (f *inflight) forget(uid types.UID) {
 func (f *inflight) cycled(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && e.phase == released {
-		f.drop(e)
+	if e := f.byPod[uid]; e != nil {
+		f.happens(e, onCycleEnded)
 	}
 }
 
@@ -447,12 +407,12 @@ func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[st
 	switch {
 	case e == nil:
 		return false, nil, errPodGone
-	case e.doomed, e.phase != planned:
+	case e.doomed, !e.phase.unstored():
 		return false, nil, errDoomed
 	}
 	memoryOnly = map[string]bool{}
 	for _, id := range e.awaited {
-		if other := f.get(id); other != nil && other.phase == planned {
+		if other := f.get(id); other != nil && other.phase.unstored() {
 			return false, nil, nil
 		}
 		if outcome := f.outcomes[id]; outcome != nil && outcome.Evictor == "" {
@@ -495,35 +455,38 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 	if e == nil {
 		return "", "", ""
 	}
+	if e.phase == leaving && !now.Before(e.opensAt) {
+		return "", "", ""
+	}
+	happened := onCycleFailed
+	if e.phase == released && e.early < earlyRetries && now.Before(e.opensAt) && e.meets(stillThere) {
+		happened = onCycleTooEarly
+	}
+	f.happens(e, happened)
+	if happened == onCycleTooEarly {
+		e.notBefore = now.Add(earlyRetryDelay << e.early)
+		e.early++
+	}
 	switch e.phase {
-	case planned, committed, reverting:
-		e.gated = true
-		return endInFlight, e.orderID, e.node
+	case absent:
+		return "", "", ""
 	case leaving:
-		if !now.Before(e.opensAt) {
-			return "", "", ""
-		}
-		e.gated = true
 		return endLeaving, e.orderID, e.node
 	}
+	return endInFlight, e.orderID, e.node
+}
 
+// meets reports whether a victim or an awaited pod is still on the node.
+func (e *entry) meets(stillThere func(node string, uid types.UID) bool) bool {
 	met := slices.ContainsFunc(e.victims, func(v types.UID) bool { return stillThere(e.node, v) })
 	for v := range e.awaited {
 		met = met || stillThere(e.node, v)
 	}
-	if !met || e.early >= earlyRetries || !now.Before(e.opensAt) {
-		f.drop(e)
-		return "", "", ""
-	}
-	e.phase, e.gated = leaving, true
-	e.notBefore = now.Add(earlyRetryDelay << e.early)
-	e.early++
-	f.notify()
-	return endLeaving, e.orderID, e.node
+	return met
 }
 
-// due says which pods to wake now, opens their gates, and gives the time at which to ask again (zero:
-// when something changes). O(entries × victims).
+// due lets happen what the time and what is known bring about, and returns which pods to wake now and the time at which
+// to ask again (zero: when something changes). O(entries × victims).
 func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -533,80 +496,91 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 		}
 	}
 	for _, e := range f.byPod {
-		f.giveUp(e, now)
-		if f.get(e.orderID) == nil {
-			continue
-		}
-		w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node}
-		switch e.phase {
-		case planned, committed:
-			again(e.opensAt)
-			continue
-		case reverting:
-			if e.waking {
-				continue
+		for happened := e.due(now, again); happened != nothing; happened = e.due(now, again) {
+			before := e.phase
+			_, asked, _ := step(before, happened)
+			f.happens(e, happened)
+			why := reasonOf(before, happened)
+			if e.phase == reverting {
+				e.revertFrom(why, now)
 			}
-			if now.Before(e.notBefore) {
-				again(e.notBefore)
-				continue
+			if e.phase == released {
+				e.placeUntil = now.Add(releasedLasts)
 			}
-			if !e.taken && now.Before(e.revertAt) {
-				again(e.revertAt)
-				continue
+			w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node, reason: why}
+			if happened == onVictimsGone {
+				w.waited = now.Sub(e.createdAt)
 			}
-			e.waking = true
-			w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
-		case released:
-			if now.Before(e.placeUntil) {
-				again(e.placeUntil)
-			} else {
-				f.drop(e)
-			}
-			continue
-		case leaving:
-			switch {
-			case e.taken:
-				w.reason = "its nomination was taken away"
-				f.drop(e)
-			case !now.Before(e.opensAt):
-				w.reason = "victims are still there after their grace period and 60 s"
-				f.drop(e)
-			case f.gone(e, now, again):
-				w.reason, w.waited = "the last victim has left", now.Sub(e.createdAt)
-				e.phase, e.gated, e.placeUntil = released, false, now.Add(releasedLasts)
-				again(e.placeUntil)
-			default:
-				again(e.opensAt)
-				continue
+			for _, effect := range asked {
+				switch effect {
+				case activate:
+					wakes = append(wakes, w)
+				case revert:
+					w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
+					wakes = append(wakes, w)
+				}
 			}
 		}
-		wakes = append(wakes, w)
 	}
 	slices.SortFunc(wakes, func(a, b wake) int { return strings.Compare(a.orderID, b.orderID) })
 	return wakes, next
 }
 
-// giveUp turns to reverting an order that cannot succeed any more.
-func (f *inflight) giveUp(e *entry, now time.Time) {
-	switch {
-	case (e.phase == planned || e.phase == committed) && !now.Before(e.opensAt):
-		f.doom(e.orderID)
-		if e.orphaned {
-			f.drop(e)
-			return
+// due returns what is to happen now, and otherwise calls again with when to ask again.
+func (e *entry) due(now time.Time, again func(time.Time)) event {
+	late := func(at time.Time) event {
+		if now.Before(at) {
+			again(at)
+			return nothing
 		}
-		e.unanswered = e.phase == committed && e.own
-		f.revert(e, "the order had no outcome in time", now)
-	case e.phase == leaving && e.doomed:
-		f.revert(e, errDoomed.Error(), now)
-	case e.phase == leaving && e.nodeGone:
-		f.revert(e, "its node was deleted", now)
+		return onExpired
 	}
+	switch {
+	case e.phase.unstored(), e.phase.stored():
+		return late(e.opensAt)
+	case e.phase == leaving && e.doomed:
+		return onAwaitedFailed
+	case e.phase == leaving && e.nodeGone:
+		return onNodeDeleted
+	case e.phase == leaving && e.taken:
+		return onNominationGone
+	case e.phase == leaving && now.Before(e.opensAt) && e.gone(now, again):
+		return onVictimsGone
+	case e.phase == leaving:
+		return late(e.opensAt)
+	case e.phase == released:
+		return late(e.placeUntil)
+	case e.phase == reverting && now.Before(e.notBefore):
+		again(e.notBefore)
+	case e.phase == reverting && e.taken:
+		return onNominationGone
+	case e.phase == reverting:
+		return late(e.revertAt)
+	}
+	return nothing
+}
+
+// reasonOf says why an order ended, or its pod is woken.
+func reasonOf(before phase, happened event) string {
+	switch happened {
+	case onAwaitedFailed:
+		return errDoomed.Error()
+	case onNodeDeleted:
+		return "its node was deleted"
+	case onNominationGone:
+		return "its nomination was taken away"
+	case onVictimsGone:
+		return "the last victim has left"
+	}
+	if before == leaving {
+		return "victims are still there after their grace period and 60 s"
+	}
+	return "the order had no outcome in time"
 }
 
 // gone says whether everything that e waits for has left the scheduler's cache, and otherwise when to
 // look again.
-func (f *inflight) gone(e *entry, now time.Time, again func(time.Time)) bool {
+func (e *entry) gone(now time.Time, again func(time.Time)) bool {
 	for uid, seen := range e.remaining {
 		if seen.IsZero() {
 			continue
@@ -633,10 +607,9 @@ func (f *inflight) live() []wire.LiveOrder {
 	defer f.mu.RUnlock()
 	orders := make([]wire.LiveOrder, 0, len(f.byPod))
 	for _, e := range f.byPod {
-		if e.phase == released || e.phase == reverting {
-			continue
+		if e.phase.live() {
+			orders = append(orders, e.live)
 		}
-		orders = append(orders, e.live)
 	}
 	slices.SortFunc(orders, func(a, b wire.LiveOrder) int { return strings.Compare(a.OrderID, b.OrderID) })
 	return orders
@@ -648,7 +621,7 @@ func (f *inflight) nominated() []wire.Placement {
 	defer f.mu.RUnlock()
 	places := make([]wire.Placement, 0, len(f.byPod))
 	for _, e := range f.byPod {
-		if e.phase == reverting || e.orphaned {
+		if e.phase.reverts() || e.phase.orphaned() {
 			continue
 		}
 		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})
@@ -683,7 +656,7 @@ func (f *inflight) count() int {
 	defer f.mu.RUnlock()
 	n := 0
 	for _, e := range f.byPod {
-		if e.phase != released && e.phase != reverting {
+		if e.phase.live() {
 			n++
 		}
 	}
@@ -698,10 +671,19 @@ func (f *inflight) get(orderID string) *entry {
 	return f.byPod[uid]
 }
 
+// orAbsent is the order of an id, or one that is not known: others may count on it even so.
+func (f *inflight) orAbsent(orderID string) *entry {
+	if e := f.get(orderID); e != nil {
+		return e
+	}
+	return &entry{orderID: orderID}
+}
+
+// put makes an order known, in place of an earlier one of its pod.
 func (f *inflight) put(e *entry) {
 	uid := types.UID(e.preemptor.UID)
 	if old := f.byPod[uid]; old != nil {
-		f.drop(old)
+		f.happens(old, onReplaced)
 	}
 	e.live = wire.LiveOrder{OrderID: e.orderID, PreemptorUID: e.preemptor.UID, Node: e.node}
 	for _, victim := range e.victims {
@@ -710,13 +692,39 @@ func (f *inflight) put(e *entry) {
 	slices.Sort(e.live.Victims)
 	f.byPod[uid] = e
 	f.byOrder[e.orderID] = uid
-	f.holds.hold(e.preemptor)
 }
 
-func (f *inflight) drop(e *entry) {
+// happens moves an order on by the table, and reports whether the event changes anything. It carries out the effects that
+// concern what is known of orders; those that concern the scheduler are the caller's, outside the lock.
+func (f *inflight) happens(e *entry, happened event) bool {
+	to, effects, ok := step(e.phase, happened)
+	if !ok {
+		return false
+	}
 	uid := types.UID(e.preemptor.UID)
-	delete(f.byOrder, e.orderID)
-	delete(f.byPod, uid)
-	f.holds.release(uid)
-	f.notify()
+	for _, effect := range effects {
+		switch effect {
+		case holdPlace:
+			f.holds.hold(e.preemptor)
+		case releasePlace:
+			f.holds.release(uid)
+		case closeGate:
+			e.gated = true
+		case openGate:
+			e.gated = false
+		case failDependents:
+			f.doom(e.orderID)
+		case blameEvictors:
+			e.unanswered = e.own
+		}
+	}
+	if to == absent && e.phase != absent {
+		delete(f.byOrder, e.orderID)
+		delete(f.byPod, uid)
+	}
+	if to != e.phase {
+		e.phase = to
+		f.notify()
+	}
+	return true
 }

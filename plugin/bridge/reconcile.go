@@ -40,7 +40,7 @@ func (f *inflight) unanswered(before, now time.Time) []unanswered {
 	var orders []unanswered
 	for uid, e := range f.byPod {
 		// The last of gateSlack is left out: an evictor begins nothing after notAfter.
-		if e.phase != committed || !e.createdAt.Before(before) || !now.Before(e.opensAt.Add(-gateSlack)) {
+		if !e.phase.stored() || !e.createdAt.Before(before) || !now.Before(e.opensAt.Add(-gateSlack)) {
 			continue
 		}
 		orders = append(orders, unanswered{orderID: e.orderID, preemptorUID: string(uid), createdAt: e.createdAt, message: e.message})
@@ -117,7 +117,7 @@ func (f *inflight) publishing(orderID string, message []byte) error {
 	if e == nil {
 		return errPodGone
 	}
-	if e.phase != planned {
+	if !f.happens(e, onStoring) {
 		return errDoomed
 	}
 	e.message = message
