@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -264,7 +265,14 @@ func (pl *MakeWayFallback) guardDeletes() {
 			}
 			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
 		}
-		return preempt(context.WithValue(ctx, victimKey{}, victim.UID), c, preemptor, victim, pluginName)
+		err = preempt(context.WithValue(ctx, victimKey{}, victim.UID), c, preemptor, victim, pluginName)
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			// For example an admission policy forbids it, and would the next time. A conflict is over at once.
+			for _, pod := range preemptor.Pods() {
+				pl.avoid(pod, c.Name())
+			}
+		}
+		return err
 	}
 }
 

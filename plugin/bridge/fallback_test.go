@@ -660,3 +660,23 @@ func TestAPodThatTheFallbackRefusesLosesItsRoom(t *testing.T) {
 		t.Error("the room is kept for a pod that nothing makes room for")
 	}
 }
+
+func TestTheFallbackLeavesANodeOutForAWhileWhoseVictimCannotBeDeleted(t *testing.T) {
+	p, victim := pod("p", "", 100, large).Obj(), pod("victim", "n1", 1, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, victim)
+	w.tells(ruling(&wire.Rules{}), at(1))
+	w.client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "victim", nil)
+	})
+	pl := w.fallback()
+
+	if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "n1" {
+		t.Fatalf("status %v", status)
+	}
+
+	w.eventually("the preemptor is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+	w.eventually("the preemption has ended", func() bool { return !pl.upstream.Executor.IsPodRunningPreemption(p.UID) })
+	if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "" || !strings.Contains(status.Message(), "preemption has just failed") {
+		t.Errorf("the same is tried at once: %v", status)
+	}
+}
