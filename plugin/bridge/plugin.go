@@ -154,6 +154,9 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
+	if room == nil {
+		room = pl.lookLate(state, pod)
+	}
 	end = pl.preempt(ctx, state, pod, statuses)
 	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why

@@ -15,6 +15,15 @@ import (
 // roomKey is where a cycle's state keeps the room in the pod's queues.
 const roomKey fwk.StateKey = "PreFilter" + Name
 
+// passedKey is in a cycle's state where the pod passed the gate in PreFilter.
+const passedKey fwk.StateKey = "PreFilterPassed" + Name
+
+// passedGate is the mark under passedKey.
+type passedGate struct{}
+
+// Clone implements StateData.
+func (p passedGate) Clone() fwk.StateData { return p }
+
 // errGatePanic lets a pod be tried again after a back-off: neither past the gate nor shut out.
 var errGatePanic = errors.New("makeway: a panic was recovered in the queue gate, see the scheduler's log")
 
@@ -108,17 +117,38 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 	}
 	rejected := gate.look(pod, pl.args.Mode)
 	if rejected == nil {
+		state.Write(passedKey, passedGate{})
 		pl.askAhead(state, pod)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	pl.keepOut(state, rejected)
+	return nil, rejected.status()
+}
+
+// keepOut notes in a cycle's state that the gate rejects its pod.
+func (pl *MakeWay) keepOut(state fwk.CycleState, rejected *rejection) {
 	gateRejections.WithLabelValues(rejected.reason).Inc()
 	room := rejected.room
 	if room == nil {
-		room = &roomState{gate: gate}
+		room = &roomState{gate: pl.engine.gate}
 	}
 	room.message, room.mayHelp = rejected.message, rejected.reason == rejectedMayHelp
 	state.Write(roomKey, room)
-	return nil, rejected.status()
+}
+
+// lookLate asks the gate in PostFilter about a pod that a plugin before this one rejected in PreFilter, so that
+// PreFilter was not called here. It returns the room as roomOf does.
+func (pl *MakeWay) lookLate(state fwk.CycleState, pod *v1.Pod) *roomState {
+	if state == nil {
+		return nil
+	}
+	if _, err := state.Read(passedKey); err == nil {
+		return nil
+	}
+	if rejected := pl.engine.gate.look(pod, pl.args.Mode); rejected != nil {
+		pl.keepOut(state, rejected)
+	}
+	return roomOf(state)
 }
 
 // awaitDecision lets the first cycle of a process wait until it is known whether there are limits: see

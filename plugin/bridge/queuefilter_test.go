@@ -196,3 +196,33 @@ func TestPodsThatWaitAreActivatedAsTheirQueueEmpties(t *testing.T) {
 		t.Error("the second is activated, too")
 	}
 }
+
+// rejectedBefore runs PostFilter for a pod that a plugin before this one rejected in PreFilter.
+func (w *world) rejectedBefore(p *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
+	statuses := framework.NewDefaultNodeToStatus()
+	statuses.SetAbsentNodesStatus(fwk.NewStatus(fwk.Unschedulable, "rejected by another"))
+	return w.plugin.PostFilter(w.ctx, framework.NewCycleState(), p, statuses)
+}
+
+func TestAFullQueueIsKnownInPostFilterWhereAnotherPluginRejectedThePodBefore(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.a", "a", "n1", high, "300"), queuedPod("root.b", "b", "n1", low, "100"))
+	w.bus.plan = answers(candidate("n1", "!b"))
+
+	result, status := w.rejectedBefore(p)
+
+	if nominatedNode(result, status) != "" || status.Code() != fwk.UnschedulableAndUnresolvable || w.entry(p.UID) != nil {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+func TestAPodThatPassedTheGateInItsCycleIsNotAskedAboutAgainInPostFilter(t *testing.T) {
+	p := queuedPod("root.a", "p", "", high, "100")
+	w := queued(t, p, queuedPod("root.b", "b", "n1", low, "500"))
+	state := w.state(p)
+	w.plugin.engine.gate.observe(queuedPod("root.a", "late", "n2", high, "300"))
+
+	if room := w.plugin.lookLate(state, p); room != nil {
+		t.Errorf("kept out: %s", room.message)
+	}
+}

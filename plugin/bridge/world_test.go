@@ -166,6 +166,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		}
 		return true
 	})
+	if !given.gate {
+		engine.gate.assumeNone()
+	}
 	if w.nodes, err = snapshot.NodeInfos().List(); err != nil {
 		t.Fatal(err)
 	}
