@@ -176,6 +176,7 @@ func TestWithoutAControlStateTheConfigMapDecidesAboutTheGate(t *testing.T) {
 		"it exists, of no name": {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Name = "" }}, noQueues},
 		"it is elsewhere":       {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Namespace = "x" }}, noQueues},
 	} {
+		test.given.findsOut = true
 		w := newWorld(t, test.given, []*v1.Node{node("n1")})
 		gate := w.plugin.engine.gate
 		<-gate.decided

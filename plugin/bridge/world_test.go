@@ -71,6 +71,7 @@ type setup struct {
 	filters   []tf.RegisterPluginFunc
 	extenders []fwk.Extender
 	gate      bool // the queue gate is one of the profile's filters
+	findsOut  bool // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
 	unlisted  []*v1.Node // in the scheduler's snapshot alone: thousands would cost the fake API server minutes
 }
@@ -166,7 +167,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		}
 		return true
 	})
-	if !given.gate {
+	if !given.gate && !given.findsOut {
 		engine.gate.assumeNone()
 	}
 	if w.nodes, err = snapshot.NodeInfos().List(); err != nil {
