@@ -20,9 +20,9 @@ from prometheus_client import REGISTRY, CollectorRegistry
 import makeway.bus.metrics  # noqa: F401 - registers the bus's metrics
 from makeway.bus.reference import generated as bus_files
 from makeway.cli.main import SUB_COMMANDS, load
-from makeway.core.policy import PolicyDocument
+from makeway.core.config.reference import editor_schema, reference_page
+from makeway.core.policy.document import PolicyDocument
 from makeway.core.queues.document import QueuesFile
-from makeway.core.reference import editor_schema, reference_page
 from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
 from makeway.evictor.metrics import Metrics as EvictorMetrics

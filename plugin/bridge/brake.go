@@ -20,7 +20,7 @@ import (
 
 const brakeName = "makeway-brake"
 
-// brake is what the ConfigMap of the brake says; nil where there is none. It is read as `makeway.core.brake`
+// brake is what the ConfigMap of the brake says; nil where there is none. It is read as `makeway.core.policy.brake`
 // reads it, and held to that by the same cases.
 type brake struct {
 	everywhere bool

@@ -7,13 +7,13 @@ import (
 	"makeway.dev/makeway/plugin/rules"
 )
 
-// annotationsRead are those annotations of a pod that the planner reads (core/src/makeway/core/facts.py).
+// annotationsRead are those annotations of a pod that the planner reads (core/src/makeway/core/policy/facts.py).
 var annotationsRead = [...]string{
 	rules.Mirror, rules.NeverEvict, "yunikorn.apache.org/allow-preemption", "yunikorn.apache.org/app-id", "applicationId",
 }
 
 // project is a pod with what the planner reads and nothing else: no environment, commands or contents of volumes, which may
-// hold secrets and make a question large. It follows the planner's view of a pod, Pod in core/src/makeway/core/objects.py;
+// hold secrets and make a question large. It follows the planner's view of a pod, Pod in core/src/makeway/core/k8s/objects.py;
 // bus/testdata/pods holds both to one another.
 func project(pod *v1.Pod) *v1.Pod {
 	return &v1.Pod{ObjectMeta: projectMetadata(&pod.ObjectMeta), Spec: projectSpec(&pod.Spec), Status: projectStatus(&pod.Status)}

@@ -14,11 +14,11 @@ from functools import cache
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import PutPod, RemovePod
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.warmup import warm_up
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.service.warmup import warm_up
+from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW, ask, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
 

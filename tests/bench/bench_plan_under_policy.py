@@ -17,17 +17,25 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from makeway.bus.messages import NodeSelection
-from makeway.core.facts import PodFacts
-from makeway.core.importance import microseconds
-from makeway.core.objects import Metadata, PriorityClass
-from makeway.core.policy import Limits, Policy, Protection
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.core.queues.tree import QueueSpec, QueueTree
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import Adopt, Enforce, PutBudget, PutNode, PutPod, PutPriorityClass, RemovePod
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import Standings
+from makeway.planner.plan.node_scores import Standings
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.snapshot.changes import (
+    Adopt,
+    Enforce,
+    PutBudget,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    RemovePod,
+)
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import make_budget, make_node, make_pod
 from unit.planner.caching import cache_of, plan
 

@@ -31,13 +31,13 @@ from makeway.bus.messages import (
     PlanRequest,
     Profile,
 )
-from makeway.planner.changes import PutPod
-from makeway.planner.decisions import Decisions
-from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
 from makeway.planner.recording.journal import Journal
-from makeway.planner.service import Facts, Planner
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import make_pod
 
 ROUNDS = 200

@@ -27,21 +27,21 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from bench.api_server import KUBE_SYSTEM
-from makeway.core.budget import Budget
-from makeway.core.objects import LabelSelector
-from makeway.core.policy import Policy, Protection
+from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.objects import LabelSelector
+from makeway.core.k8s.selector import compile_selector
+from makeway.core.policy.document import Policy, Protection
 from makeway.core.queues.tree import QueueSpec, QueueTree
-from makeway.core.selector import compile_selector
 from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
-from makeway.planner.backlog import PIECE
-from makeway.planner.changes import Adopt, Enforce, PutBudget
 from makeway.planner.metrics import Metrics
-from makeway.planner.settling import settle_for_ever
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.warmup import warm_up
-from makeway.planner.watch import Watch
+from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.warmup import warm_up
+from makeway.planner.service.watch import Watch
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget
+from makeway.planner.snapshot.pending_updates import PIECE
+from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime import garbage
 from makeway.runtime.kube import Api
 

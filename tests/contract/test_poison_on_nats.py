@@ -21,14 +21,14 @@ from makeway.bus.messages import EvictionOrder
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.records import BusRecords
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
-from makeway.planner.inflight import InFlight
-from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics as PlannerMetrics
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.order_follower import InFlight
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
 from unit.evictor.fakes import FakeCluster

@@ -9,8 +9,8 @@ import msgspec
 
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
-from makeway.core.budget import budget_of
-from makeway.core.objects import (
+from makeway.core.k8s.budget import budget_of
+from makeway.core.k8s.objects import (
     Namespace,
     Node,
     PersistentVolume,
@@ -18,12 +18,12 @@ from makeway.core.objects import (
     Pod,
     PodDisruptionBudget,
 )
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import PutBudget, PutNamespace, PutNode, PutPod
-from makeway.planner.question import question_of
-from makeway.planner.records import node_record, pod_record
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.watch import ClaimFeed, volume_feed
+from makeway.planner.plan.request import question_of
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.service.watch import ClaimFeed, volume_feed
+from makeway.planner.snapshot.changes import PutBudget, PutNamespace, PutNode, PutPod
+from makeway.planner.snapshot.records import node_record, pod_record
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

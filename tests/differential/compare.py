@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import msgspec
 
 from differential.case import Case, Victims, asked, snapshot_of
-from makeway.core.importance import NOT_STARTED, microseconds
-from makeway.core.objects import Pod
-from makeway.core.requests import pod_requests
-from makeway.core.resources import allocatable, is_extended
-from makeway.planner.answer import Plan, Proposal
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.requests import pod_requests
+from makeway.core.k8s.resources import allocatable, is_extended
+from makeway.planner.plan.result import Plan, Proposal
 
 EXACT = frozenset(
     {

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import STARTED, TERMINATION
 
 NEVER_PREEMPTS = "never"

@@ -7,7 +7,7 @@ import asyncio
 from typer.testing import CliRunner
 
 from integration.cluster import RunningCluster
-from makeway.cli.mode import app
+from makeway.cli.mode.command import app
 
 
 async def mode(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]:

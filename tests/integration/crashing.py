@@ -17,8 +17,8 @@ from integration.preempting import (
 )
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.disruption import preemption_message
-from makeway.core.objects import Pod
+from makeway.core.k8s.disruption import preemption_message
+from makeway.core.k8s.objects import Pod
 
 RECOVERY_SECONDS = 60.0
 """How long a preemptor may wait after one crash: for redelivery, or a new leader, and a restart."""

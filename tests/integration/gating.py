@@ -14,7 +14,7 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState, Limits, QueueLimit
 from makeway.bus.publishing import Published
 from makeway.bus.streams import ensure_streams
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 from makeway.runtime.kube import Api
 
 

@@ -11,7 +11,7 @@ from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.audit_log import AuditEvent
 
 EVICTOR_USER = "system:serviceaccount:makeway-system:makeway-evictor"

@@ -14,7 +14,7 @@ from integration.builders import Manifest, NodeBuilder, PodBuilder
 from integration.bus_reader import BusReader
 from integration.cluster import RunningCluster
 from integration.waiting import NotYet, until
-from makeway.core.objects import Node, Pod
+from makeway.core.k8s.objects import Node, Pod
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.options import NATS
 from makeway.runtime.kube import Api, ApiError

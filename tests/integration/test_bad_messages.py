@@ -27,7 +27,7 @@ from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
 from makeway.bus.messages import Awaited, ControlState, EvictionOrder, Fence, Preemptor, Victim
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.options import ClusterOptions
 
 SERVICES = ("planner", "evictor", "scheduler")

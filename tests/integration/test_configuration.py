@@ -28,7 +28,7 @@ from makeway.bus.messages import ControlState
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import Rule
 from makeway.dev.options import PLANNER
-from makeway.planner.backlog import PIECE
+from makeway.planner.snapshot.pending_updates import PIECE
 from makeway.runtime.config import revision_of
 
 

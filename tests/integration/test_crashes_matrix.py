@@ -45,7 +45,7 @@ from integration.preempting import (
 )
 from integration.space import Space, open_space
 from integration.waiting import until
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.checker.history import Streams
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))

@@ -8,8 +8,8 @@ from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import deletes_of, run_victims, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.importance import microseconds
-from makeway.core.objects import Pod
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
 
 START_DELAY_SECONDS = 1

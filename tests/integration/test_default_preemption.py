@@ -18,7 +18,7 @@ from integration.preempting import (
 )
 from integration.space import Space
 from makeway.bus.messages import DecisionRecord
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 
 S, M, L, XL = 100, 200, 300, 500
 

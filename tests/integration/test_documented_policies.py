@@ -11,8 +11,8 @@ from integration.builders import make_node, make_pod
 from integration.configuring import NO_POLICY, put_policy, until_in_force
 from integration.preempting import assert_stays_pending, deletes_of, first_decision, settle
 from integration.space import Space
-from makeway.core.objects import PriorityClass
-from makeway.core.toleration import Toleration, toleration_of
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.toleration import Toleration, toleration_of
 from makeway.runtime.config import revision_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "policies"

@@ -26,8 +26,8 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, PodRef, Preemptor, Victim
 from makeway.bus.publishing import Published
-from makeway.core.event import Regarding, event
-from makeway.core.objects import Pod
+from makeway.core.k8s.event import Regarding, event
+from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.cluster import Cluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions

@@ -22,7 +22,7 @@ from integration.preempting import EVICTOR_USER, settle, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import EvictionOrder
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import uid_of
 from makeway.dev.fault_rules import Rule

@@ -14,7 +14,7 @@ from integration.faults import Faults
 from integration.preempting import deletes_of, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.brake import CONFIGMAP as BRAKE
+from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.dev.fault_rules import Rule
 from makeway.dev.options import EVICTOR
 

@@ -12,7 +12,7 @@ from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import until
 from makeway.bus.comparison import Comparison
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 
 
 @pytest_asyncio.fixture

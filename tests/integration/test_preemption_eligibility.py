@@ -16,7 +16,7 @@ from integration.preempting import (
     until_ordered,
 )
 from integration.space import Space
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import NEVER
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))

@@ -20,8 +20,8 @@ from integration.preempting import (
 )
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.objects import Pod
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 VICTIM_PRIORITY = 1000

@@ -17,7 +17,7 @@ from integration.invariants import assert_invariants
 from integration.preempting import settle
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.dev.fault_rules import Rule
 from makeway.dev.kwok import NEVER
 from makeway.dev.options import SCHEDULER

@@ -10,7 +10,7 @@ from builders_bus import NOW, make_decision, make_order, make_outcome, make_pree
 from makeway.bus import codec, samples
 from makeway.bus.follow import StreamMessage
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Refusal, Rollback, VictimOutcome
-from makeway.cli.audit_lines import Auditor, Entry
+from makeway.cli.history.audit_lines import Auditor, Entry
 
 STORED = datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)
 

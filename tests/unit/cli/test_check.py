@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.streams import stream_configs
 from makeway.bus.subjects import Subjects
-from makeway.cli import check_clocks, check_components, check_scheduler
-from makeway.cli.check_bus import stream_result
-from makeway.cli.check_clocks import Reading
-from makeway.cli.check_cluster import SCHEDULER_MINOR, judge_version
-from makeway.cli.check_result import Result, lines, report_of, summary
-from makeway.cli.check_rights import MAKEWAY, RIGHTS, Right, judge
+from makeway.cli.check import clocks as check_clocks
+from makeway.cli.check import components as check_components
+from makeway.cli.check import scheduler as check_scheduler
+from makeway.cli.check.bus import stream_result
+from makeway.cli.check.clocks import Reading
+from makeway.cli.check.cluster import SCHEDULER_MINOR, judge_version
+from makeway.cli.check.result import Result, lines, report_of, summary
+from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

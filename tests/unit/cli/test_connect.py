@@ -18,8 +18,8 @@ import pytest
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
-from makeway.cli.connect_context import context_namespace
-from makeway.cli.connect_nats import Way, installed, reachable
+from makeway.cli.connect.context import context_namespace
+from makeway.cli.connect.nats import Way, installed, reachable
 from makeway.runtime.kube import Api
 
 

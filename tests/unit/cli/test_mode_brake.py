@@ -13,14 +13,14 @@ from aiohttp import web
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.samples import MESSAGES
-from makeway.cli.check_cluster import configuration_results
-from makeway.cli.mode_begin import begins, found_lines
-from makeway.cli.mode_brake import released, set_for
-from makeway.cli.mode_components import Confirmation, confirmation
-from makeway.cli.mode_config import Stored
-from makeway.cli.mode_report import Said, lines, report_of
-from makeway.core.brake import RELEASED, Brake, data_of, parse_brake
-from makeway.core.policy import Policy
+from makeway.cli.check.cluster import configuration_results
+from makeway.cli.mode.begin import begins, found_lines
+from makeway.cli.mode.brake import released, set_for
+from makeway.cli.mode.components import Confirmation, confirmation
+from makeway.cli.mode.config import Stored
+from makeway.cli.mode.report import Said, lines, report_of
+from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
+from makeway.core.policy.document import Policy
 from makeway.runtime.kube import Api
 from unit.cli.test_connect import kubeconfig, makeway
 from unit.cli.test_mode import status

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from makeway.cli.lint import lint
 from makeway.cli.main import app
-from makeway.core.config import ConfigError
-from makeway.core.policy import parse_policy
+from makeway.cli.policy.lint import lint
+from makeway.core.config.document import ConfigError
+from makeway.core.policy.document import parse_policy
 from makeway.runtime.config import revision_of
 
 POLICY = "apiVersion: makeway.dev/v1\nkind: Policy\nmode: observe\n"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from makeway.bus.messages import API_VERSION, Obstacle
 from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer
-from makeway.cli.queues_text import lines, rows, summary
+from makeway.cli.policy.queues_text import lines, rows, summary
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 GIBI = 2**30

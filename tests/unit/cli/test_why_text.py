@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
 from makeway.bus.samples import MESSAGES
-from makeway.cli.why_story import Story
-from makeway.cli.why_text import waiting
+from makeway.cli.why.story import Story
+from makeway.cli.why.text import waiting
 from makeway.planner.offline.pending import Pending
 from makeway.planner.offline.results import SimulatedPod
 

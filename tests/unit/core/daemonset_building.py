@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from makeway.core.daemonset.occupant import BudgetKey, Occupant, PodClass
 from makeway.core.daemonset.selection import NoSelection, select
 from makeway.core.daemonset.strategies import Multiple, Single
-from makeway.core.policy import DaemonSets, Strategy
+from makeway.core.policy.document import DaemonSets, Strategy
 
 REGULAR, OWNER, OPTED_OUT = PodClass.REGULAR, PodClass.OWNER, PodClass.OPTED_OUT
 

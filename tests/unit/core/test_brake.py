@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from makeway.core.brake import RELEASED, Brake, braked, data_of, parse_brake
-from makeway.core.policy import Policy, Protection
+from makeway.core.policy.brake import RELEASED, Brake, braked, data_of, parse_brake
+from makeway.core.policy.document import Policy, Protection
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[3] / "bus/testdata/brake/cases.json").read_text()

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.daemonset.pinned import pinned_node
-from makeway.core.objects import Pod
+from makeway.core.daemonset.binding import pinned_node
+from makeway.core.k8s.objects import Pod
 
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds", "controller": True}
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}

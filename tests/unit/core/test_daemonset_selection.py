@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from makeway.core.daemonset.occupant import Occupant, PodClass
 from makeway.core.daemonset.selection import NoSelection
 from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooLittle, TooMany
-from makeway.core.policy import Strategy
+from makeway.core.policy.document import Strategy
 from unit.core.daemonset_building import OPTED_OUT, OWNER, a_pod, chosen, mixed_node, victims
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.duration import LONGEST, DurationError, as_text, parse_duration
+from makeway.core.config.duration import LONGEST, DurationError, as_text, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.facts import NOT_SCHEDULED, PodFacts, facts_of, opts_out
-from makeway.core.importance import microseconds
-from makeway.core.objects import Metadata, Pod
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Metadata, Pod
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts, facts_of, opts_out
 
 SCHEDULED = "2026-01-01T12:00:00Z"
 

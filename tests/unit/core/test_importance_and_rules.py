@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.facts import NOT_SCHEDULED, PodFacts
-from makeway.core.importance import NOT_STARTED, importance, microseconds, moment_of
-from makeway.core.objects import Metadata, PriorityClass
-from makeway.core.policy import Policy, Protection
-from makeway.core.rules import (
+from makeway.core.k8s.importance import NOT_STARTED, importance, microseconds, moment_of
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.policy.rules import (
     Pair,
     PreemptorFacts,
     Rule,
@@ -23,7 +23,7 @@ from makeway.core.rules import (
     rules_in_force,
     victim_rules,
 )
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

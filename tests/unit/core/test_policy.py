@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.config import ConfigError, Problem
-from makeway.core.mode import Mode, more_restrictive
-from makeway.core.policy import Policy, parse_policy
+from makeway.core.config.document import ConfigError, Problem
+from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.mode import Mode, more_restrictive
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 

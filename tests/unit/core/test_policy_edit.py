@@ -7,10 +7,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.config import ConfigError
-from makeway.core.mode import MODES, Mode
-from makeway.core.policy import parse_policy
-from makeway.core.policy_edit import NEW_POLICY, PolicyEditError, set_mode
+from makeway.core.config.document import ConfigError
+from makeway.core.policy.document import parse_policy
+from makeway.core.policy.edit import NEW_POLICY, PolicyEditError, set_mode
+from makeway.core.policy.mode import MODES, Mode
 
 COMMENTED = """\
 # yaml-language-server: $schema=https://makeway.dev/schemas/v1/policy.json

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from makeway.core import facts
-from makeway.core.objects import Pod, View
+from makeway.core.k8s.objects import Pod, View
+from makeway.core.policy import facts
 
 _PODS = Path(__file__).parents[3] / "bus/testdata/pods"
 _FULL = (_PODS / "full.json").read_bytes()

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Policy, Protection
-from makeway.core.rules import Pair, PreemptorFacts, Verdict, judge, rules_in_force
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge, rules_in_force
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HIGHEST = 2**31 - 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.quantity import MAX_INT64, QuantityError, milli_value, parse, value
+from makeway.core.k8s.quantity import MAX_INT64, QuantityError, milli_value, parse, value
 
 SUFFIXES = {
     "": Fraction(1),

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.objects import Pod
-from makeway.core.queues.placement import asked_for, place
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.queue_labels import asked_for
+from makeway.core.k8s.requests import pod_requests
+from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueSpec, QueueTree
-from makeway.core.requests import pod_requests
 
 CASES: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[3] / "bus/testdata/queues/placement.json").read_text()

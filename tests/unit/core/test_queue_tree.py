@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.core.k8s.queue_labels import asked_for
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name, text_of
-from makeway.core.queues.placement import asked_for, place
+from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
 from unit.core.queue_building import World, queue, tree

@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from makeway.core.config import ConfigError
+from makeway.core.config.document import ConfigError
 from makeway.core.queues.parsing import Queues, parse_queues
 
 WHOLE = """

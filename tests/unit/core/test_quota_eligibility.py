@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Protection
-from makeway.core.queues.eligible import bar_of
+from makeway.core.policy.document import Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.core.queues.quota_exemption import bar_of
 
 PROTECTION = Protection(
     namespaces=("kube-system",), minimum_priority=1_000_000, never_evict_namespaces=("shop",)

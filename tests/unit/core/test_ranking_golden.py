@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from makeway.core.comparison import RULES, Gone, Judgement, compare, judge
-from makeway.core.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
 
 _ROOT = Path(__file__).parents[3]
 _TABLE = json.loads((_ROOT / "bus/testdata/ranking/cases.json").read_text())

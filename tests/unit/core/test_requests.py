@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.objects import Pod
-from makeway.core.requests import pod_requests
-from makeway.core.resources import allocatable, is_counted, is_extended
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.requests import pod_requests
+from makeway.core.k8s.resources import allocatable, is_counted, is_extended
 
 
 def pod(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Pod:

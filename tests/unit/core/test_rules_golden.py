@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core import protection, toleration
-from makeway.core.barrier import OPEN
-from makeway.core.budget import budget_of
-from makeway.core.facts import facts_of
-from makeway.core.objects import Pod, PodDisruptionBudget, PriorityClass
-from makeway.core.policy import Protection
+from makeway.core.k8s.budget import budget_of
+from makeway.core.k8s.objects import Pod, PodDisruptionBudget, PriorityClass
+from makeway.core.policy import protection, toleration
+from makeway.core.policy.document import Protection
+from makeway.core.policy.exemption import OPEN
+from makeway.core.policy.facts import facts_of
 
 _TABLES = Path(__file__).parents[3] / "bus/testdata/rules"
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.budget import Budget, budget_of
-from makeway.core.objects import LabelSelector, PodDisruptionBudget
-from makeway.core.selector import SelectorError, compile_selector
+from makeway.core.k8s.budget import Budget, budget_of
+from makeway.core.k8s.objects import LabelSelector, PodDisruptionBudget
+from makeway.core.k8s.selector import SelectorError, compile_selector
 
 
 def selector(**fields: Any) -> LabelSelector:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.facts import NOT_SCHEDULED, PodFacts
-from makeway.core.importance import microseconds
-from makeway.core.objects import Metadata, PriorityClass
-from makeway.core.toleration import (
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.policy.toleration import (
     MINIMUM_PREEMPTABLE_PRIORITY,
     TOLERATION_SECONDS,
     Tolerance,

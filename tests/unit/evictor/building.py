@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, OutcomeResult, Preemptor, Victim
-from makeway.core.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
+from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
 from makeway.evictor import patches
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
-from makeway.core.brake import RELEASED, Brake
-from makeway.core.objects import Node, Pod, PodCondition, PriorityClass
+from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from makeway.bus.messages import Outcome
-from makeway.core.objects import (
+from makeway.core.k8s.objects import (
     Affinity,
     LabelSelectorRequirement,
     NodeAffinity,
@@ -14,7 +14,7 @@ from makeway.core.objects import (
     OwnerReference,
     Pod,
 )
-from makeway.core.policy import DaemonSets, Policy, Protection
+from makeway.core.policy.document import DaemonSets, Policy, Protection
 from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim, preemptor_pod
 from unit.evictor.test_service import World
 

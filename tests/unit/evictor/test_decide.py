@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence
-from makeway.core.objects import Node, Pod
-from makeway.core.policy import Policy
-from makeway.core.rules import PreemptorFacts, rules_in_force
+from makeway.core.k8s.objects import Node, Pod
+from makeway.core.policy.document import Policy
+from makeway.core.policy.rules import PreemptorFacts, rules_in_force
 from makeway.evictor import decide
 from makeway.evictor.verdicts import (
     Await,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import ControlState, Rules
-from makeway.core.policy import Policy
+from makeway.core.policy.document import Policy
 from makeway.evictor import patches
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error

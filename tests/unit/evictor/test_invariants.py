@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots

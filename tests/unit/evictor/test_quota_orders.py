@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence, Preemptor, Victim
-from makeway.core.mode import Mode
-from makeway.core.objects import OwnerReference
-from makeway.core.policy import Policy, Protection
+from makeway.core.k8s.objects import OwnerReference
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.mode import Mode
 from makeway.evictor import decide
 from unit.evictor.building import CLUSTER, EPOCH, NOW, a_pod, make_order, make_preemptor, make_victim
 from unit.evictor.fakes import FORBIDDEN, UNAVAILABLE

@@ -8,10 +8,10 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, RepairProposal
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.repair import Repairing
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import CLUSTER, PodBuilder, a_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import MAY_PASS, ControlState, Limits, PodRef
-from makeway.core.brake import Brake
-from makeway.core.mode import Mode
-from makeway.core.policy import Limits as PolicyLimits
-from makeway.core.policy import Policy
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import Limits as PolicyLimits
+from makeway.core.policy.document import Policy
+from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import Api, ApiError
 from unit.evictor.building import NODE, a_pod, make_order

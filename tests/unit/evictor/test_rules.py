@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from makeway.bus.messages import Outcome
-from makeway.core.objects import Metadata, Pod, PriorityClass
-from makeway.core.policy import Policy, Protection
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.k8s.objects import Metadata, Pod, PriorityClass
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from unit.evictor.building import a_pod, make_order
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_service import World, results

@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, PodRef
-from makeway.core.mode import Mode
-from makeway.core.objects import Pod
-from makeway.core.policy import Policy
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.document import Policy
+from makeway.core.policy.mode import Mode
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
 from makeway.evictor.slots import Slots

@@ -14,13 +14,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, PodRef, Victim
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.nominations import clear_listed
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.rollback import LONGEST, RollingBack
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import AT_ONCE, Slots, Turn

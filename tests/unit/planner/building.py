@@ -8,18 +8,18 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement
-from makeway.core.budget import READY, Budget, Health, budget_of
-from makeway.core.facts import NOT_SCHEDULED, PodFacts
-from makeway.core.importance import microseconds
-from makeway.core.objects import Metadata, PodDisruptionBudget, PriorityClass
-from makeway.core.policy import Policy
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
-from makeway.planner.answer import Plan, Proposal, Refusal
-from makeway.planner.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
-from makeway.planner.kinds import Kind
-from makeway.planner.question import Question
-from makeway.planner.records import NodeRecord, PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.budget import READY, Budget, Health, budget_of
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass
+from makeway.core.policy.document import Policy
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Proposal, Refusal
+from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
+from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.signatures import Kind
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

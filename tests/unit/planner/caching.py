@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.plan import plan as plan_once
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.planner import plan as plan_once
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.snapshot.state import Snapshot
 
 _caches: WeakKeyDictionary[Snapshot, PlanCache] = WeakKeyDictionary()
 

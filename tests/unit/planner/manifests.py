@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from makeway.bus.messages import NodeSelection
-from makeway.core.objects import Namespace, Node, Pod
-from makeway.planner.changes import PutNamespace, PutNode, PutPod
-from makeway.planner.constraints import constraints_of
-from makeway.planner.question import Question
-from makeway.planner.records import node_record, pod_record
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.objects import Namespace, Node, Pod
+from makeway.planner.plan.constraints import constraints_of
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.changes import PutNamespace, PutNode, PutPod
+from makeway.planner.snapshot.records import node_record, pod_record
+from makeway.planner.snapshot.state import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

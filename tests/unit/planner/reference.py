@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from makeway.core.budget import PENDING, UNREADY, Budget
-from makeway.core.importance import NOT_STARTED, microseconds
-from makeway.core.policy import Policy
-from makeway.core.rules import Pair, PreemptorFacts, Rule, judge
-from makeway.planner.records import PodRecord
+from makeway.core.k8s.budget import PENDING, UNREADY, Budget
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.policy.document import Policy
+from makeway.core.policy.rules import Pair, PreemptorFacts, Rule, judge
+from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Policy, Protection
-from makeway.planner.backlog import Backlog
-from makeway.planner.changes import (
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     PutNode,
@@ -22,8 +22,8 @@ from makeway.planner.changes import (
     RemovePod,
     RemovePriorityClass,
 )
-from makeway.planner.settling import settle_for_ever
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot.pending_updates import Backlog
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, settle
 

@@ -9,24 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.affinity import Term
-from makeway.core.nodes import NodeTerm, RequiredNodes, keeps_out
-from makeway.core.objects import Taint, Toleration
-from makeway.core.selector import Requirement, Selector
-from makeway.planner import bounds, plan, records
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
-from makeway.planner.columns import BASE_RESOURCES
-from makeway.planner.diagnosis import NOT_OFFERED
-from makeway.planner.forbidding import MOST_CANDIDATES, Forbidding
-from makeway.planner.kinds import Kind, KindTable
-from makeway.planner.plan import planning
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.question import Question
-from makeway.planner.records import NodeRecord, node_record
-from makeway.planner.snapshot import MOST_ASKED_RESOURCES, Snapshot
-from makeway.planner.topology import Topology
-from makeway.planner.volumes import ClaimRecord
+from makeway.core.k8s.affinity import Term
+from makeway.core.k8s.nodes import NodeTerm, RequiredNodes, keeps_out
+from makeway.core.k8s.objects import Taint, Toleration
+from makeway.core.k8s.selector import Requirement, Selector
+from makeway.planner.plan import planner as plan
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.planner import planning
+from makeway.planner.plan.refusal import NOT_OFFERED
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.snapshot import bounds, records
+from makeway.planner.snapshot.anti_affinity_index import MOST_CANDIDATES, Forbidding
+from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
+from makeway.planner.snapshot.columns import BASE_RESOURCES
+from makeway.planner.snapshot.records import NodeRecord, node_record
+from makeway.planner.snapshot.signatures import Kind, KindTable
+from makeway.planner.snapshot.state import MOST_ASKED_RESOURCES, Snapshot
+from makeway.planner.snapshot.topology import Topology
+from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.planner import caching
 from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle
 from unit.planner.manifests import (

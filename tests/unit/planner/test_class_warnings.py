@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from makeway.core.event import EventType, Regarding
-from makeway.core.objects import PriorityClass
-from makeway.planner.class_warnings import MOST_VALUES, ClassWarnings
+from makeway.core.k8s.event import EventType, Regarding
+from makeway.core.k8s.objects import PriorityClass
+from makeway.planner.service.class_warnings import MOST_VALUES, ClassWarnings
 from unit.planner.building import make_class
 
 

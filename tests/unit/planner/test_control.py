@@ -15,15 +15,15 @@ from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
 from makeway.bus.publishing import AlreadyExists, Published
-from makeway.core.brake import Brake, braked
-from makeway.core.mode import Mode
-from makeway.core.policy import Limits as PolicyLimits
-from makeway.core.policy import Policy, Protection, QueueRules
+from makeway.core.policy.brake import Brake, braked
+from makeway.core.policy.document import Limits as PolicyLimits
+from makeway.core.policy.document import Policy, Protection, QueueRules
+from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
-from makeway.planner import control
-from makeway.planner.configuration import queue_limits
-from makeway.planner.control import Control, next_revision, remembering, state_of, within_bounds
 from makeway.planner.metrics import Metrics
+from makeway.planner.service import control
+from makeway.planner.service.configuration import queue_limits
+from makeway.planner.service.control import Control, next_revision, remembering, state_of, within_bounds
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from makeway.core.facts import PodFacts
-from makeway.planner.answer import Refusal
-from makeway.planner.changes import Adopt, PutNode, PutPod
-from makeway.planner.snapshot import Snapshot
+from makeway.core.policy.facts import PodFacts
+from makeway.planner.plan.result import Refusal
+from makeway.planner.snapshot.changes import Adopt, PutNode, PutPod
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask, make_node, make_pod
 from unit.planner.caching import plan

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.policy import Limits, Policy, Protection
+from makeway.core.policy.document import Limits, Policy, Protection
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.changes import Change, Counterfactual

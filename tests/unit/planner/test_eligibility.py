@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.nodes import NodeTerm, RequiredNodes
-from makeway.core.objects import Taint, Toleration
-from makeway.planner.answer import Plan
-from makeway.planner.changes import PutNode, RemoveNode
-from makeway.planner.records import node_record
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.nodes import NodeTerm, RequiredNodes
+from makeway.core.k8s.objects import Taint, Toleration
+from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot.changes import PutNode, RemoveNode
+from makeway.planner.snapshot.records import node_record
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW, choices, planned, refused
 from unit.planner.caching import plan
 from unit.planner.manifests import HOST, ZONE, cluster, node, pod, question

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from makeway.core.budget import Budget, budget_of
-from makeway.core.objects import PodDisruptionBudget
-from makeway.core.policy import Policy
-from makeway.planner.changes import Enforce, PutBudget
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.budget import Budget, budget_of
+from makeway.core.k8s.objects import PodDisruptionBudget
+from makeway.core.policy.document import Policy
+from makeway.planner.snapshot.changes import Enforce, PutBudget
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, ask, make_pod, make_snapshot, planned, refused
 
 HARD = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec, samples
 from makeway.bus.messages import DecisionRecord, PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
-from makeway.planner.decision import Decision, record_of
-from makeway.planner.decisions import Decisions
-from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
-from makeway.planner.service import Facts, Planner
+from makeway.planner.plan.decision import Decision, record_of
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.ledger import Ledger
 from unit.planner.building import make_pod, make_snapshot
 
 _SAMPLE = samples.MESSAGES["plan-request.full"]

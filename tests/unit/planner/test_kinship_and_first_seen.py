@@ -7,10 +7,10 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.facts import PodFacts
-from makeway.planner.first_seen import FirstSeen
-from makeway.planner.kinship import Kinship
-from makeway.planner.records import PodRecord
+from makeway.core.policy.facts import PodFacts
+from makeway.planner.service.first_seen import FirstSeen
+from makeway.planner.snapshot.owner_index import Kinship
+from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW, make_pod
 
 

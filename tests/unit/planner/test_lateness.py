@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from makeway.bus.ids import request_id
-from makeway.planner.lateness import Lateness
+from makeway.planner.service.request_age import Lateness
 from unit.planner.building import NOW
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.budget import Budget
-from makeway.core.policy import Policy
-from makeway.core.selector import Requirement, Selector
-from makeway.planner.answer import Plan
-from makeway.planner.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
-from makeway.planner.changes import Enforce, PutBudget, PutNode, PutPod, RemoveBudget
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.spared import HARD_BUDGET
+from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.selector import Requirement, Selector
+from makeway.core.policy.document import Policy
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
+from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, RemoveBudget
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     LOW,
     MID,

@@ -6,12 +6,12 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import RepairProposal
-from makeway.core.disruption import lives_on_marked, preemption_message
-from makeway.core.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
-from makeway.planner.ledger import Ledger
-from makeway.planner.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
+from makeway.core.k8s.disruption import lives_on_marked, preemption_message
+from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.metrics import Metrics
-from makeway.planner.repair import Repairing
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
+from makeway.planner.service.repair import Repairing
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 OURS = PodCondition(

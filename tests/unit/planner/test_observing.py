@@ -14,16 +14,16 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, PlanRequest, Profile
-from makeway.core.disruption import preemption_message
-from makeway.core.objects import Pod
-from makeway.planner import observing as module
-from makeway.planner.changes import PutBudget
-from makeway.planner.decision import Decision
+from makeway.core.k8s.disruption import preemption_message
+from makeway.core.k8s.objects import Pod
 from makeway.planner.metrics import Metrics
-from makeway.planner.observing import Observing
-from makeway.planner.pairing import QUIET, WINDOW
-from makeway.planner.records import PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.observe import loop as module
+from makeway.planner.observe.loop import Observing
+from makeway.planner.observe.pairing import QUIET, WINDOW
+from makeway.planner.plan.decision import Decision
+from makeway.planner.snapshot.changes import PutBudget
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
     LOW,

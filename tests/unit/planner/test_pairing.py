@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.comparison import Gone
-from makeway.planner.pairing import MOST_WAITING, QUIET, WINDOW, Evicted, Expected, Pair, Pairing
+from makeway.planner.observe.pairing import MOST_WAITING, QUIET, WINDOW, Evicted, Expected, Pair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 
 SCHEDULER = "default-scheduler"

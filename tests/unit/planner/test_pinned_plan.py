@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.facts import ALLOW_PREEMPTION, PodFacts
-from makeway.core.importance import microseconds
-from makeway.core.objects import Metadata, PriorityClass
-from makeway.core.policy import DaemonSets, Limits, Policy, Protection, Strategy
-from makeway.planner.answer import Plan, Proposal, Refusal
-from makeway.planner.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
-from makeway.planner.records import NodeRecord, PodRecord, pod_record
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.policy.document import DaemonSets, Limits, Policy, Protection, Strategy
+from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
+from makeway.planner.plan.result import Plan, Proposal, Refusal
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
+from makeway.planner.snapshot.records import NodeRecord, PodRecord, pod_record
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner import manifests
 from unit.planner.building import (

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.planner import diagnosis, layers
-from makeway.planner.changes import PutClaim, PutNode, PutPod, RemovePod
-from makeway.planner.question import Question
-from makeway.planner.records import node_record, pod_record
-from makeway.planner.tally import Allowance, Tallies
-from makeway.planner.volumes import ClaimRecord
+from makeway.planner.plan import constraint_layers as layers
+from makeway.planner.plan import refusal as diagnosis
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.tally import Allowance, Tallies
+from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemovePod
+from makeway.planner.snapshot.records import node_record, pod_record
+from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.planner.building import choices, planned, refused
 from unit.planner.manifests import (
     HOST,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from makeway.planner.answer import Proposal
-from makeway.planner.changes import PutBudget, PutPod, RemovePod
+from makeway.planner.plan.result import Proposal
+from makeway.planner.snapshot.changes import PutBudget, PutPod, RemovePod
 from unit.planner.building import (
     HIGH,
     LOW,

@@ -8,16 +8,16 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.budget import PENDING, READY, UNREADY, Budget
-from makeway.core.facts import NOT_SCHEDULED, PodFacts
-from makeway.core.importance import NOT_STARTED, microseconds
-from makeway.core.objects import PriorityClass
-from makeway.core.policy import Limits, Policy, Protection
-from makeway.core.rules import Rule, rules_in_force
-from makeway.planner.answer import Plan
-from makeway.planner.question import Question
-from makeway.planner.records import NodeRecord, PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.budget import PENDING, READY, UNREADY, Budget
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+from makeway.core.policy.rules import Rule, rules_in_force
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     NOW,
     ask,

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from makeway.core.policy import DaemonSets, Limits, Policy, Protection
-from makeway.planner.changes import PutNode
-from makeway.planner.records import PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.core.policy.document import DaemonSets, Limits, Policy, Protection
+from makeway.planner.snapshot.changes import PutNode
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
     LOW,

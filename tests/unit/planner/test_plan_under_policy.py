@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from makeway.core.budget import PENDING, READY, UNREADY, Health
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Limits, Policy, Protection
-from makeway.planner.changes import Enforce, PutBudget, PutPod
-from makeway.planner.snapshot import Snapshot
+from makeway.core.k8s.budget import PENDING, READY, UNREADY, Health
+from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.planner.snapshot.changes import Enforce, PutBudget, PutPod
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
     LOW,

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from makeway.bus.queue_report import QueueReport
-from makeway.planner.changes import Adopt, PutPod
-from makeway.planner.queue_answers import QueueAnswers
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.service.queue_query import QueueAnswers
+from makeway.planner.snapshot.changes import Adopt, PutPod
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import S, make_pod, settle
 

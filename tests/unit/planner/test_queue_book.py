@@ -6,16 +6,16 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.event import EventType, Regarding
-from makeway.core.facts import PodFacts
-from makeway.core.objects import Metadata, PriorityClass
-from makeway.core.policy import Policy, Protection
+from makeway.core.k8s.event import EventType, Regarding
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
-from makeway.planner.queue_warnings import AT_ONCE, QueueWarnings
-from makeway.planner.records import PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.service.queue_warnings import AT_ONCE, QueueWarnings
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import make_pod, make_snapshot, settle
 

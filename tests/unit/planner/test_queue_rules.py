@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Policy, QueueRules
+from makeway.core.policy.document import Policy, QueueRules
+from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import finished
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import Adopt, Enforce
-from makeway.planner.quota_plan import EXEMPT_NAMESPACE, answering
-from makeway.planner.records import PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.quota.decide import EXEMPT_NAMESPACE, answering
+from makeway.planner.snapshot.changes import Adopt, Enforce
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan

@@ -15,7 +15,7 @@ from makeway.bus.messages import (
     VictimResult,
 )
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota_control import MOST_FRUITLESS, MOST_IDLE, PATIENCE, Ended, QuotaControl
+from makeway.planner.quota.processes import MOST_FRUITLESS, MOST_IDLE, PATIENCE, Ended, QuotaControl
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
 

@@ -25,23 +25,23 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.bus.publishing import AlreadyExists, Published
-from makeway.core.budget import Budget
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Policy
+from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.selector import Requirement, Selector
+from makeway.core.policy.document import Policy
+from makeway.core.policy.facts import PodFacts
 from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
-from makeway.core.selector import Requirement, Selector
-from makeway.planner.changes import Adopt, Enforce, PutBudget, RemovePod
-from makeway.planner.decision import Decision, QuotaInputs
-from makeway.planner.decisions import Decisions
-from makeway.planner.ledger import Ledger
 from makeway.planner.metrics import Metrics
-from makeway.planner.quota_control import Ended, QuotaControl
-from makeway.planner.quota_loop import QuotaLoop, QuotaSettings
-from makeway.planner.quota_plan import QuotaAnswer, again_in_pieces
-from makeway.planner.records import PodRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.decision import Decision, QuotaInputs
+from makeway.planner.quota.decide import QuotaAnswer, again_in_pieces
+from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.quota.processes import Ended, QuotaControl
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_pod, make_snapshot, settle
 
@@ -372,7 +372,7 @@ async def rushed(
             yield
 
     monkeypatch.setattr(quota_victims, "PIECE", 2)
-    monkeypatch.setattr("makeway.planner.quota_loop.again_in_pieces", interrupted)
+    monkeypatch.setattr("makeway.planner.quota.loop.again_in_pieces", interrupted)
     bus = Evicting(snapshot)
     loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
     leading = asyncio.create_task(loop.lead(fence))
@@ -510,7 +510,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
             yield
 
     monkeypatch.setattr(quota_victims, "PIECE", 2)
-    monkeypatch.setattr("makeway.planner.quota_loop.again_in_pieces", interrupted)
+    monkeypatch.setattr("makeway.planner.quota.loop.again_in_pieces", interrupted)
     bus = Evicting(snapshot)
     result = (await ended(snapshot, bus, "root.a"))["root.a"].result
 

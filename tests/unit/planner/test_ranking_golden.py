@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from makeway.core.importance import NOT_STARTED, microseconds
-from makeway.planner.ranking import RULES
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.planner.plan.ranking import RULES
 from unit.planner.building import ask, make_budget, make_node, make_pod, make_snapshot, planned
 
 _TABLE = json.loads((Path(__file__).parents[3] / "bus/testdata/ranking/cases.json").read_text())

@@ -15,13 +15,21 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Placement, PlanRequest, Profile
-from makeway.core.nodes import RequiredNodes
-from makeway.core.objects import Metadata, Namespace
-from makeway.core.policy import Policy, Protection, parse_policy
+from makeway.core.k8s.nodes import RequiredNodes
+from makeway.core.k8s.objects import Metadata, Namespace
+from makeway.core.policy.document import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import finished
-from makeway.planner import quota_plan
-from makeway.planner.changes import (
+from makeway.planner.metrics import Metrics
+from makeway.planner.offline.replaying import Replay, differences
+from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
+from makeway.planner.plan.request import question_of
+from makeway.planner.quota import decide as quota_plan
+from makeway.planner.recording import entries, recorder
+from makeway.planner.recording.entries import RecordingError
+from makeway.planner.recording.journal import Journal, contents
+from makeway.planner.recording.recorder import Recorder
+from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowVolumes,
@@ -40,16 +48,8 @@ from makeway.planner.changes import (
     RemovePod,
     RemovePriorityClass,
 )
-from makeway.planner.decision import Decision, QuotaInputs, record_of
-from makeway.planner.metrics import Metrics
-from makeway.planner.question import question_of
-from makeway.planner.recording import entries, recorder
-from makeway.planner.recording.entries import RecordingError
-from makeway.planner.recording.journal import Journal, contents
-from makeway.planner.recording.recorder import Recorder
-from makeway.planner.recording.replaying import Replay, differences
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.volumes import ClaimRecord, VolumeRecord
+from makeway.planner.snapshot.state import Snapshot
+from makeway.planner.snapshot.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
 from unit.planner.caching import plan
 from unit.planner.offline_building import pod

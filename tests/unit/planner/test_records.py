@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.objects import Pod
-from makeway.planner.records import PodRecords, pod_record
+from makeway.core.k8s.objects import Pod
+from makeway.planner.snapshot.records import PodRecords, pod_record
 
 SINCE = {"lastTransitionTime": "2026-01-01T00:00:03Z"}
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}

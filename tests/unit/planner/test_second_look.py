@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from makeway.planner.answer import Refusal, Scope
-from makeway.planner.second_look import SecondLook
+from makeway.planner.plan.result import Refusal, Scope
+from makeway.planner.service.recheck import SecondLook
 from unit.planner.building import NOW
 
 REFUSAL = Refusal(Scope(1, 1, 1), "NoLowerPriorityPods", "none of 1 potential nodes has one")

@@ -26,18 +26,18 @@ from makeway.bus.messages import (
     Profile,
     VictimOutcome,
 )
-from makeway.core.brake import RELEASED, Brake
-from makeway.core.policy import DaemonSets, Policy, Protection
-from makeway.planner.answer import Plan
-from makeway.planner.changes import Adopt, Enforce, PutNode
-from makeway.planner.decisions import BEHIND_SECONDS, Decisions
-from makeway.planner.ledger import Ledger
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.planner.metrics import Metrics
-from makeway.planner.service import Facts, Planner
-from makeway.planner.settling import settle_for_ever
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import AT_ONCE
-from makeway.planner.warmup import warm_up
+from makeway.planner.plan.node_scores import AT_ONCE
+from makeway.planner.plan.result import Plan
+from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
+from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.warmup import warm_up
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot, settle
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from makeway.core.facts import PodFacts
-from makeway.core.policy import Policy, Protection
-from makeway.planner.changes import Enforce, PutPod, PutPriorityClass, RemovePod, RemovePriorityClass
-from makeway.planner.snapshot import Snapshot
+from makeway.core.policy.document import Policy, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.planner.snapshot.changes import Enforce, PutPod, PutPriorityClass, RemovePod, RemovePriorityClass
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
     LOW,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.core.policy import Policy
+from makeway.core.policy.document import Policy
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.quotas import SimulatedQuota, lowered, not_enforced

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.policy import DaemonSets, Limits, Policy
+from makeway.core.policy.document import DaemonSets, Limits, Policy
 from makeway.planner.offline.manifests import ManifestError, documents, pods_of
 from unit.planner.offline_building import (
     Object,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.planner.changes import (
+from makeway.planner.snapshot.changes import (
     Adopt,
     Change,
     PutBudget,
@@ -18,8 +18,8 @@ from makeway.planner.changes import (
     RemoveNode,
     RemovePod,
 )
-from makeway.planner.columns import BASE_RESOURCES, VACANT
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot.columns import BASE_RESOURCES, VACANT
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot, settle
 

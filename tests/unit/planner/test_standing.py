@@ -16,11 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.bus.messages import Placement
-from makeway.core.objects import Node, Pod, PriorityClass
-from makeway.core.policy import Limits, Policy
+from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.policy.document import Limits, Policy
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.answer import Plan, Refusal
-from makeway.planner.changes import (
+from makeway.planner.plan.evaluate import evaluate
+from makeway.planner.plan.node_scores import Standings
+from makeway.planner.plan.planner import planning
+from makeway.planner.plan.ranking import top
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.tally import Tallies
+from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     PutBudget,
@@ -30,14 +36,8 @@ from makeway.planner.changes import (
     RemoveNode,
     RemovePod,
 )
-from makeway.planner.plan import planning
-from makeway.planner.question import Question
-from makeway.planner.ranking import top
-from makeway.planner.records import node_record, pod_record
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.standing import Standings
-from makeway.planner.tally import Tallies
-from makeway.planner.victims import evaluate
+from makeway.planner.snapshot.records import node_record, pod_record
+from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, make_budget
 from unit.planner.caching import cache_of, plan
@@ -193,8 +193,8 @@ def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) 
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
     with (
-        patch("makeway.planner.standing.TOGETHER", draw.choice([1, 3, 512])),
-        patch("makeway.planner.standing._FRONT", draw.choice([1, 3, 256])),
+        patch("makeway.planner.plan.node_scores.TOGETHER", draw.choice([1, 3, 512])),
+        patch("makeway.planner.plan.node_scores._FRONT", draw.choice([1, 3, 256])),
     ):
         _ask_again_and_again(draw)
 
@@ -276,8 +276,8 @@ def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[
 
 
 def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.standing.TOGETHER", 10)
-    monkeypatch.setattr("makeway.planner.standing._FRONT", 4)
+    monkeypatch.setattr("makeway.planner.plan.node_scores.TOGETHER", 10)
+    monkeypatch.setattr("makeway.planner.plan.node_scores._FRONT", 4)
     snapshot = Snapshot()
 
     def put(number: int, priority: int) -> None:
@@ -320,9 +320,9 @@ def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
     expected = told(plan(cluster.cold(), asked, NOW))
 
     with (
-        patch("makeway.planner.plan.AT_ONCE", 2),
-        patch("makeway.planner.plan.TOGETHER", 1),
-        patch("makeway.planner.overlay.TOGETHER", 1),
+        patch("makeway.planner.plan.planner.AT_ONCE", 2),
+        patch("makeway.planner.plan.planner.TOGETHER", 1),
+        patch("makeway.planner.plan.batch.TOGETHER", 1),
     ):
         found, pauses = played(cluster.cold(), asked)
 
@@ -331,8 +331,8 @@ def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
 
 
 def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.AT_ONCE", 10)
-    monkeypatch.setattr("makeway.planner.plan.TOGETHER", 5)
+    monkeypatch.setattr("makeway.planner.plan.planner.AT_ONCE", 10)
+    monkeypatch.setattr("makeway.planner.plan.planner.TOGETHER", 5)
     snapshot = Snapshot()
     for number in range(50):
         snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
@@ -350,8 +350,8 @@ def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
 
 
 def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.AT_ONCE", 10)
-    monkeypatch.setattr("makeway.planner.plan.TOGETHER", 5)
+    monkeypatch.setattr("makeway.planner.plan.planner.AT_ONCE", 10)
+    monkeypatch.setattr("makeway.planner.plan.planner.TOGETHER", 5)
     snapshot = Snapshot()
     for number in range(50):
         snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.core.importance import microseconds
-from makeway.core.objects import (
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.objects import (
     DeviceClass,
     Metadata,
     Namespace,
@@ -23,11 +23,9 @@ from makeway.core.objects import (
     PriorityClass,
     StorageClass,
 )
-from makeway.planner.debits import debits
 from makeway.planner.metrics import Metrics
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.volumes import ClaimRecord
-from makeway.planner.watch import (
+from makeway.planner.plan.debits import debits
+from makeway.planner.service.watch import (
     DEVICE_CLASSES,
     STORAGE_CLASSES,
     VOLUMES,
@@ -43,6 +41,8 @@ from makeway.planner.watch import (
     storage_class_feed,
     volume_feed,
 )
+from makeway.planner.snapshot.state import Snapshot
+from makeway.planner.snapshot.volumes import ClaimRecord
 from makeway.runtime.kube import ApiError
 from unit.planner.building import settle
 

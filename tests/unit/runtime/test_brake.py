@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.core.brake import RELEASED, Brake
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.runtime.brake import FRESH_SECONDS, BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.kube import ApiError, ApiUnavailable

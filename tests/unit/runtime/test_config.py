@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from makeway.core.config import ConfigError
-from makeway.core.event import NOTE_LIMIT, EventType, Regarding, cut
-from makeway.core.objects import ConfigMap, Metadata
-from makeway.core.policy import Policy, parse_policy
+from makeway.core.config.document import ConfigError
+from makeway.core.k8s.event import NOTE_LIMIT, EventType, Regarding, cut
+from makeway.core.k8s.objects import ConfigMap, Metadata
+from makeway.core.policy.document import Policy, parse_policy
 from makeway.runtime.config import Config, Kind, Offer, revision_of
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics

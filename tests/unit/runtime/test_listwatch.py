@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.core.objects import Namespace
+from makeway.core.k8s.objects import Namespace
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, Resource, Timings
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.objects import Namespace
+from makeway.core.k8s.objects import Namespace
 from makeway.runtime.pages import UNREADABLE, Page, Unreadable
 
 decode = msgspec.json.Decoder(Namespace).decode

@@ -21,11 +21,11 @@ from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
-from makeway.bus.keeper import Keeper
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import Parked
+from makeway.bus.reconciler import Keeper
 from makeway.bus.repairs import Repairs
 from makeway.bus.service import Service, serve
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox

@@ -13,7 +13,7 @@ from msgspec import field
 
 from makeway.bus import codec
 from makeway.bus.messages import Int64, Message, Text, Time
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 
 Component = Literal["planner", "evictor", "scheduler"]
 

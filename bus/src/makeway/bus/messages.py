@@ -20,8 +20,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from makeway.core.mode import Mode
-from makeway.core.policy import WhenUnplanned
+from makeway.core.policy.document import WhenUnplanned
+from makeway.core.policy.mode import Mode
 
 API_VERSION = "makeway.dev/v1"
 """Major version of plan request and plan reply."""

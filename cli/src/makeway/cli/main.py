@@ -37,28 +37,30 @@ class SubCommand(NamedTuple):
 
 SUB_COMMANDS = {
     "planner": SubCommand(
-        "makeway.cli.planner", "Run the planner: say which pods would make room for a pod."
+        "makeway.cli.services.planner", "Run the planner: say which pods would make room for a pod."
     ),
     "evictor": SubCommand(
-        "makeway.cli.evictor", "Run an evictor: carry out eviction orders, or roll them back."
+        "makeway.cli.services.evictor", "Run an evictor: carry out eviction orders, or roll them back."
     ),
     "streams": SubCommand("makeway.cli.streams", "Set up the streams on NATS."),
     "check": SubCommand(
-        "makeway.cli.check", "Check an installation: rights, versions, NATS, profile, planner, clocks."
+        "makeway.cli.check.command",
+        "Check an installation: rights, versions, NATS, profile, planner, clocks.",
     ),
-    "mode": SubCommand("makeway.cli.mode", "Show how far makeway goes, or change it."),
+    "mode": SubCommand("makeway.cli.mode.command", "Show how far makeway goes, or change it."),
     "history": SubCommand(
-        "makeway.cli.history", "Show what was decided and done, or compare it with DefaultPreemption."
+        "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),
-    "watch": SubCommand("makeway.cli.watch", "Watch orders in flight and decisions as they come."),
-    "audit": SubCommand("makeway.cli.audit", "Show who makes room for whom, where and why."),
-    "simulate": SubCommand("makeway.cli.simulate", "Say what would happen if pods were created."),
-    "why": SubCommand("makeway.cli.why", "Say why a pod was preempted, or why it is still pending."),
-    "replay": SubCommand("makeway.cli.replay", "Decide again what was decided, and compare."),
-    "queues": SubCommand("makeway.cli.queues", "Show queues: limits, usage, and lowered quotas."),
-    "policy": SubCommand("makeway.cli.policy", "Check policies and queues before they are applied."),
+    "watch": SubCommand("makeway.cli.history.watch", "Watch orders in flight and decisions as they come."),
+    "audit": SubCommand("makeway.cli.history.audit", "Show who makes room for whom, where and why."),
+    "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
+    "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
+    "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
+    "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
+    "policy": SubCommand("makeway.cli.policy.command", "Check policies and queues before they are applied."),
     "quarantine": SubCommand(
-        "makeway.cli.quarantine", "Look at messages that were put aside, publish them again, or remove them."
+        "makeway.cli.quarantine.command",
+        "Look at messages that were put aside, publish them again, or remove them.",
     ),
     "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),

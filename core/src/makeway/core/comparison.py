@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from makeway.core.importance import NOT_STARTED, importance
+from makeway.core.k8s.importance import NOT_STARTED, importance
 
 RULES: Final = (
     "fewest-pdb-violations",

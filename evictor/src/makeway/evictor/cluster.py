@@ -19,8 +19,8 @@ import msgspec
 from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
-from makeway.core.brake import Brake
-from makeway.core.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.retry import TemporaryError, classify

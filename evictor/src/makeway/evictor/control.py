@@ -11,7 +11,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 
 _log = structlog.get_logger()
 

@@ -13,14 +13,14 @@ from datetime import datetime
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
-from makeway.core.daemonset.pinned import pinned_node
-from makeway.core.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from makeway.core.facts import facts_of
-from makeway.core.objects import ENDED_PHASES, Node, Pod, PodCondition
-from makeway.core.policy import Protection
-from makeway.core.queues.eligible import bar_of
-from makeway.core.rules import Pair, PreemptorFacts, Rule
-from makeway.core.rules import judge as ask
+from makeway.core.daemonset.binding import pinned_node
+from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
+from makeway.core.policy.document import Protection
+from makeway.core.policy.facts import facts_of
+from makeway.core.policy.rules import Pair, PreemptorFacts, Rule
+from makeway.core.policy.rules import judge as ask
+from makeway.core.queues.quota_exemption import bar_of
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,

@@ -13,7 +13,7 @@ from typing import NoReturn
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Victim
-from makeway.core.event import EventType, Regarding, event
+from makeway.core.k8s.event import EventType, Regarding, event
 from makeway.core.text import counted
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics

@@ -21,14 +21,14 @@ import structlog
 
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
-from makeway.core.objects import Node, Pod, PriorityClass
-from makeway.core.rules import PreemptorFacts
+from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.records import Records
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import (

@@ -16,7 +16,7 @@ from makeway.bus.messages import EvictionOrder, PodRef
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.runtime.failpoints import failpoint

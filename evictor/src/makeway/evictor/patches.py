@@ -16,13 +16,13 @@ from datetime import datetime
 import msgspec
 
 from makeway.bus.messages import EvictionOrder
-from makeway.core.disruption import (
+from makeway.core.k8s.disruption import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     QUOTA_MESSAGE,
     preemption_message,
 )
-from makeway.core.times import api_time
+from makeway.core.k8s.times import api_time
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"

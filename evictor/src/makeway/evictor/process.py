@@ -11,18 +11,18 @@ import structlog
 from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
-from makeway.core.mode import Mode
-from makeway.core.policy import KEY, Policy, parse_policy
+from makeway.core.policy.document import KEY, Policy, parse_policy
+from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_for_ever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.probe import ApiProbe, OtherClusterError
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import Repairing
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots

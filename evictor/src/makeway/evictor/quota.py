@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 from makeway.bus.messages import Victim
-from makeway.core.objects import Pod
-from makeway.core.rules import PreemptorFacts
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
 from makeway.evictor.execution import Execution, Progress, side_by_side
 from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict

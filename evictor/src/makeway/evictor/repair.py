@@ -14,12 +14,12 @@ import structlog
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import RepairProposal
-from makeway.core.disruption import lives_on_marked
-from makeway.core.mode import Mode
-from makeway.core.objects import Pod
+from makeway.core.k8s.disruption import lives_on_marked
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.restraint import Restraint
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.failpoints import failpoint
 

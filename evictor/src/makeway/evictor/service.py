@@ -26,11 +26,11 @@ from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.intake import Delivery, kept
 from makeway.evictor.metrics import Metrics
+from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.quota import QuotaExecution
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
-from makeway.evictor.restraint import Restraint
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.rollback import RollingBack, Undone
 from makeway.evictor.slots import Slots, Turn

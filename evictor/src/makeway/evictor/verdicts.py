@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from makeway.core.rules import PreemptorFacts
+from makeway.core.policy.rules import PreemptorFacts
 
 
 @dataclass(frozen=True)

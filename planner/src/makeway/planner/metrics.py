@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from makeway.bus.comparison import Comparison
-from makeway.planner.bounds import LEFT_OUT
+from makeway.planner.snapshot.bounds import LEFT_OUT
 
 _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)

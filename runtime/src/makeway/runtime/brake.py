@@ -1,4 +1,4 @@
-"""Reading the brake (`makeway.core.brake`) from the API server: followed, and read anew before an eviction.
+"""Reading the brake (`makeway.core.policy.brake`): followed, and read anew before an eviction.
 
 The watch says that something has changed, and a GET by name says what: one source of truth, which needs no
 order between the two. The GET is a read from the server's storage, not from a cache. One is made after every
@@ -18,8 +18,8 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from makeway.core.brake import CONFIGMAP, RELEASED, Brake, parse_brake
-from makeway.core.objects import ConfigMap
+from makeway.core.k8s.objects import ConfigMap
+from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, parse_brake
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
 

@@ -20,8 +20,8 @@ from typing import Final, Generic, Literal, TypeVar
 
 import structlog
 
-from makeway.core.config import ConfigError, Problem, did_you_mean
-from makeway.core.event import Regarding
+from makeway.core.config.document import ConfigError, Problem, did_you_mean
+from makeway.core.k8s.event import Regarding
 from makeway.runtime.config_metrics import ConfigMetrics
 
 _log = structlog.get_logger()

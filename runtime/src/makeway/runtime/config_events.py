@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from makeway.core.event import EventType, Regarding
+from makeway.core.k8s.event import EventType, Regarding
 from makeway.runtime.config import Config, Verdict
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {

@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import structlog
 
-from makeway.core.event import Regarding
-from makeway.core.objects import ConfigMap
+from makeway.core.k8s.event import Regarding
+from makeway.core.k8s.objects import ConfigMap
 from makeway.runtime.config import Config, Offer
 from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
 

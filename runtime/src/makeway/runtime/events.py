@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import structlog
 
-from makeway.core.event import EventType, Regarding, event
+from makeway.core.k8s.event import EventType, Regarding, event
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 QUEUE_LIMIT: Final = 100

@@ -23,7 +23,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from makeway.core.objects import Namespace
+from makeway.core.k8s.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
 from makeway.runtime.proxy import proxy_for
 from makeway.runtime.tls import ReloadedContext

@@ -24,7 +24,7 @@ from typing import NoReturn, Protocol
 import msgspec
 import structlog
 
-from makeway.core.times import api_time
+from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 END_SECONDS = 5.0

@@ -26,7 +26,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 import structlog
 
-from makeway.core.objects import Metadata, View
+from makeway.core.k8s.objects import Metadata, View
 from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.pages import UNREADABLE, Page, PageMetadata, Unreadable

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from makeway.core.times import api_time
+from makeway.core.k8s.times import api_time
 
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]

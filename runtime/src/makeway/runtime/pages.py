@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from makeway.core.objects import View
+from makeway.core.k8s.objects import View
 
 T = TypeVar("T")
 Text = memoryview | msgspec.Raw

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from makeway.core.objects import PriorityClass
-from makeway.core.policy import Policy
-from makeway.core.rules import Pair, PreemptorFacts, Rule, Verdict, rules_in_force, victim_rules
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.document import Policy
+from makeway.core.policy.rules import Pair, PreemptorFacts, Rule, Verdict, rules_in_force, victim_rules
 
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"

@@ -17,7 +17,7 @@ from makeway.core.daemonset.strategies import (
     TooLittle,
     TooMany,
 )
-from makeway.core.policy import DaemonSets
+from makeway.core.policy.document import DaemonSets
 
 Miss = NoneCovers | TooLarge | TooMany | TooLittle
 """Why a strategy chose nobody."""

@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from makeway.core.names import is_qualified_name
-from makeway.core.quantity import MAX_INT64
-from makeway.core.resources import CPU, PODS, is_counted
+from makeway.core.k8s.names import is_qualified_name
+from makeway.core.k8s.quantity import MAX_INT64
+from makeway.core.k8s.resources import CPU, PODS, is_counted
 
 Amounts: TypeAlias = Mapping[str, int]
-"""By resource name as in `makeway.core.resources`: milli-CPU, bytes, units. Absent: 0, or no limit."""
+"""By resource name as in `makeway.core.k8s.resources`: milli-CPU, bytes, units. Absent: 0, or no limit."""
 
 VCORE: Final = "vcore"
 """YuniKorn's name of cpu."""

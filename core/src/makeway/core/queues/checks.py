@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from makeway.core.config import Document, Problem
+from makeway.core.config.document import Document, Problem
+from makeway.core.config.shapes import join_path
+from makeway.core.k8s.resources import CPU
 from makeway.core.queues.amounts import Amounts, text_of
 from makeway.core.queues.document import QueuesFile
 from makeway.core.queues.tree import DEFAULT, DEFAULT_PATH, NEVER, ROOT, QueueSpec
-from makeway.core.resources import CPU
-from makeway.core.shapes import join_path
 
 
 def check(root: QueueSpec, places: Mapping[str, str], document: Document[QueuesFile]) -> list[Problem]:

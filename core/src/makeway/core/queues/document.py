@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from makeway.core.policy import NamespaceOrAll
+from makeway.core.policy.document import NamespaceOrAll
 
 DELAY: Final = "quota.preemption.delay"
 MISS: Final = "quota.preemption.miss"

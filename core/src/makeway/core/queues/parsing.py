@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from makeway.core.config import ConfigError, Document, Problem, read
-from makeway.core.duration import EXPECTED, parse_duration
+from makeway.core.config.document import ConfigError, Document, Problem, read
+from makeway.core.config.duration import EXPECTED, parse_duration
+from makeway.core.config.shapes import join_path
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name
 from makeway.core.queues.checks import check
 from makeway.core.queues.document import DELAY, MISS, QueueEntry, QueuesFile, ignored
 from makeway.core.queues.tree import EVICT_WHAT_IS_POSSIBLE, NEVER, ROOT, QueueSpec, QueueTree
-from makeway.core.shapes import join_path
 from makeway.core.text import counted
 
 KEY = "queues.yaml"

@@ -12,14 +12,9 @@ warning. `root.<namespace>` counts under the same conditions, without a warning,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from makeway.core.queues.tree import DEFAULT_PATH, ROOT, Queue, QueueTree
-
-QUEUE_LABELS: Final = ("yunikorn.apache.org/queue", "queue")
-"""Where a pod names its queue; the first that is not empty counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +23,6 @@ class Placement:
 
     queue: Queue
     warning: str = ""
-
-
-def asked_for(labels: Mapping[str, str]) -> str:
-    """Give the queue that a pod names; empty where it names none. O(1)."""
-    return next((labels[label] for label in QUEUE_LABELS if labels.get(label)), "")
 
 
 def place(tree: QueueTree, asked: str, namespace: str) -> Placement:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.tree import NEVER, Queue, QueueTree, paths_in_order
 

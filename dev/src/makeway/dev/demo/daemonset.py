@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from makeway.bus.messages import EvictionOrder
-from makeway.core.facts import ALLOW_PREEMPTION
+from makeway.core.policy.facts import ALLOW_PREEMPTION
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import SETTLE_SECONDS, Stage
 from makeway.dev.demo.timeline import PodSeen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from makeway.core.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import Stage
 

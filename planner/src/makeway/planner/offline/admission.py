@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.core.objects import Pod, PriorityClass
-from makeway.core.resources import CPU, MEMORY
+from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.k8s.resources import CPU, MEMORY
 from makeway.planner.offline.manifests import Manifest, ManifestError
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"

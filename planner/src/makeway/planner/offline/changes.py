@@ -10,15 +10,15 @@ from typing import Any, Literal
 import msgspec
 
 from makeway.bus.messages import Time, Victim
-from makeway.core.objects import Toleration
-from makeway.core.policy import Policy
+from makeway.core.k8s.objects import Toleration
+from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.changes import Adopt, Enforce, PutBudget, PutNode
 from makeway.planner.offline.forking import fork
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.question import Question
-from makeway.planner.records import NodeRecord
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
+from makeway.planner.snapshot.records import NodeRecord
+from makeway.planner.snapshot.state import Snapshot
 
 Kind = Literal[
     "wait",

@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from makeway.core.nodes import UNSCHEDULABLE
+from makeway.core.k8s.nodes import UNSCHEDULABLE
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.budgets import Key
 from makeway.planner.offline.changes import (
     Case,
     Change,
@@ -21,11 +20,12 @@ from makeway.planner.offline.changes import (
 )
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
-from makeway.planner.overlay import overlay
-from makeway.planner.queue_terms import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
-from makeway.planner.records import NodeRecord
-from makeway.planner.spared import HARD_BUDGET
-from makeway.planner.tally import Allowance
+from makeway.planner.plan.batch import overlay
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
+from makeway.planner.plan.tally import Allowance
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.records import NodeRecord
 
 NEW: Final = "a-further-node"
 _MOST_BUDGETS: Final = 8

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from makeway.core import policy, queues
-from makeway.core.config import ConfigError
-from makeway.core.policy import parse_policy
+from makeway.core import queues
+from makeway.core.config.document import ConfigError
+from makeway.core.policy import document as policy
+from makeway.core.policy.document import parse_policy
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
-from makeway.planner.shields import Source
+from makeway.planner.snapshot.exemptions import Source
 from makeway.runtime.config import revision_of
 
 POLICY_KEY: Final = policy.KEY

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from makeway.planner.decision import victims_of
 from makeway.planner.offline import cluster_changes, pod_changes, policy_changes
 from makeway.planner.offline.changes import Case, Change, Counterfactual
 from makeway.planner.offline.judging import Judged, judge
 from makeway.planner.offline.searching import Finder
+from makeway.planner.plan.decision import victims_of
 
 MOST: Final = 12
 """Counterfactuals that are given."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.core.nodes import keeps_out, required_nodes
-from makeway.core.objects import Pod
-from makeway.planner.records import NodeRecord
+from makeway.core.k8s.nodes import keeps_out, required_nodes
+from makeway.core.k8s.objects import Pod
+from makeway.planner.snapshot.records import NodeRecord
 
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from makeway.bus.messages import PlanRequest
-from makeway.planner.answer import Plan, Refusal, Scope
-from makeway.planner.decision import Decision, preemptor_of, record_of
 from makeway.planner.offline.feasibility import Feasibility
 from makeway.planner.offline.results import Result, SimulatedPod
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.decision import Decision, preemptor_of, record_of
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal, Scope
+from makeway.planner.snapshot.state import Snapshot
 
 OFFLINE: Final = "offline"
 """Stands for ids that only a running planner gives."""

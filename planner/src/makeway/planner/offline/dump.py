@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from makeway.core.objects import (
+from makeway.core.k8s.objects import (
     ConfigMap,
     DeviceClass,
     Metadata,

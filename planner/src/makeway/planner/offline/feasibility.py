@@ -14,16 +14,16 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from makeway.core.resources import PODS
-from makeway.planner.columns import BASE_RESOURCES, MOST, Flags, Ints
-from makeway.planner.eligibility import eligible, ruled_out
-from makeway.planner.layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
-from makeway.planner.plan import View
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.proposals import Part
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.tally import Allowance
+from makeway.core.k8s.resources import PODS
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.candidates import Part
+from makeway.planner.plan.constraint_layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
+from makeway.planner.plan.eligibility import eligible, ruled_out
+from makeway.planner.plan.planner import View
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.tally import Allowance
+from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Flags, Ints
+from makeway.planner.snapshot.state import Snapshot
 
 AFFINITY = "Pod affinity is not met"
 NO_LABEL = "Label of a topology spread is missing"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from makeway.core.rules import rules_in_force
-from makeway.planner.snapshot import Snapshot
+from makeway.core.policy.rules import rules_in_force
+from makeway.planner.snapshot.state import Snapshot
 
 
 def fork(snapshot: Snapshot) -> Snapshot:

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from makeway.bus.messages import NodeSelection
-from makeway.planner.answer import Plan, Proposal, Refusal, Scope
 from makeway.planner.offline.feasibility import Feasibility, feasibility
-from makeway.planner.plan import plan
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.question import Question
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.planner import plan
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Proposal, Refusal, Scope
+from makeway.planner.snapshot.state import Snapshot
 
 GATED: Final = "SchedulingGated"
 UNMODELLED: Final = "OnlyFiltersKnow"

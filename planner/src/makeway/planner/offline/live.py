@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from makeway.core.objects import ConfigMap
+from makeway.core.k8s.objects import ConfigMap
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take
 from makeway.planner.offline.world import World
-from makeway.planner.watch import (
+from makeway.planner.service.watch import (
     BUDGETS,
     CLAIMS,
     DEVICE_CLASSES,

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from makeway.planner.offline.daemonsets import pods_of_daemonset
-from makeway.planner.records import NodeRecord
+from makeway.planner.snapshot.records import NodeRecord
 
 Manifest = dict[str, Any]
 """An object as YAML or JSON has it."""

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
-from makeway.core.objects import Pod
+from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.changes import Case, Counterfactual
 from makeway.planner.offline.counterfactuals import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, Asked, described
@@ -17,7 +17,7 @@ from makeway.planner.offline.judging import gated, judge
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.world import World
-from makeway.planner.question import question_of
+from makeway.planner.plan.request import question_of
 
 
 class _Gate(msgspec.Struct, frozen=True):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from makeway.core.objects import Taint
-from makeway.core.objects import Toleration as Tolerates
+from makeway.core.k8s.objects import Taint
+from makeway.core.k8s.objects import Toleration as Tolerates
+from makeway.core.k8s.resources import CPU, PODS
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.toleration import Toleration, toleration_of
 from makeway.core.queues.amounts import text_of
-from makeway.core.resources import CPU, PODS
-from makeway.core.times import api_time
-from makeway.core.toleration import Toleration, toleration_of
-from makeway.planner.eligibility import TAINT
 from makeway.planner.offline.changes import Case, Change
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
+from makeway.planner.plan.eligibility import TAINT
 
 HIGHEST: Final = 1_000_000_000
 """The highest priority that a PriorityClass of users may have."""

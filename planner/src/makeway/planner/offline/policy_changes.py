@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from makeway.core.barrier import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
-from makeway.core.policy import Policy
-from makeway.planner.grounds import OVER_BUDGET, OVER_LIMIT
+from makeway.core.policy.document import Policy
+from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
 from makeway.planner.offline.changes import Case, Change, with_policy
 from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
-from makeway.planner.spared import HARD_BUDGET
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.refusal_stats import OVER_BUDGET, OVER_LIMIT
 
 
 def other_policy(case: Case, judged: Judged) -> Found:

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 import msgspec
 
 from makeway.bus.messages import QuotaDecision
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 from makeway.core.queues.timers import Timers, is_lowered, terms_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import finished
-from makeway.planner.quota_plan import QuotaAnswer, answering, mode_of
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of
+from makeway.planner.snapshot.state import Snapshot
 
 
 class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

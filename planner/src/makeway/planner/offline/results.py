@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from makeway.bus.messages import NearNode, Preemptor, RankedCandidate, Refusal, Time, Victim
-from makeway.core.mode import Mode
+from makeway.core.policy.mode import Mode
 from makeway.planner.offline.quotas import SimulatedQuota
 
 Result = Literal["fits", "preempts", "refused"]

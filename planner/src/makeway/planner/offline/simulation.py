@@ -13,19 +13,19 @@ from typing import Final
 import msgspec
 
 from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
-from makeway.core.importance import microseconds
-from makeway.core.quantity import QuantityError
-from makeway.core.selector import SelectorError
-from makeway.planner.changes import PutPod, RemovePod
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.selector import SelectorError
 from makeway.planner.offline.admission import Admitted, admit
 from makeway.planner.offline.describing import OFFLINE, Asked, described
 from makeway.planner.offline.judging import gated, judge
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
-from makeway.planner.plan_cache import PlanCache
-from makeway.planner.question import MOST_PODS, NamelessPodError, Question, question_of
-from makeway.planner.records import PodRecord
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
+from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.records import PodRecord
 
 CANDIDATES: Final = 16
 """Nodes that an answer names, as many as the plugin asks for."""

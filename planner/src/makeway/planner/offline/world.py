@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.core.budget import budget_of
-from makeway.core.objects import (
+from makeway.core.k8s.budget import budget_of
+from makeway.core.k8s.objects import (
     ENDED_PHASES,
     DeviceClass,
     Namespace,
@@ -21,10 +21,11 @@ from makeway.core.objects import (
     PriorityClass,
     StorageClass,
 )
-from makeway.core.policy import Policy
-from makeway.core.quantity import QuantityError
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.changes import (
+from makeway.planner.offline.admission import stand_in_uid
+from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     PutBudget,
@@ -37,12 +38,11 @@ from makeway.planner.changes import (
     PutStorageClass,
     PutVolume,
 )
-from makeway.planner.devices import served_by
-from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.records import PodRecords, node_record
-from makeway.planner.shields import Source
-from makeway.planner.snapshot import Snapshot
-from makeway.planner.volumes import claim_record, class_nodes, volume_record
+from makeway.planner.snapshot.devices import served_by
+from makeway.planner.snapshot.exemptions import Source
+from makeway.planner.snapshot.records import PodRecords, node_record
+from makeway.planner.snapshot.state import Snapshot
+from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record
 
 
 class World:

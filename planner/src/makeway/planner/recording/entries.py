@@ -16,10 +16,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.planner.budgets import Key
-from makeway.planner.changes import Change, Entry
-from makeway.planner.decision import QuotaInputs
-from makeway.planner.records import PodRecord
+from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.changes import Change, Entry
+from makeway.planner.snapshot.records import PodRecord
 
 VERSION: Final = 3
 _T = TypeVar("_T")

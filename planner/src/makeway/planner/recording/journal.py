@@ -15,8 +15,11 @@ from typing import Final
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, Placement
-from makeway.planner.answer import Refusal
-from makeway.planner.changes import (
+from makeway.planner.plan.decision import Decision, QuotaInputs
+from makeway.planner.plan.result import Refusal
+from makeway.planner.recording import entries
+from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
+from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowVolumes,
@@ -30,10 +33,7 @@ from makeway.planner.changes import (
     PutStorageClass,
     PutVolume,
 )
-from makeway.planner.decision import Decision, QuotaInputs
-from makeway.planner.recording import entries
-from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot.state import Snapshot
 
 MOST_WAITING: Final = 200_000
 """Entries that may wait to be written; a writer so far behind gives the recording up and begins another."""

@@ -20,7 +20,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry
 from makeway.planner.recording.journal import Journal, contents
-from makeway.planner.snapshot import Snapshot
+from makeway.planner.snapshot.state import Snapshot
 
 CHUNK_BYTES: Final = 512 * 1024
 """Entries of about so many bytes go into one chunk; compressed it is far below what NATS carries."""

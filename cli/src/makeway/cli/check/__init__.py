@@ -1,0 +1,1 @@
+"""`makeway check`: what an installation lacks, part by part."""

@@ -1,0 +1,171 @@
+"""What `makeway check` asks the API server: its version, makeway's pods, configuration and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from makeway.cli.check import scheduler as check_scheduler
+from makeway.cli.check.result import Result
+from makeway.cli.policy.lint import KEYS, lint
+from makeway.core.policy.brake import CONFIGMAP as BRAKE
+from makeway.core.policy.brake import parse_brake
+from makeway.runtime.kube import Api, ApiError
+
+SCHEDULER_MINOR: Final = 36
+"""Minor version of kube-scheduler that makeway-scheduler is built from; a test compares it with go.mod."""
+
+_LABELS: Final = "app.kubernetes.io/name=makeway"
+_CONFIGMAPS: Final = {"makeway-policy": "policy", "makeway-queues": "queues"}
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+    minor: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    message: str = ""
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+    conditions: list[_Condition] = []
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] = []
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: dict[str, str] = {}
+
+
+class _ConfigMaps(msgspec.Struct):
+    items: list[_ConfigMap] = []
+
+
+async def version_result(api: Api) -> Result:
+    """Compare the API server's version with what Kubernetes' skew policy allows. Raises as `Api.request`."""
+    version = msgspec.json.decode(await api.request("GET", "/version"), type=_Version)
+    digits = "".join(character for character in version.minor if character.isdecimal())
+    return judge_version(version.git_version, int(digits or 0))
+
+
+def judge_version(text: str, minor: int) -> Result:
+    """Judge it. Source: Kubernetes' version skew policy: a scheduler is never newer than an API server."""
+    name, built = "Kubernetes", f"makeway-scheduler is kube-scheduler 1.{SCHEDULER_MINOR}"
+    if minor == SCHEDULER_MINOR:
+        return Result(name, "ok", f"{text}; {built}")
+    if minor == SCHEDULER_MINOR + 1:
+        remedy = "Kubernetes allows a scheduler one minor behind; try it in mode observe first"
+        return Result(name, "warning", f"{text} was not tested; {built}", remedy)
+    return Result(name, "wrong", f"{text} is not supported; {built}", "see docs/versions.md")
+
+
+async def pods_results(api: Api, namespace: str) -> AsyncIterator[Result]:
+    """Say which of makeway's pods are not ready; nothing where it runs in none. Raises as `Api.request`."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    try:
+        body = await api.request("GET", path, query={"labelSelector": _LABELS})
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        yield Result("pods", "unknown", f"you may not list pods in {namespace}", "ask somebody who may")
+        return
+    pods = msgspec.json.decode(body, type=_Pods).items
+    waiting = [pod for pod in pods if pod.status.phase != "Succeeded" and not _ready(pod)]
+    for pod in waiting:
+        why = next((one.message for one in pod.status.conditions if one.type == "Ready" and one.message), "")
+        yield Result(
+            f"pod {pod.metadata.name}",
+            "wrong",
+            f"{pod.status.phase}, not ready{f': {why}' if why else ''}",
+            f"kubectl describe pod -n {namespace} {pod.metadata.name}, and its log",
+        )
+    if pods and not waiting:
+        yield Result("pods", "ok", f"all {len(pods)} in {namespace} are ready")
+
+
+def _ready(pod: _Pod) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
+
+
+async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Result]:
+    """Judge policy, queues and the scheduler's configuration, from ConfigMaps. Raises as `Api.request`."""
+    try:
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        yield Result("configuration", "unknown", f"you may not list ConfigMaps in {namespace}", "")
+        return
+    found = {one.metadata.name: one for one in msgspec.json.decode(body, type=_ConfigMaps).items}
+    for name, kind in _CONFIGMAPS.items():
+        if name in found:
+            for result in _configuration(found[name], kind, namespace):
+                yield result
+        elif kind == "policy":
+            yield Result("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
+    yield _brake(found[BRAKE].data if BRAKE in found else None)
+    profiles = [
+        result
+        for one in found.values()
+        for key, document in check_scheduler.configurations(one.data)
+        for result in check_scheduler.judge(f"ConfigMap {one.metadata.name}/{key}", document)
+    ]
+    for result in profiles:
+        yield result
+    if not profiles:
+        yield Result(
+            check_scheduler.NAME,
+            "unknown",
+            f"no ConfigMap in {namespace} holds a KubeSchedulerConfiguration",
+            "where it is a file of the control plane, compare it with docs/install.md",
+        )
+
+
+def _brake(data: dict[str, str] | None) -> Result:
+    if data is None:
+        return Result("brake", "ok", "not set")
+    brake = parse_brake(data)
+    return Result(
+        "brake",
+        "warning",
+        f"{brake.describe()}; nothing is evicted where it holds",
+        "`makeway mode --release` releases it",
+    )
+
+
+def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Result]:
+    key = next(key for key, known in KEYS.items() if known == kind)
+    if key not in one.data:
+        remedy = f"put it under the key {key}"
+        yield Result(kind, "wrong", f"ConfigMap {one.metadata.name} has no key {key}", remedy)
+        return
+    findings = lint(one.data[key], f"{one.metadata.name}/{key}")
+    problems = [problem for finding in findings for problem in finding.problems]
+    if problems:
+        told = problems[0].describe(f"{one.metadata.name}/{key}")
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        show = f"kubectl get cm -n {namespace} {one.metadata.name} -o yaml"
+        remedy = f"the last good one is in force; see `{show} | makeway policy lint -`"
+        yield Result(kind, "wrong", f"refused: {told}{more}", remedy)
+        return
+    yield Result(kind, "ok", f"accepted: {findings[0].revision}")

@@ -1,0 +1,127 @@
+"""`makeway check`: whether everything is as it must be, with a remedy for what is not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusError
+from makeway.cli.check import clocks as check_clocks
+from makeway.cli.check import components as check_components
+from makeway.cli.check.bus import nats_results
+from makeway.cli.check.clocks import Reading
+from makeway.cli.check.cluster import configuration_results, pods_results, version_result
+from makeway.cli.check.result import Result, lines, report_of, summary
+from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
+from makeway.cli.connect.session import Installation, connected
+from makeway.cli.errors import NEGATIVE
+from makeway.cli.history.comparisons import comparisons, sentences, summed
+from makeway.cli.output import OutputOption, Printer
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+from makeway.runtime.process import version
+
+app = typer.Typer(add_completion=False)
+
+_COMPARED: Final = timedelta(days=1)
+
+_LISTEN_SECONDS: Final = 1.0
+"""How long components have to answer; they do so within milliseconds where they run."""
+
+
+@app.command()
+@connected
+async def check(installation: Installation, *, output: OutputOption = "text") -> int:
+    """Check an installation: rights, versions, NATS, streams, scheduler profile, planner, clocks.
+
+    A tick for each that is in order; else what is wrong and what to do. Changes nothing. Exit code 1 where
+    something is wrong, 3 where the API server cannot be reached.
+    """
+    printer = Printer(output)
+    results: list[Result] = []
+    with printer.progress("checking"):
+        async for result in _results(installation):
+            results.append(result)
+            if not printer.data:
+                for line in lines(result):
+                    printer.line(line)
+    report = report_of(results)
+    if printer.data:
+        printer.document(report)
+    else:
+        printer.note(summary(report))
+    return 0 if report.healthy else NEGATIVE
+
+
+async def _results(installation: Installation) -> AsyncIterator[Result]:
+    readings: list[Reading] = []
+    namespace = installation.makeway_namespace
+    async with installation.api() as api:
+        before = datetime.now(UTC)
+        at = await api.server_time()
+        yield await version_result(api)
+        cluster_uid = await _cluster_uid(api)
+        yield await own_result(api, namespace)
+        replaced = await replaces_the_scheduler(api, namespace)
+        for result in await rights_results(api, namespace, replaced=replaced):
+            yield result
+        async for result in pods_results(api, namespace):
+            yield result
+        async for result in configuration_results(api, namespace):
+            yield result
+    async for result in _bus_results(installation, cluster_uid, readings):
+        yield result
+    readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
+    for result in check_clocks.judge(readings):
+        yield result
+
+
+async def _bus_results(
+    installation: Installation, cluster_uid: str, readings: list[Reading]
+) -> AsyncIterator[Result]:
+    """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
+    try:
+        async with installation.bus() as bus:
+            async for result in nats_results(bus, readings):
+                yield result
+            before = datetime.now(UTC)
+            statuses = await bus.components.ask(_LISTEN_SECONDS)
+            after = datetime.now(UTC)
+            if any("observe" in (one.mode, *one.namespace_modes.values()) for one in statuses):
+                yield await _comparison(bus)
+    except ApiError as error:
+        remedy = "give --nats-url, or ask somebody who may read that ConfigMap"
+        yield Result("NATS", "unknown", error.message, remedy)
+        return
+    except (BusError, ApiUnavailable) as error:
+        remedy = "see that NATS runs; from outside the cluster give --nats-url, and --nats-creds if it asks"
+        yield Result("NATS", "wrong", str(error), remedy)
+        return
+    readings += [Reading(f"{one.component} {one.identity}", one.at, before, after) for one in statuses]
+    for result in check_components.judge(
+        statuses, version=version(), cluster_uid=cluster_uid, namespace=installation.makeway_namespace
+    ):
+        yield result
+
+
+async def _comparison(bus: Bus) -> Result:
+    """What mode observe has found in the last day: news, and nothing that is wrong."""
+    found = summed(await comparisons(bus, datetime.now(UTC) - _COMPARED))
+    worse = found.results.get("worse", 0)
+    return Result(
+        "observed in a day",
+        "warning" if worse else "ok",
+        "; ".join(sentences(found)),
+        "see `makeway history --compare --since 1d`" if worse else "",
+    )
+
+
+async def _cluster_uid(api: Api) -> str:
+    """The cluster's identity; empty where we may not read it."""
+    try:
+        return await api.cluster_uid()
+    except ApiError:
+        return ""

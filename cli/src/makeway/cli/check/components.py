@@ -1,0 +1,110 @@
+"""What the components' own answers say: who is there, which versions, in step with the planner. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from makeway.bus.component_status import ComponentStatus
+from makeway.cli.check.result import Result
+
+_WITHOUT: Final = {
+    "planner": "nothing is planned; pods preempt as kube-scheduler does",
+    "evictor": "orders wait and expire; nobody is evicted",
+    "scheduler": "no scheduler with MakeWay is connected to this NATS",
+}
+_START: Final = {
+    "planner": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=planner",
+    "evictor": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=evictor",
+    "scheduler": "see whether it runs, and natsURL among the MakeWay arguments of its profile",
+}
+
+
+def judge(
+    statuses: Sequence[ComponentStatus], *, version: str, cluster_uid: str, namespace: str
+) -> Iterator[Result]:
+    """Judge the answers that came. `version`: of this command; `cluster_uid`: of the cluster it talks to."""
+    for component in _WITHOUT:
+        there = [one for one in statuses if one.component == component]
+        yield from _presence(component, there, namespace)
+        for one in there:
+            yield from _own(one, cluster_uid)
+    yield from _leading([one for one in statuses if one.component == "planner"])
+    yield from _versions(statuses, version)
+    yield from _in_step(statuses)
+
+
+def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[Result]:
+    if not there:
+        remedy = _START[component].format(namespace=namespace)
+        yield Result(component, "wrong", f"none answers: {_WITHOUT[component]}", remedy)
+        return
+    names = ", ".join(one.identity for one in there)
+    yield Result(component, "ok", f"{len(there)} running: {names}")
+
+
+def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[Result]:
+    name = f"{one.component} {one.identity}"
+    if one.trouble:
+        yield Result(name, "wrong", one.trouble, f"see its log, and docs/operating.md under {one.component}")
+    if one.cluster_uid and cluster_uid and one.cluster_uid != cluster_uid:
+        yield Result(
+            name,
+            "wrong",
+            f"it belongs to another cluster ({one.cluster_uid})",
+            "clusters that share a NATS need a subject prefix each: subjectPrefix of the chart",
+        )
+
+
+def _leading(planners: Sequence[ComponentStatus]) -> Iterator[Result]:
+    if not planners:
+        return
+    leaders = [one for one in planners if one.leading]
+    if len(leaders) == 1:
+        warm = f", {len(planners) - 1} stand by" if len(planners) > 1 else ""
+        yield Result("planner in sync", "ok", f"{leaders[0].identity} leads and has read the cluster{warm}")
+    elif not leaders:
+        remedy = "wait for the Lease to run out (15 s), then see the planners' logs for lease_"
+        yield Result("planner in sync", "wrong", "no planner leads, or none has read the cluster yet", remedy)
+    else:
+        names = ", ".join(one.identity for one in leaders)
+        remedy = "run them with --leader-elect; for the seconds in which a leader changes this is harmless"
+        yield Result("planner in sync", "warning", f"{len(leaders)} lead: {names}", remedy)
+
+
+def _versions(statuses: Sequence[ComponentStatus], version: str) -> Iterator[Result]:
+    if not statuses:
+        return
+    others = sorted({f"{one.component} {one.version}" for one in statuses if one.version != version})
+    if not others:
+        yield Result("versions", "ok", f"every component and this command are {version}")
+        return
+    remedy = "upgrade planners and evictors first, then schedulers, and use the command of their version"
+    yield Result("versions", "warning", f"this command is {version}; {', '.join(others)}", remedy)
+
+
+def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[Result]:
+    """Whether all go by what the leading planner says."""
+    leader = next((one for one in statuses if one.component == "planner" and one.leading), None)
+    if leader is None:
+        return
+    behind = [one for one in statuses if one.component != "planner" and one.revision != leader.revision]
+    if behind:
+        names = ", ".join(f"{one.component} {one.identity} at {one.revision}" for one in behind)
+        yield Result(
+            "control state",
+            "wrong",
+            f"the planner says revision {leader.revision}; {names}",
+            "they have not heard of it yet, or cannot read it; see their logs",
+        )
+        return
+    modes = "".join(f", {namespace}: {mode}" for namespace, mode in leader.namespace_modes.items())
+    yield Result("control state", "ok", f"all go by revision {leader.revision}: mode {leader.mode}{modes}")
+    held = [one for one in statuses if one.own_mode != "enforce" and one.mode != leader.mode]
+    for one in held:
+        yield Result(
+            f"{one.component} {one.identity}",
+            "warning",
+            f"its own argument holds it to mode {one.own_mode}",
+            "take --mode, or mode in the profile's MakeWay arguments, away to follow the policy alone",
+        )

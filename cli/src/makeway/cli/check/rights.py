@@ -1,0 +1,226 @@
+"""What the service accounts may do, against what they need: asked of the API server, which alone knows.
+
+The table says the same as charts/makeway/rbac, which a test compares; for the scheduler, only what shows that
+its roles are there at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from makeway.cli.check.result import Result
+from makeway.core.policy.brake import CONFIGMAP
+from makeway.runtime.kube import Api, ApiError
+
+MAKEWAY: Final = "makeway's own namespace"
+"""Stands for it in the table."""
+
+KUBE_SCHEDULER: Final = "system:kube-scheduler"
+KUBE_LEASE: Final = "kube-scheduler"
+_LEASE: Final = "makeway-scheduler"
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Right:
+    """One thing that an account may do. `namespace` empty: everywhere; `name` empty: whatever its name.
+
+    `resource`: with `/subresource`. `wanted` False: it must not be allowed.
+    """
+
+    account: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    wanted: bool = True
+
+    def __str__(self) -> str:
+        """Say it as `kubectl auth can-i` takes it."""
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f"/{self.name}" if self.name else ""
+        return f"{self.verb} {what}{name}"
+
+
+def _rights(
+    account: str, group: str, resource: str, verbs: str, *, namespace: str = "", name: str = ""
+) -> list[Right]:
+    return [Right(account, verb, group, resource, namespace, name) for verb in verbs.split()]
+
+
+_SCHEDULING: Final = "scheduling.k8s.io"
+_LEASES: Final = ("coordination.k8s.io", "leases")
+_EVENTS: Final = ("events.k8s.io", "events")
+_POLICY: Final = "makeway-policy"
+
+RIGHTS: Final = (
+    *_rights("planner", "", "nodes", "list watch"),
+    *_rights("planner", "", "pods", "list watch"),
+    *_rights("planner", "", "namespaces", "list watch"),
+    *_rights("planner", "", "namespaces", "get", name="kube-system"),
+    *_rights("planner", _SCHEDULING, "priorityclasses", "list watch"),
+    *_rights("planner", "", "persistentvolumeclaims", "list watch"),
+    *_rights("planner", "", "persistentvolumes", "list watch"),
+    *_rights("planner", "storage.k8s.io", "storageclasses", "list watch"),
+    *_rights("planner", "resource.k8s.io", "deviceclasses", "list watch"),
+    *_rights("planner", "policy", "poddisruptionbudgets", "list watch"),
+    *_rights("planner", *_EVENTS, "create", namespace="default"),
+    *_rights("planner", *_LEASES, "create", namespace=MAKEWAY),
+    *_rights("planner", *_LEASES, "get update", namespace=MAKEWAY, name="makeway-planner"),
+    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("planner", *_EVENTS, "create", namespace=MAKEWAY),
+    *_rights("evictor", "", "pods", "get delete"),
+    *_rights("evictor", "", "pods/status", "patch"),
+    *_rights("evictor", "", "pods/eviction", "create"),
+    *_rights("evictor", "", "nodes", "get"),
+    *_rights("evictor", _SCHEDULING, "priorityclasses", "get"),
+    *_rights("evictor", "", "namespaces", "get", name="kube-system"),
+    *_rights("evictor", *_EVENTS, "create"),
+    *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
+    *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
+    *_rights("scheduler", "", "pods/status", "patch"),
+    *_rights("scheduler", "", "pods/binding", "create"),
+    *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
+    *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    Right("planner", "delete", "", "pods", wanted=False),
+    Right("planner", "create", "", "pods/eviction", wanted=False),
+)
+
+
+_OWN: Final = {
+    "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
+    "change the mode": Right("", "patch", "", "configmaps", MAKEWAY, _POLICY),
+    "set the brake": Right("", "patch", "", "configmaps", MAKEWAY, CONFIGMAP),
+    "simulate on the live cluster": Right("", "list", "", "pods"),
+}
+"""What commands do with the rights of whoever runs them."""
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def _user(account: str, namespace: str, *, replaced: bool) -> str:
+    if account == "scheduler" and replaced:
+        return KUBE_SCHEDULER
+    return f"system:serviceaccount:{namespace}:makeway-{account}"
+
+
+async def replaces_the_scheduler(api: Api, namespace: str) -> bool:
+    """Whether makeway-scheduler runs as the cluster's own: the chart then makes no account for it.
+
+    Raises:
+        ApiUnavailable: the API server did not answer.
+    """
+    try:
+        await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/makeway-scheduler")
+    except ApiError as error:
+        return error.status == HTTPStatus.NOT_FOUND
+    return False
+
+
+async def rights_results(api: Api, namespace: str, *, replaced: bool = False) -> list[Result]:
+    """Ask about every right; where we may not ask for others, say so.
+
+    `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
+
+    Raises:
+        ApiError, ApiUnavailable: the API server did not answer.
+    """
+    asked = [
+        replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right for right in RIGHTS
+    ]
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(right: Right) -> bool:
+        async with limit:
+            return await _allowed(api, right, namespace, _user(right.account, namespace, replaced=replaced))
+
+    try:
+        answers = await asyncio.gather(*(ask(right) for right in asked))
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return [
+            Result(
+                "rights",
+                "unknown",
+                "you may not ask what service accounts may do",
+                "ask somebody who may create subjectaccessreviews",
+            )
+        ]
+    return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))
+
+
+def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[Result]:
+    """Give a result for each account."""
+    by_account: dict[str, list[Right]] = defaultdict(list)
+    for right in answers:
+        by_account[right.account].append(right)
+    for account, rights in by_account.items():
+        name = f"rights of {account}"
+        user = _user(account, namespace, replaced=replaced)
+        missing = [right for right in rights if right.wanted and not answers[right]]
+        beyond = [right for right in rights if not right.wanted and answers[right]]
+        if missing:
+            told = ", ".join(map(str, missing))
+            remedy = f"apply charts/makeway/rbac/{account}.yaml, or upgrade the chart"
+            yield Result(name, "wrong", f"{user} may not: {told}", remedy)
+        elif beyond:
+            told = ", ".join(map(str, beyond))
+            yield Result(name, "warning", f"{user} may: {told}", "take it away; only evictors delete pods")
+        else:
+            yield Result(name, "ok", f"{user} may do all that it needs")
+
+
+async def own_result(api: Api, namespace: str) -> Result:
+    """Say what whoever runs this may do: everybody may ask that. Raises as `rights_results`."""
+    answers = {what: await _allowed(api, right, namespace, "") for what, right in _OWN.items()}
+    may = ", ".join(what for what, allowed in answers.items() if allowed)
+    must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
+    parts = [f"you may {may}"] if may else []
+    parts += [f"you may not {must_not}"] if must_not else []
+    return Result("your rights", "ok", "; ".join(parts))
+
+
+async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
+    """Ask about a user, or, where that is empty, about ourselves."""
+    resource, _, subresource = right.resource.partition("/")
+    where = namespace if right.namespace == MAKEWAY else right.namespace
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": where,
+        "name": right.name,
+    }
+    groups = ["system:authenticated"]
+    if user != KUBE_SCHEDULER:
+        groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})},
+    }
+    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
+    body = await api.request("POST", path, body=msgspec.json.encode(review))
+    return msgspec.json.decode(body, type=_Review).status.allowed

@@ -1,0 +1,103 @@
+"""Whether a KubeSchedulerConfiguration has MakeWay where it must be. Pure.
+
+Plugins named under `postFilter` that also come by `multiPoint` run first, in the order given there. Source:
+kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+
+from makeway.cli.check.result import Result
+
+NAME: Final = "scheduler profile"
+
+_KIND: Final = "KubeSchedulerConfiguration"
+_PLUGIN: Final = "MakeWay"
+_DEFAULT: Final = "DefaultPreemption"
+_FALLBACK: Final = "MakeWayFallback"
+_CLAIMS: Final = "DynamicResources"
+_MULTI: Final = "enable MakeWay under multiPoint: its gates act outside postFilter"
+_ORDER: Final = (
+    "under postFilter.enabled write [DynamicResources, MakeWay, MakeWayFallback], or without the last, and "
+    "under multiPoint.disabled DefaultPreemption"
+)
+_UNGUARDED: Final = (
+    "put MakeWayFallback in its place, under multiPoint and postFilter, and disable DefaultPreemption under "
+    "multiPoint"
+)
+
+
+def configurations(data: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the scheduler configurations among a ConfigMap's keys."""
+    for key, text in data.items():
+        try:
+            document = yaml.safe_load(text)
+        except yaml.YAMLError:
+            continue
+        if isinstance(document, dict) and document.get("kind") == _KIND:
+            yield key, document
+
+
+def judge(where: str, configuration: Mapping[str, Any]) -> list[Result]:
+    """Judge every profile of a configuration; one result a profile."""
+    profiles = [profile for profile in configuration.get("profiles") or () if isinstance(profile, dict)]
+    if not any(_named(profile) for profile in profiles):
+        return [Result(NAME, "wrong", f"{where}: no profile has MakeWay", _MULTI)]
+    return [_profile(where, profile) for profile in profiles]
+
+
+def _profile(where: str, profile: Mapping[str, Any]) -> Result:
+    name = profile.get("schedulerName") or "default-scheduler"
+    about = f"{where}, profile {name}"
+    multi, after = _enabled(profile, "multiPoint"), _enabled(profile, "postFilter")
+    if not _named(profile):
+        return Result(NAME, "warning", f"{about}: without MakeWay; its pods preempt as ever", _MULTI)
+    if _PLUGIN not in multi:
+        return Result(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
+    if _PLUGIN not in after:
+        return Result(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
+    for other in (_DEFAULT, _FALLBACK):
+        if other in after and after.index(other) < after.index(_PLUGIN):
+            return Result(NAME, "wrong", f"{about}: {other} stands before MakeWay", _ORDER)
+    if _FALLBACK in {*multi, *after} and not (_FALLBACK in multi and _FALLBACK in after):
+        remedy = "enable MakeWayFallback under both multiPoint and postFilter"
+        return Result(NAME, "wrong", f"{about}: MakeWayFallback is enabled in one place alone", remedy)
+    off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
+    if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
+        return Result(
+            NAME,
+            "warning",
+            f"{about}: MakeWay stands before DynamicResources, which frees idle claims",
+            _ORDER,
+        )
+    if _DEFAULT in after or not off & {_DEFAULT, "*"}:
+        trouble = "DefaultPreemption acts without a plan, and evicts pods that the policy protects"
+        return Result(NAME, "warning", f"{about}: {trouble}", _UNGUARDED)
+    chain = " → ".join(after)
+    unplanned = (
+        "without a plan kube-scheduler's preemption acts under the policy, or as its whenUnplanned says"
+        if _FALLBACK in after
+        else "without a plan nothing is evicted"
+    )
+    return Result(NAME, "ok", f"{about}: {chain}; {unplanned}")
+
+
+def _named(profile: Mapping[str, Any]) -> bool:
+    return _PLUGIN in _enabled(profile, "multiPoint") or _PLUGIN in _enabled(profile, "postFilter")
+
+
+def _enabled(profile: Mapping[str, Any], point: str) -> list[str]:
+    return _names(profile, point, "enabled")
+
+
+def _disabled(profile: Mapping[str, Any], point: str) -> set[str]:
+    return set(_names(profile, point, "disabled"))
+
+
+def _names(profile: Mapping[str, Any], point: str, which: str) -> list[str]:
+    entries = ((profile.get("plugins") or {}).get(point) or {}).get(which) or ()
+    return [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]

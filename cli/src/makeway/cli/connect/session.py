@@ -1,0 +1,285 @@
+"""How a command reaches an installation of makeway: the options all such commands share, and how each ends.
+
+A new command needs three things from here and `makeway.cli.output`:
+
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    @connected
+    async def why(
+        installation: Installation,          # made from the shared options, which `connected` adds
+        pod: Annotated[str, typer.Argument(help="...")],
+        *,
+        namespace: NamespaceOption = "",
+        output: OutputOption = "text",
+    ) -> int | None:
+        \"\"\"One sentence; then what it shows, and what exit code 1 means.\"\"\"
+        printer = Printer(output)
+        async with installation.bus() as bus, installation.api() as api:
+            ...
+
+It returns its exit code, 0 if None. Where nothing could be reached, or did not let us in, `connected` ends
+the command with exit code 3 and one line on stderr; other `BusError`, `ApiError` and `ValueError` with 1. It
+may call `makeway.cli.errors.fail` at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.connection import Timings
+from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
+from makeway.bus.subjects import Subjects
+from makeway.cli.connect import nats as connect_nats
+from makeway.cli.connect.context import context_namespace
+from makeway.cli.connect.nats import NatsAddress, Way
+from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
+from makeway.runtime import logs
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
+from makeway.runtime.process import identity
+from makeway.runtime.settings import (
+    ContextOption,
+    KubeconfigOption,
+    NatsCredsOption,
+    NatsTlsCaOption,
+    NatsTlsCertOption,
+    NatsTlsKeyOption,
+    nats_tls,
+)
+
+_PANEL = "NATS"
+_CONNECT_SECONDS = 5.0
+
+DEFAULT_MAKEWAY_NAMESPACE = "makeway-system"
+
+NamespaceOption = Annotated[
+    str,
+    typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the pod. Default: the context's."),
+]
+"""For a command that names a pod; `Installation.namespace` gives the default."""
+
+OnlyNamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NS",
+        help="Only what concerns pods of this namespace, as preemptor or victim. Default: all.",
+    ),
+]
+"""For a command that lists."""
+
+NatsUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--nats-url",
+        envvar="MAKEWAY_NATS_URL",
+        metavar="URL[,URL]",
+        help="NATS server, or several. Default: as the installation says.",
+        rich_help_panel=_PANEL,
+    ),
+]
+SubjectPrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--subject-prefix",
+        envvar="MAKEWAY_SUBJECT_PREFIX",
+        metavar="PREFIX",
+        help="First part of every subject. Default: as the installation says, else makeway.",
+        rich_help_panel=_PANEL,
+    ),
+]
+MakewayNamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--makeway-namespace",
+        envvar="MAKEWAY_NAMESPACE",
+        metavar="NS",
+        help="Namespace in which makeway is installed.",
+        rich_help_panel="Kubernetes",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """An installation of makeway, and how to reach it; nothing is, before `api` or `bus` is entered.
+
+    `name`: of the command, for NATS and the audit log. `makeway_namespace`: where ConfigMaps and services
+    are. `nats_url`, `subject_prefix`: None where the installation is asked.
+    """
+
+    name: str
+    kubeconfig: Path | None
+    context: str | None
+    makeway_namespace: str
+    nats_url: str | None
+    nats_creds: Path | None
+    nats_tls_ca: Path | None = None
+    nats_tls_cert: Path | None = None
+    nats_tls_key: Path | None = None
+    subject_prefix: str | None
+
+    @asynccontextmanager
+    async def api(self) -> AsyncIterator[Api]:
+        """Connect to the API server.
+
+        Raises:
+            ConfigurationError: no usable kubeconfig.
+        """
+        api = await Api.connect(
+            kubeconfig=str(self.kubeconfig) if self.kubeconfig else None,
+            context=self.context,
+            user_agent=f"makeway/{self.name}",
+        )
+        try:
+            yield api
+        finally:
+            await api.close()
+
+    @asynccontextmanager
+    async def bus(self, *, writes: bool = False) -> AsyncIterator[Bus]:
+        """Connect to NATS, wherever the installation says that it is.
+
+        `writes`: for a command that publishes or removes messages, which the usual user may not.
+
+        Raises:
+            BusUnavailable: no server answered, or none let us in.
+            ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked where NATS is.
+            ValueError: files for TLS that cannot be used.
+        """
+        address = await self.address(writes=writes)
+        async with connect_nats.reachable(address.url, self.kubeconfig, self.context) as way:
+            bus = await self._open(way, address)
+            try:
+                yield bus
+            except BusUnavailable as error:
+                # A denied publish or subscription shows as a time-out; the connection knows better.
+                denied = bus.healthy()
+                raise BusUnavailable(f"{error}; NATS says: {denied}" if denied else str(error)) from error
+            finally:
+                await bus.close()
+
+    async def _open(self, way: Way, address: NatsAddress) -> Bus:
+        try:
+            return await Bus.connect(
+                way.url,
+                name=f"{self.name}/{identity()}",
+                prefix=address.prefix,
+                creds=self.nats_creds,
+                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key),
+                tls_hostname=way.tls_hostname,
+                timings=Timings(connect=_CONNECT_SECONDS),
+            )
+        except BusUnavailable as error:
+            if "authorization" in str(error).lower():
+                raise BusUnavailable(f"no permission: {error}; give --nats-creds") from error
+            raise BusUnavailable(f"{error} ({address.origin})") from error
+
+    async def address(self, *, writes: bool = False) -> NatsAddress:
+        """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
+
+        `writes`: as in `bus`.
+
+        Raises:
+            ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked.
+        """
+        if self.nats_url is not None:
+            return NatsAddress(self.nats_url, self.subject_prefix or connect_nats.USUAL.prefix, "--nats-url")
+        try:
+            async with self.api() as api:
+                found = await connect_nats.installed(api, self.makeway_namespace, writes=writes)
+        except ConfigurationError:
+            if self.kubeconfig or self.context:
+                raise
+            found = connect_nats.USUAL
+        return NatsAddress(found.url, self.subject_prefix or found.prefix, found.origin)
+
+    def namespace(self, given: str = "") -> str:
+        """The namespace of a pod that was named: as given, else the context's, else default.
+
+        Raises:
+            ConfigurationError: no usable kubeconfig.
+        """
+        return given or context_namespace(self.kubeconfig, self.context)
+
+
+def _shared(
+    *,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    makeway_namespace: MakewayNamespaceOption = DEFAULT_MAKEWAY_NAMESPACE,
+    nats_url: NatsUrlOption = None,
+    nats_creds: NatsCredsOption = None,
+    nats_tls_ca: NatsTlsCaOption = None,
+    nats_tls_cert: NatsTlsCertOption = None,
+    nats_tls_key: NatsTlsKeyOption = None,
+    subject_prefix: SubjectPrefixOption = None,
+    name: str,
+) -> Installation:
+    """Put the shared options together. What is declared here every command that connects has."""
+    if subject_prefix is not None:
+        try:
+            Subjects(subject_prefix)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--subject-prefix") from error
+    return Installation(
+        name=name,
+        kubeconfig=kubeconfig,
+        context=context,
+        makeway_namespace=makeway_namespace,
+        nats_url=nats_url or None,
+        nats_creds=nats_creds,
+        nats_tls_ca=nats_tls_ca,
+        nats_tls_cert=nats_tls_cert,
+        nats_tls_key=nats_tls_key,
+        subject_prefix=subject_prefix,
+    )
+
+
+Run = Callable[..., Coroutine[Any, Any, int | None]]
+
+
+def connected(run: Run) -> Callable[..., None]:
+    """Make a command of a coroutine function that takes an `Installation` and the command's own options."""
+    name = run.__name__.rstrip("_").replace("_", "-")
+    shared = [
+        one for one in inspect.signature(_shared, eval_str=True).parameters.values() if one.name != "name"
+    ]
+    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+
+    def start(**options: Any) -> None:
+        installation = _shared(name=name, **{one.name: options.pop(one.name) for one in shared})
+        logs.configure("text", "error", name, identity())
+        raise typer.Exit(ended(run(installation, **options)) or 0)
+
+    start.__name__, start.__doc__ = run.__name__, run.__doc__
+    start.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined] # read by typer
+    start.__annotations__ = {}
+    return start
+
+
+def ended(running: Coroutine[Any, Any, int | None]) -> int | None:
+    """Run it to its end; what it raises ends the command as documented."""
+    try:
+        return asyncio.run(running)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except (ConfigurationError, ApiUnavailable, BusUnavailable, ConnectionLost) as error:
+        fail(str(error), UNREACHABLE)
+    except ApiError as error:
+        if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            fail(f"no permission: {error.message}", UNREACHABLE)
+        fail(str(error))
+    except (BusError, ValueError) as error:
+        fail(str(error))

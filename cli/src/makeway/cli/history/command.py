@@ -1,0 +1,126 @@
+"""`makeway history`: what was decided and done, a row each; or how it compares with DefaultPreemption."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.comparison import Comparison
+from makeway.bus.errors import Malformed
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
+from makeway.cli.history import comparisons
+from makeway.cli.history import rows as history_rows
+from makeway.cli.history.audit_lines import Auditor
+from makeway.cli.history.audit_streams import everything, must_exist
+from makeway.cli.history.comparisons import Summary, summed
+from makeway.cli.history.rows import History, Row, Wanted
+from makeway.cli.history.since import parse_since
+from makeway.cli.output import OutputOption, Printer
+from makeway.core.k8s.times import api_time
+
+app = typer.Typer(add_completion=False)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What `--compare` gives as data.
+
+    Attributes:
+        summary: the sums.
+        comparisons: what they are made of.
+    """
+
+    summary: Summary
+    comparisons: list[Comparison]
+
+
+@app.command()
+@connected
+async def history(
+    installation: Installation,
+    *,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since",
+            metavar="AGO|TIME",
+            help="How far back: 90s, 10m, 2h, 1d, or RFC 3339. Decisions are kept for three days.",
+        ),
+    ] = "1h",
+    namespace: OnlyNamespaceOption = "",
+    queue: Annotated[
+        str, typer.Option("--queue", metavar="PATH", help="Only of this queue and those below it.")
+    ] = "",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="What mode observe found: DefaultPreemption's choices beside makeway's."
+        ),
+    ] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Show what was decided and done: for whom, where, who had to go, and how it ended.
+
+    With --compare: how many victims and PDB violations makeway would have saved while DefaultPreemption
+    acted, and where it would have done worse. `makeway audit` shows every message behind it.
+    """
+    try:
+        start = parse_since(since, datetime.now(UTC))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from error
+    printer, wanted = Printer(output), Wanted(namespace, queue)
+    async with installation.bus() as bus:
+        await must_exist(bus)
+        if compare:
+            found = [one for one in await comparisons.comparisons(bus, start) if _takes(wanted, one)]
+            _show_compared(printer, found)
+            return
+        rows = await _rows(bus, start, wanted)
+    if printer.data:
+        printer.document(rows)
+    elif rows:
+        printer.table(history_rows.COLUMNS, map(history_rows.cells, rows))
+    else:
+        printer.note(f"nothing was decided since {api_time(start)}")
+
+
+async def _rows(bus: Bus, start: datetime, wanted: Wanted) -> list[Row]:
+    auditor, story = Auditor(), History()
+    async with aclosing(everything(bus, since=start, follow=False)) as messages:
+        async for kind, message in messages:
+            content = auditor.read(message, kind).content
+            if isinstance(content, Malformed):
+                continue
+            if isinstance(content, DecisionRecord | EvictionOrder | Outcome):
+                story.add(content)
+    return story.rows(wanted)
+
+
+def _takes(wanted: Wanted, one: Comparison) -> bool:
+    choices = [choice for choice in (one.makeway, one.default_preemption) if choice is not None]
+    row = Row(
+        at=one.at,
+        kind="pod",
+        result=one.result,
+        namespace=one.preemptor.namespace,
+        queue=one.queue,
+        victims=tuple(victim for choice in choices for victim in choice.victims),
+    )
+    return wanted.takes(row)
+
+
+def _show_compared(printer: Printer, found: list[Comparison]) -> None:
+    summary = summed(found)
+    if printer.data:
+        printer.document(Compared(summary, found))
+        return
+    if found:
+        printer.table(comparisons.COLUMNS, map(comparisons.cells, found))
+        printer.line("")
+    for sentence in comparisons.sentences(summary):
+        printer.line(sentence)

@@ -1,0 +1,167 @@
+"""What mode observe has found, summed up: for `makeway history --compare` and `makeway check`.
+
+Sums and words are pure; reading the stream is at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.cli.history.audit_lines import COMPARED
+from makeway.cli.history.rows import for_whom, named
+from makeway.cli.text import safe
+from makeway.core.k8s.times import api_time
+from makeway.core.text import counted
+
+COLUMNS: Final = ("TIME", "FOR", "DEFAULTPREEMPTION", "MAKEWAY", "RESULT", "BY")
+
+_BOTH: Final = ("same", "equal", "better", "worse")
+
+
+class Sides(msgspec.Struct, frozen=True, rename="camel"):
+    """A number of both choices, over the pairs that have both."""
+
+    default_preemption: int = 0
+    makeway: int = 0
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel"):
+    """What comparisons come to.
+
+    Attributes:
+        compared: comparisons in all.
+        pairs: those where both made a choice.
+        results: how many of each result.
+        victims: of both choices, over the pairs.
+        pdb_violations: of both choices, over the pairs.
+        saved_victims: how many fewer victims makeway would have had; negative where it would have had more.
+        saved_pdb_violations: how many fewer violations.
+        worse_by: where makeway would have done worse, by the rule that decides.
+    """
+
+    compared: int = 0
+    pairs: int = 0
+    results: dict[str, int] = msgspec.field(default_factory=dict)
+    victims: Sides = msgspec.field(default_factory=Sides)
+    pdb_violations: Sides = msgspec.field(default_factory=Sides)
+    saved_victims: int = 0
+    saved_pdb_violations: int = 0
+    worse_by: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+def summed(comparisons: Iterable[Comparison]) -> Summary:
+    """Sum them up. Pure; O(comparisons)."""
+    results: dict[str, int] = {}
+    worse: dict[str, int] = {}
+    ours: list[Choice] = []
+    theirs: list[Choice] = []
+    for one in comparisons:
+        results[one.result] = results.get(one.result, 0) + 1
+        if one.result == "worse":
+            worse[one.decided_by] = worse.get(one.decided_by, 0) + 1
+        if one.result in _BOTH and one.makeway is not None and one.default_preemption is not None:
+            ours.append(one.makeway)
+            theirs.append(one.default_preemption)
+    victims = Sides(sum(len(c.victims) for c in theirs), sum(len(c.victims) for c in ours))
+    violations = Sides(sum(c.pdb_violations for c in theirs), sum(c.pdb_violations for c in ours))
+    return Summary(
+        compared=sum(results.values()),
+        pairs=len(ours),
+        results={result: results[result] for result in COMPARED if result in results},
+        victims=victims,
+        pdb_violations=violations,
+        saved_victims=victims.default_preemption - victims.makeway,
+        saved_pdb_violations=violations.default_preemption - violations.makeway,
+        worse_by=dict(sorted(worse.items())),
+    )
+
+
+def sentences(summary: Summary) -> list[str]:
+    """The summary for a person. Pure."""
+    if not summary.compared:
+        return ["nothing was compared: in mode observe, no pod has needed room yet"]
+    counts = ", ".join(f"{result} {count}" for result, count in summary.results.items())
+    lines = [f"{summary.compared} compared, {summary.pairs} with a choice on both sides: {counts}"]
+    if summary.pairs:
+        lines += [
+            _sides("victims", summary.victims, _saved(summary.saved_victims, "victim")),
+            _sides(
+                "PDB violations", summary.pdb_violations, _saved(summary.saved_pdb_violations, "violation")
+            ),
+        ]
+    if summary.worse_by:
+        by = ", ".join(f"{count} by {safe(rule)}" for rule, count in summary.worse_by.items())
+        lines.append(f"makeway would have done worse: {by}")
+    elif summary.pairs:
+        lines.append("makeway would have done worse nowhere")
+    return lines
+
+
+def _sides(what: str, sides: Sides, saved: str) -> str:
+    return (
+        f"{what}: {sides.default_preemption} by DefaultPreemption, {sides.makeway} by makeway, "
+        f"which would have {saved}"
+    )
+
+
+def _saved(number: int, noun: str) -> str:
+    if not number:
+        return f"saved no {noun}"
+    count = counted(abs(number), noun)
+    return f"saved {count}" if number > 0 else f"cost {count} more"
+
+
+def cells(comparison: Comparison) -> tuple[str, ...]:
+    """A comparison as a line of the table, in the order of COLUMNS. Pure."""
+    return (
+        api_time(comparison.planned_at),
+        for_whom(comparison.preemptor),
+        _choice(comparison.default_preemption),
+        _choice(comparison.makeway),
+        comparison.result,
+        safe(comparison.decided_by or comparison.note or _refusal(comparison)),
+    )
+
+
+def _refusal(comparison: Comparison) -> str:
+    return comparison.refusal.reason if comparison.refusal is not None else ""
+
+
+def _choice(choice: Choice | None) -> str:
+    if choice is None:
+        return "-"
+    violations = f", {choice.pdb_violations} PDB" if choice.pdb_violations else ""
+    return safe(f"{choice.node}: {named(choice.victims)}{violations}")
+
+
+async def comparisons(bus: Bus, since: datetime | None = None) -> list[Comparison]:
+    """Read them from the stream, the eldest first; none where there is no such stream.
+
+    What is not understood is left out. Raises BusError.
+    """
+    start = Start.at_time(since) if since else Start.beginning()
+    found = []
+    async for message in bus.follow(
+        bus.subjects.decisions_stream, start=start, subjects=[bus.subjects.comparisons], stop_at_end=True
+    ):
+        try:
+            _, content = codec.unwrap(message.data)
+        except Malformed:
+            continue
+        if isinstance(content, Comparison):
+            found.append(content)
+    return found
+
+
+async def compared_since(bus: Bus, since: datetime | None = None) -> Summary:
+    """Sum up what was compared since a time; raises as `comparisons`."""
+    return summed(await comparisons(bus, since))

@@ -1,0 +1,371 @@
+"""`makeway mode`: how far makeway goes, and how to change that while it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Final, Literal
+
+import msgspec
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusError
+from makeway.cli.connect.session import Installation, connected
+from makeway.cli.errors import NEGATIVE, UNREACHABLE, fail
+from makeway.cli.mode.begin import begins, what_would_begin
+from makeway.cli.mode.brake import holds_for, released, set_for
+from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
+from makeway.cli.mode.components import Confirmation, confirmation, in_order, silent, without
+from makeway.cli.mode.config import CONFIGMAP, Stored, change, stored
+from makeway.cli.mode.report import Said, lines, report_of
+from makeway.cli.output import OutputOption, Printer
+from makeway.core.config.document import did_you_mean
+from makeway.core.config.duration import DurationError, parse_duration
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.brake import CONFIGMAP as BRAKE
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import KEY, Policy, parse_policy
+from makeway.core.policy.edit import NEW_POLICY, set_mode
+from makeway.core.policy.mode import Mode
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+
+app = typer.Typer(add_completion=False)
+
+Wanted = Literal["off", "observe", "enforce", "inherit"]
+
+_ASK_SECONDS: Final = 0.5
+_LONGEST_REASON: Final = 500
+_PODS: Final = "app.kubernetes.io/name=makeway,app.kubernetes.io/component in (planner, evictor, scheduler)"
+
+
+@app.command()
+@connected
+async def mode(
+    installation: Installation,
+    wanted: Annotated[
+        Wanted | None,
+        typer.Argument(
+            metavar="[off|observe|enforce|inherit]",
+            help="The mode to change to; nothing shows the one in force. off sets the brake. inherit, with "
+            "--namespace: as the cluster.",
+        ),
+    ] = None,
+    *,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NS",
+            help="Only for pods of this namespace that need room (for quotas: that have to go).",
+        ),
+    ] = "",
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Release the brake; with a mode, after the policy was changed."),
+    ] = False,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="With off: why, for whoever finds the brake set.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin to enforce without being asked.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until every component goes by it.")
+    ] = True,
+    timeout: Annotated[  # noqa: ASYNC109 - an option of the command line
+        str, typer.Option("--timeout", metavar="DURATION", help="How long to wait, such as 30s or 2m.")
+    ] = "30s",
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the policy though something else manages it.")
+    ] = False,
+    output: OutputOption = "text",
+) -> int | None:
+    """Show how far makeway goes, or change it: off, observe (plan, record, evict nobody) or enforce.
+
+    off sets the brake, ConfigMap makeway-brake: it holds before the policy, whatever state that is in,
+    until --release. The other modes change the ConfigMap makeway-policy; comments and all else in it stay.
+    Both hold across restarts. Then it waits until every planner, evictor and scheduler says that it goes by
+    it. Without an argument it only shows what is in force, by what, and since when. Exit code 1 where a
+    component does not confirm in time, or the change is refused; 3 where it is made and NATS cannot be asked
+    who confirms.
+    """
+    seconds = _seconds(timeout)
+    if wanted == "inherit" and not namespace:
+        raise typer.BadParameter("only a namespace can inherit its mode; give --namespace")
+    if wanted == "off" and release:
+        raise typer.BadParameter("off sets the brake, --release releases it; give one of them")
+    if reason and wanted != "off":
+        raise typer.BadParameter("--reason is for off; comments in the policy say why it is as it is")
+    if len(reason) > _LONGEST_REASON:
+        raise typer.BadParameter(f"--reason is longer than {_LONGEST_REASON} characters")
+    asked = _Asked(wanted, namespace, release=release, reason=reason, yes=yes, force=force)
+    printer = Printer(output)
+    async with installation.api() as api:
+        changed = await _changed(api, installation, asked, printer)
+        seconds = seconds if asked.changes else 0.0
+        now = await _as_stored(api, installation.makeway_namespace)
+        components: list[Confirmation] = []
+        unknown = ""
+        if wait:
+            pods = await _pods(api, installation.makeway_namespace)
+            asking = _Asking(now, namespace, pods)
+            with printer.progress("waiting until every component goes by it"):
+                components, unknown = await _answers(installation, asking, seconds)
+    report = report_of(now, namespace=namespace, changed=changed, components=components)
+    if printer.data:
+        printer.document(report)
+    else:
+        for line in lines(report, installation.makeway_namespace):
+            printer.line(line)
+        if report.components:
+            printer.table(report.columns(), report.rows())
+    if unknown:
+        printer.note(f"makeway: who goes by it is not known: {unknown}")
+        if now.brake.engaged:
+            printer.note("every evictor reads the brake from the API server before its next delete")
+        return UNREACHABLE
+    return _verdict(printer, components) if wait and asked.changes else None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command was asked for."""
+
+    wanted: Wanted | None
+    namespace: str
+    release: bool
+    reason: str
+    yes: bool
+    force: bool
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be changed."""
+        return self.wanted is not None or self.release
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode to write into the policy; None for inherit."""
+        return None if self.wanted is None or self.wanted == "inherit" else self.wanted
+
+
+def _seconds(timeout: str) -> float:
+    try:
+        return parse_duration(timeout).total_seconds()
+    except DurationError as error:
+        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
+
+
+# ------------------------------------------------------------------------------------- changing
+
+
+async def _changed(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
+    """Do what was asked for; return whether anything is another than before."""
+    at = installation.makeway_namespace
+    if asked.wanted == "off":
+        return await _brake(api, at, asked, printer)
+    changed = False
+    if asked.wanted is not None:
+        changed = await _policy(api, installation, asked, printer)
+    if asked.release:
+        brake, was_set = await set_brake(api, at, lambda before: released(before, asked.namespace))
+        if not was_set:
+            said = "is not set"
+        else:
+            said = f"is released; it stays set for {brake.scope()}" if brake.engaged else "is released"
+        for_whom = f" for namespace {asked.namespace}" if asked.namespace and brake.engaged else ""
+        _tell(printer, f"the brake {said}{for_whom}  (ConfigMap {at}/{BRAKE})")
+        changed = changed or was_set
+    return changed
+
+
+async def _brake(api: Api, at: str, asked: _Asked, printer: Printer) -> bool:
+    if asked.namespace:
+        await _must_exist(api, asked.namespace)
+    since, by = api_time(datetime.now(UTC)), await whoami(api)
+    brake, changed = await set_brake(
+        api,
+        at,
+        lambda before: set_for(before, asked.namespace, since=since, by=by, reason=asked.reason),
+    )
+    already = "" if changed else "already: "
+    _tell(printer, f"{already}{brake.describe()}  (ConfigMap {at}/{BRAKE})")
+    return changed
+
+
+async def _policy(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
+    """Write the mode into the policy, where nothing is against that."""
+    at, namespace = installation.makeway_namespace, asked.namespace
+    if namespace and asked.wanted != "inherit":
+        await _must_exist(api, namespace)
+    brake = await stored_brake(api, at)
+    if holds_for(brake, namespace) and not asked.release:
+        for_one = f" -n {namespace}" if namespace and not brake.everywhere else ""
+        raise ValueError(
+            f"{brake.describe()}: nothing was changed. `makeway mode{for_one} --release` releases it; with "
+            f"`makeway mode {asked.wanted}{for_one} --release` the policy is changed first"
+        )
+    now = await stored(api, at)
+    before = Policy() if now.text is None else parse_policy(now.text, f"{CONFIGMAP}/{KEY}")
+    after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
+    if begins(before, after, namespace) and not asked.yes:
+        await _confirm(installation, namespace)
+    _, changed = await change(api, at, lambda stored_now: _edited(stored_now, asked))
+    for_whom = f" for namespace {namespace}" if namespace else ""
+    said = "now says" if changed else "says already"
+    _tell(printer, f"ConfigMap {at}/{CONFIGMAP} {said} {asked.wanted}{for_whom}")
+    return changed
+
+
+async def _confirm(installation: Installation, namespace: str) -> None:
+    """Show what would begin, and ask; ends the command where the answer is no, or there is no terminal."""
+    for line in await what_would_begin(installation, namespace):
+        typer.echo(line, err=True)
+    if not sys.stdin.isatty():
+        raise ValueError(
+            "this begins to evict pods, and there is no terminal to ask at: nothing was changed; give --yes"
+        )
+    if not typer.confirm("Begin to evict pods?", err=True):
+        fail("nothing was changed")
+
+
+async def _must_exist(api: Api, namespace: str) -> None:
+    """Raise ValueError where there is no such namespace; whoever may not look is believed."""
+    try:
+        await api.request("GET", f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            return
+    else:
+        return
+    meant = did_you_mean(namespace, await _namespaces(api))
+    remedy = f"did you mean {meant}?" if meant else "`kubectl get namespaces` lists them"
+    raise ValueError(f"there is no namespace {namespace}: nothing was changed; {remedy}")
+
+
+async def _namespaces(api: Api) -> list[str]:
+    try:
+        body = await api.request("GET", "/api/v1/namespaces", query={"limit": "500"})
+    except (ApiError, ApiUnavailable):
+        return []
+    return [one.metadata.name for one in msgspec.json.decode(body, type=_Pods).items]
+
+
+def _edited(before: Stored, asked: _Asked) -> str:
+    """What the policy's text becomes. Raises ValueError where it may not be written."""
+    if before.immutable:
+        raise ValueError(f"ConfigMap {CONFIGMAP} is immutable: change the mode where it is made")
+    if before.exists and before.text is None:
+        keys = ", ".join(before.keys) or "none"
+        raise ValueError(f"ConfigMap {CONFIGMAP} has no key {KEY}; it has {keys}")
+    if before.manager and not asked.force:
+        raise ValueError(
+            f"ConfigMap {CONFIGMAP} is managed by {before.manager}, which would put its own text back: "
+            "change the mode there, or give --force to write it all the same; "
+            "`makeway mode off` needs neither"
+        )
+    return set_mode(NEW_POLICY if before.text is None else before.text, asked.mode, asked.namespace)
+
+
+def _tell(printer: Printer, line: str) -> None:
+    if printer.data:
+        printer.note(line)
+    else:
+        printer.line(line)
+
+
+# -------------------------------------------------------------------------------------- showing
+
+
+async def _as_stored(api: Api, namespace: str) -> Said:
+    """Read policy and brake as stored now; a policy that is refused, or not ours to read, is told."""
+    brake: Brake = await stored_brake(api, namespace)
+    try:
+        policy = await stored(api, namespace)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return Said(brake, None, "", "", unread=error.message)
+    return Said.of(brake, policy)
+
+
+class _Asking:
+    """Rounds of questions: who has answered so far, and what the last answers come to."""
+
+    def __init__(self, said: Said, namespace: str, pods: dict[str, str]) -> None:
+        self._said = said
+        self._namespace = namespace
+        self._pods = pods
+        self._known: dict[str, str] = {}
+
+    async def ask(self, bus: Bus) -> list[Confirmation]:
+        """Ask all once."""
+        heard = [
+            confirmation(
+                one,
+                revision=self._said.awaited_revision(self._namespace),
+                mode=self._said.mode_for(self._namespace),
+                namespace=self._namespace,
+                brake=self._said.brake.scope(),
+            )
+            for one in await bus.components.ask(_ASK_SECONDS)
+        ]
+        missing = silent(heard, self._known, self._pods)
+        self._known |= {one.identity: one.component for one in heard}
+        return in_order([*heard, *missing])
+
+
+async def _answers(
+    installation: Installation, asking: _Asking, seconds: float
+) -> tuple[list[Confirmation], str]:
+    """Ask until all confirm or the time is over; at least once. Where none can be asked, return why."""
+    until = time.monotonic() + seconds
+    found: list[Confirmation] = []
+    try:
+        async with installation.bus() as bus:
+            while True:
+                found = await asking.ask(bus)
+                settled = bool(found) and all(one.confirmed for one in found) and not without(found)
+                if settled or time.monotonic() >= until:
+                    return found, ""
+    except (BusError, ApiError, ApiUnavailable) as error:
+        return found, str(error)
+
+
+class _PodMetadata(msgspec.Struct):
+    name: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Pod(msgspec.Struct):
+    metadata: _PodMetadata
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod]
+
+
+async def _pods(api: Api, namespace: str) -> dict[str, str]:
+    """The installation's running pods by name, with their component; none where we may not look."""
+    query = {"labelSelector": _PODS, "fieldSelector": "status.phase=Running"}
+    try:
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods", query=query)
+    except ApiError:
+        return {}
+    found = msgspec.json.decode(body, type=_Pods).items
+    return {one.metadata.name: one.metadata.labels["app.kubernetes.io/component"] for one in found}
+
+
+def _verdict(printer: Printer, components: list[Confirmation]) -> int:
+    late = [one for one in components if not one.confirmed]
+    for one in late:
+        printer.note(f"{one.component} {one.identity} has not confirmed: {one.why}")
+    for component in without(components):
+        printer.note(f"no {component} answers")
+    if late or without(components):
+        return NEGATIVE
+    printer.note(f"{len(components)} of {len(components)} components confirm")
+    return 0

@@ -1,0 +1,188 @@
+"""What `makeway mode` shows: what is in force, by what, and since when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from makeway.cli.mode.brake import holds_for
+from makeway.cli.mode.components import COLUMNS, Confirmation, row
+from makeway.cli.mode.config import CONFIGMAP, Stored
+from makeway.core.config.document import ConfigError
+from makeway.core.policy.brake import CONFIGMAP as BRAKE
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import KEY, Policy, parse_policy
+from makeway.core.policy.mode import Mode
+from makeway.runtime.config import revision_of
+
+By = Literal["brake", "policy", "default"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Brake and policy as they are stored.
+
+    `policy`: None where it is refused, for `problems`; or where we may not read it, which `unread` says.
+    """
+
+    brake: Brake
+    policy: Policy | None
+    revision: str
+    since: str
+    problems: tuple[str, ...] = ()
+    unread: str = ""
+
+    @classmethod
+    def of(cls, brake: Brake, stored: Stored) -> Said:
+        """Read what is stored; a policy that would be refused is a part of the answer, no error."""
+        if not stored.exists:
+            return cls(brake, Policy(), "", "")
+        if stored.text is None:
+            keys = ", ".join(stored.keys) or "none"
+            return cls(brake, None, "", stored.since, (f"it has no key {KEY}; it has {keys}",))
+        revision = revision_of(stored.text)
+        try:
+            policy = parse_policy(stored.text, f"{CONFIGMAP}/{KEY}")
+        except ConfigError as error:
+            problems = tuple(problem.describe(error.source) for problem in error.problems)
+            return cls(brake, None, revision, stored.since, problems)
+        return cls(brake, policy, revision, stored.since)
+
+    def mode_for(self, namespace: str) -> Mode | None:
+        """Return the mode that brake and policy come to; None where the policy is refused."""
+        if holds_for(self.brake, namespace):
+            return "off"
+        if self.policy is None:
+            return None
+        return self.policy.mode_for(namespace) if namespace else self.policy.mode
+
+    def awaited_revision(self, namespace: str) -> str | None:
+        """Return the revision that components have to go by; None where the brake holds, or none can be."""
+        return None if holds_for(self.brake, namespace) or self.policy is None else self.revision
+
+
+class SetBrake(msgspec.Struct, frozen=True, rename="camel"):
+    """The brake, where it is set.
+
+    Attributes:
+        scope: everywhere, or names of namespaces.
+        since: when it was set, as whoever set it wrote.
+        by: by whom.
+        reason: why.
+        trouble: why it counts as set everywhere though that is not what it says.
+    """
+
+    scope: str
+    since: str
+    by: str
+    reason: str
+    trouble: str
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What is in force, by what, and who goes by it.
+
+    Attributes:
+        mode: of the cluster, or of the namespace asked about, as brake and policy come to; with a policy that
+            is refused what the components go by, and null where none answers.
+        by: brake, policy, or default where there is no policy. A component's argument may hold it to less.
+        since: when the brake was set, or when the policy's ConfigMap was last written; empty where not known.
+        namespace: the one asked about; empty for the cluster.
+        brake: the brake; null where it is not set.
+        policy_mode: what the policy says; null where it is refused.
+        namespace_modes: every namespace that has a mode of its own in the policy.
+        policy_revision: of the policy as it is stored; empty where there is none.
+        policy_problems: why the policy as it is stored is refused; the last good one is in force then.
+        policy_unread: why the policy could not be read; empty where it could.
+        changed: whether this command has changed anything.
+        components: all that answered, and those known of that did not.
+    """
+
+    mode: Mode | None
+    by: By
+    since: str
+    namespace: str
+    brake: SetBrake | None
+    policy_mode: Mode | None
+    namespace_modes: dict[str, Mode]
+    policy_revision: str
+    policy_problems: tuple[str, ...]
+    policy_unread: str
+    changed: bool
+    components: list[Confirmation]
+
+    def columns(self) -> Sequence[str]:
+        """Return the head of the components' table."""
+        return COLUMNS
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return its rows."""
+        return [row(one) for one in self.components]
+
+
+def report_of(said: Said, *, namespace: str, changed: bool, components: list[Confirmation]) -> Report:
+    """Put together what is shown."""
+    brake = said.brake
+    braked = holds_for(brake, namespace)
+    mode = said.mode_for(namespace)
+    if mode is None:
+        # The last good policy is in force, and only the components still know it.
+        heard = [one.mode for one in components if one.mode is not None and one.component != "scheduler"]
+        mode = heard[0] if heard else None
+    own = {} if said.policy is None else dict(said.policy.namespace_modes)
+    policy_mode = None
+    if said.policy is not None:
+        policy_mode = said.policy.mode_for(namespace) if namespace else said.policy.mode
+    by: By = "policy" if said.revision or said.problems or said.unread else "default"
+    return Report(
+        mode=mode,
+        by="brake" if braked else by,
+        since=brake.since if braked else said.since,
+        namespace=namespace,
+        brake=SetBrake(brake.scope(), brake.since, brake.by, brake.reason, brake.trouble)
+        if brake.engaged
+        else None,
+        policy_mode=policy_mode,
+        namespace_modes=own,
+        policy_revision=said.revision,
+        policy_problems=said.problems,
+        policy_unread=said.unread,
+        changed=changed,
+        components=components,
+    )
+
+
+def lines(report: Report, makeway_namespace: str) -> Iterator[str]:
+    """Say it for a person: the mode in force first, then brake and policy."""
+    for_whom = f" for namespace {report.namespace}" if report.namespace else ""
+    since = f" since {report.since}" if report.since else ""
+    by = {
+        "brake": "by the brake",
+        "policy": "by the last good policy" if report.policy_problems else "by the policy",
+        "default": "by default",
+    }[report.by]
+    told = since if report.by == "brake" or not report.policy_problems else ""
+    yield f"mode: {report.mode or 'not known'}{for_whom}, {by}{told}"
+    if (brake := report.brake) is not None:
+        parts = [f"brake: set {'everywhere' if brake.scope == 'everywhere' else f'for {brake.scope}'}"]
+        parts += [f"since {brake.since}"] if brake.since else []
+        parts += [f"by {brake.by}"] if brake.by else []
+        reason = f": {brake.reason}" if brake.reason else ""
+        yield f"{' '.join(parts)}{reason}  (ConfigMap {makeway_namespace}/{BRAKE})"
+        if brake.trouble:
+            yield f"  {brake.trouble}"
+    where = f"ConfigMap {makeway_namespace}/{CONFIGMAP}"
+    if report.policy_unread:
+        yield f"policy: not known: {report.policy_unread}  ({where})"
+    elif report.policy_problems:
+        yield f"policy: refused, the last good one stays in force  ({where})"
+        yield from (f"  {problem}" for problem in report.policy_problems)
+    elif report.policy_revision:
+        others = sorted(item for item in report.namespace_modes.items() if item[0] != report.namespace)
+        own = "".join(f", {name} {mode}" for name, mode in others)
+        yield f"policy: {report.policy_mode}{for_whom}{own}  ({where}, {report.policy_revision})"
+    else:
+        yield f"policy: none, which is enforce  (no {where})"

@@ -1,0 +1,1 @@
+"""`makeway simulate` and `replay`: plans on a recorded or imagined cluster."""

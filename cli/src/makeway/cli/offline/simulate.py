@@ -1,0 +1,188 @@
+"""`makeway simulate`: what would happen if these pods were created, on the live cluster or on a dump."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from makeway.cli.connect.session import Installation, NamespaceOption, connected
+from makeway.cli.errors import fail
+from makeway.cli.offline.simulate_text import lines
+from makeway.cli.output import OutputOption, Printer
+from makeway.core.config.document import ConfigError
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.offline import configuring
+from makeway.planner.offline.dump import world_of
+from makeway.planner.offline.live import read_world
+from makeway.planner.offline.manifests import Manifest, ManifestError, documents, pods_of
+from makeway.planner.offline.quotas import SimulatedQuota, lowered, not_enforced
+from makeway.planner.offline.results import SimulatedPod, SimulationReport
+from makeway.planner.offline.simulation import Simulation
+from makeway.planner.offline.world import World
+from makeway.runtime.settings import ConfigSettings
+
+app = typer.Typer(add_completion=False)
+
+_STDIN = "-"
+
+
+@app.command()
+@connected
+async def simulate(
+    installation: Installation,
+    *,
+    files: Annotated[
+        list[str],
+        typer.Option(
+            "--filename",
+            "-f",
+            metavar="FILE",
+            help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, as YAML or "
+            "JSON; - reads stdin. May be given again. Not needed with --queues.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster",
+            metavar="FILE",
+            help="Instead of the live cluster a v1 List, as `kubectl get nodes,pods,priorityclasses,"
+            "poddisruptionbudgets,namespaces -A -o json` prints it; - reads stdin.",
+        ),
+    ] = "",
+    policy: Annotated[
+        str,
+        typer.Option("--policy", metavar="FILE", help="A policy.yaml to try instead of the one in force."),
+    ] = "",
+    queues: Annotated[
+        str,
+        typer.Option(
+            "--queues",
+            metavar="FILE",
+            help="A queues.yaml to try instead of the one in force; without -f it is said which pods the "
+            "quotas that it lowers would take.",
+        ),
+    ] = "",
+    all_candidates: Annotated[
+        bool, typer.Option("--all-candidates", help="Name every node that would do, not only the best.")
+    ] = False,
+    namespace: NamespaceOption = "",
+    output: OutputOption = "text",
+) -> None:
+    """Say what would happen if pods were created: who fits, who would preempt whom, who is refused and why.
+
+    With --queues and without pods: which pods would go for the quotas that the file lowers, in which queue
+    and in which order.
+
+    Nothing is created or changed. The pods come one after the other, and each sees what the ones before it
+    would have done. Of the scheduler's filters those with a column are known: resources, host ports, node
+    selectors and affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims,
+    queues. Other volumes, devices and filters of third parties are not.
+
+    Exit code 0 whatever the answer; 1 where a file cannot be used.
+    """
+    if not files and not queues:
+        raise typer.BadParameter("give pods with --filename, or queues to try with --queues")
+    settings = ConfigSettings(namespace=installation.makeway_namespace)
+    try:
+        if [*files, cluster, policy, queues].count(_STDIN) > 1:
+            raise ManifestError("stdin can be read once: give - once")
+        found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
+        if cluster:
+            world = _dumped(cluster, settings)
+        else:
+            async with installation.api() as api:
+                world = await read_world(api, settings)
+        if policy:
+            configuring.enforce(world, _text(policy), policy)
+        before = world.snapshot.queues.tree
+        if queues:
+            configuring.adopt(world, _text(queues), queues)
+        default = namespace or "default" if cluster else installation.namespace(namespace)
+        nodes = world.snapshot.nodes.values()
+        manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
+        if manifests:
+            report = _run(world, manifests, default, all_candidates=all_candidates)
+        else:
+            report = _lowered(world, before)
+    except (ManifestError, ConfigError) as error:
+        fail(str(error))
+    printer = Printer(output)
+    for warning in report.warnings:
+        printer.note(f"makeway: {warning}")
+    if printer.data:
+        printer.document(report)
+        return
+    for line in lines(report, all_candidates=all_candidates):
+        printer.line(line)
+
+
+def _run(
+    world: World, manifests: list[tuple[Manifest, str]], namespace: str, *, all_candidates: bool
+) -> SimulationReport:
+    """Create pods one after the other."""
+    now = datetime.now(UTC)
+    simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
+    return _report(world, now, pods=tuple(simulation.run(manifest, source) for manifest, source in manifests))
+
+
+def _lowered(world: World, before: QueueTree | None) -> SimulationReport:
+    """Lower the quotas that the queues in force lower."""
+    now = datetime.now(UTC)
+    tree = world.snapshot.queues.tree
+    if tree is not None:
+        world.warnings += not_enforced(before, tree)
+    return _report(world, now, quotas=tuple(lowered(world.snapshot, before, now)))
+
+
+def _report(
+    world: World,
+    now: datetime,
+    *,
+    pods: tuple[SimulatedPod, ...] = (),
+    quotas: tuple[SimulatedQuota, ...] = (),
+) -> SimulationReport:
+    snapshot = world.snapshot
+    return SimulationReport(
+        at=now,
+        nodes=snapshot.node_count,
+        policy_revision=snapshot.shields.revision,
+        queues_revision=snapshot.queues.revision,
+        pods=pods,
+        quotas=quotas,
+        warnings=tuple(world.warnings),
+    )
+
+
+def _dumped(file: str, settings: ConfigSettings) -> World:
+    world, maps = world_of(_bytes(file), _named(file))
+    for key, name in (
+        (configuring.POLICY_KEY, settings.policy_configmap),
+        (configuring.QUEUES_KEY, settings.queues_configmap),
+    ):
+        found = maps.get((settings.namespace, name))
+        if found is not None:
+            configuring.take(world, key, (found.data or {}).get(key), ("ConfigMap", settings.namespace, name))
+    return world
+
+
+def _named(file: str) -> str:
+    return "<stdin>" if file == _STDIN else file
+
+
+def _text(file: str) -> str:
+    try:
+        return _bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{_named(file)}: not text: {error}") from error
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+    except OSError as error:
+        raise ManifestError(f"{_named(file)}: cannot be read: {error.strerror or error}") from error

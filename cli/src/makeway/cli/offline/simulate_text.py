@@ -1,0 +1,110 @@
+"""A simulation as a person reads it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from makeway.bus.messages import RankedCandidate, Spared, Victim
+from makeway.core.config.duration import as_text
+from makeway.core.text import counted
+from makeway.planner.offline.quotas import SimulatedQuota
+from makeway.planner.offline.results import SimulatedPod, SimulationReport
+
+_SHOWN = 3
+"""Other candidates that are shown where not all are asked for."""
+
+
+def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
+    """Return a paragraph for each pod, or each lowered quota, and a last line that sums up."""
+    if not report.pods:
+        yield from _quotas(report.quotas)
+        return
+    for pod in report.pods:
+        yield from _pod(pod, all_candidates=all_candidates)
+    counts = [
+        (sum(pod.result == result for pod in report.pods), text)
+        for result, text in (("fits", "fit"), ("preempts", "would preempt"), ("refused", "refused"))
+    ]
+    victims = sum(len(pod.victims) for pod in report.pods)
+    told = ", ".join(f"{number} {text}" for number, text in counts if number)
+    pods, nodes = counted(len(report.pods), "pod"), counted(report.nodes, "node")
+    yield f"{pods} on {nodes}: {told}; {counted(victims, 'victim')}"
+
+
+def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:
+    for one in quotas:
+        after = as_text(timedelta(seconds=one.after_seconds))
+        yield f"{one.queue} after {after}: {one.message}"
+        for number, victim in enumerate(one.victims, 1):
+            told = f"{victim.namespace}/{victim.name} (priority {victim.priority}) on {victim.node}"
+            violates = ", violates a PDB" if victim.pdb_violating else ""
+            yield f"  {number}. {told}, in {victim.queue}{violates}"
+        if one.mode != "enforce" and one.victims:
+            yield f"  mode {one.mode}: makeway would not do it by itself"
+    victims = sum(len(one.victims) for one in quotas)
+    yield f"{counted(len(quotas), 'quota')} to enforce; {counted(victims, 'victim')}"
+
+
+def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
+    name = f"{pod.namespace}/{pod.name} (priority {pod.preemptor.priority})"
+    if pod.result == "fits":
+        others = f", one of {pod.nodes_fitting} that have room" if pod.nodes_fitting > 1 else ""
+        yield f"{name} fits without preemption: on {pod.node}{others}"
+    elif pod.result == "preempts":
+        violations = f", {counted(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
+        leaving = counted(len(pod.victims), "pod")
+        yield f"{name} would preempt on {pod.nominated_node}: {leaving} would leave{violations}"
+        yield from (f"  - {text}" for text in map(_victim, pod.victims))
+        yield from _candidates(pod, all_candidates=all_candidates)
+    else:
+        yield f"{name} stays pending"
+        if pod.diagnosis is not None:
+            yield f"  {pod.diagnosis.reason}: {pod.diagnosis.message}"
+            if pod.diagnosis.node_reasons and pod.nodes_potential:
+                yield f"  nodes: {by_number(pod.diagnosis.node_reasons)}"
+        for near in pod.nearest:
+            yield from (f"  {near.node} keeps {text}" for text in map(spared, near.spared))
+    if pod.nodes_excluded and pod.nodes_potential and pod.result != "fits":
+        yield f"  not on: {by_number(pod.nodes_excluded)}"
+    if pod.mode != "enforce" and pod.result == "preempts":
+        yield f"  mode {pod.mode}: makeway would not do it by itself"
+    yield from (f"  note: {warning}" for warning in pod.warnings)
+
+
+def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
+    """Say why this node, and which others there are."""
+    best, *rest = pod.candidates
+    if pod.candidates_total == 1:
+        yield "  the only node on which that makes room"
+    elif best.decided_by:
+        yield f"  best of {pod.candidates_total} nodes by {best.decided_by}"
+    yield from (f"  {best.node} keeps {text}" for text in map(spared, best.spared))
+    shown = rest if all_candidates else rest[:_SHOWN]
+    for number, one in enumerate(shown, 2):
+        yield f"  {number}. {one.node}: {_other(one)}"
+    if len(shown) + 1 < pod.candidates_total:
+        yield f"  and {pod.candidates_total - 1 - len(shown)} more: --all-candidates"
+
+
+def _other(one: RankedCandidate) -> str:
+    victims = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
+    violations = f"; {counted(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
+    return f"{victims}{violations}"
+
+
+def _victim(victim: Victim) -> str:
+    told = f"{victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}"
+    violates = ", violates a PDB" if victim.pdb_violating else ""
+    return f"{told}{violates}{f'; {victim.detail}' if victim.detail else ''}"
+
+
+def spared(one: Spared) -> str:
+    """Write whom a rule keeps, which rule, and why."""
+    return f"{one.namespace}/{one.name} (priority {one.priority}): {one.rule}; {one.detail}"
+
+
+def by_number(reasons: Mapping[str, int]) -> str:
+    """Write counts of reasons, the greatest first."""
+    most: Iterable[tuple[str, int]] = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {reason}" for reason, count in most)

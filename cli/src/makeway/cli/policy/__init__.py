@@ -1,0 +1,1 @@
+"""`makeway lint`, `policy` and `queues`: the policy and the queues as files and in force."""

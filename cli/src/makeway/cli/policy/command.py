@@ -1,0 +1,86 @@
+"""`makeway policy`: check policies and queues before they are applied."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from makeway.cli.output import OutputOption, Printer
+from makeway.cli.policy.lint import Finding, lint
+from makeway.core.config.document import Problem
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+_STDIN = "-"
+
+
+@app.callback()
+def policy() -> None:
+    """Check policies and queues before they are applied."""
+
+
+@app.command("lint")
+def lint_files(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="policy.yaml, queues.yaml, or manifests with their ConfigMaps; - reads stdin.",
+        ),
+    ],
+    output: OutputOption = "text",
+) -> None:
+    """Say what is wrong with policies and queues, as planner and evictor would.
+
+    A file is told by its content. Every problem is told, as file:line: path: what is wrong; what to do.
+    Ends with 0 where everything is accepted, with 1 where something is refused or cannot be read.
+    """
+    findings = [finding for file in files for finding in _file(file)]
+    printer = Printer(output)
+    if printer.data:
+        printer.document(_as_data(findings))
+    else:
+        for finding in findings:
+            for line in _lines(finding):
+                printer.line(line)
+    if any(finding.problems for finding in findings):
+        raise typer.Exit(1)
+
+
+def _file(name: str) -> list[Finding]:
+    source = "<stdin>" if name == _STDIN else name
+    try:
+        data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        problem = Problem("", "", f"cannot be read: {what}", "give a text file that you may read")
+        return [Finding(source, "", (problem,))]
+    return lint(text, source)
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [problem.describe(finding.source) for problem in finding.problems]
+    if not finding.problems:
+        lines.append(f"{finding.source}: {finding.kind} accepted, {finding.revision}")
+    return lines + [f"{finding.source}: warning: {warning}" for warning in finding.warnings]
+
+
+def _as_data(findings: list[Finding]) -> dict[str, Any]:
+    accepted = not any(finding.problems for finding in findings)
+    results = [
+        {
+            "source": finding.source,
+            "kind": finding.kind,
+            "accepted": not finding.problems,
+            "revision": finding.revision,
+            "problems": [asdict(problem) for problem in finding.problems],
+            "warnings": finding.warnings,
+        }
+        for finding in findings
+    ]
+    return {"accepted": accepted, "results": results}

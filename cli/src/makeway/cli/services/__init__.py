@@ -1,0 +1,1 @@
+"""`makeway planner` and `makeway evictor`: the processes, from options and environment."""

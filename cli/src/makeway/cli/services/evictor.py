@@ -1,0 +1,54 @@
+"""`makeway evictor`: carry out eviction orders, or roll them back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from makeway.cli.services.service import Service, service
+from makeway.core.policy.mode import Mode
+from makeway.evictor.process import run
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@service("evictor", listen=":9465")
+async def evictor(
+    shared: Service,
+    *,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            envvar="MAKEWAY_MODE",
+            help="How far it may go at the most; the policy may say less. enforce carries orders out; off "
+            "and observe refuse each order without an effect.",
+        ),
+    ] = "enforce",
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            "--concurrency",
+            envvar="MAKEWAY_CONCURRENCY",
+            min=1,
+            max=64,
+            help="Orders that work at once; those that wait to try again do not count.",
+        ),
+    ] = 32,
+) -> int:
+    """Carry out eviction orders: re-check, mark, delete, retry; or roll back. Any number may run.
+
+    Needs the rights of charts/makeway/rbac/evictor.yaml. Ends with 0 when told to stop, with 1 when
+    it cannot start or has lost what it needs, to be restarted.
+    """
+    return await run(
+        nats=shared.nats,
+        kube=shared.kube,
+        listen=shared.listen,
+        config=shared.config,
+        mode=mode,
+        concurrency=concurrency,
+        identity=shared.identity,
+    )

@@ -1,0 +1,95 @@
+"""`makeway planner`: say which pods would make room for a pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from makeway.cli.services.service import Service, service
+from makeway.core.policy.mode import Mode
+from makeway.planner.service.process import run
+from makeway.runtime.lease import LeaseSettings
+from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
+
+app = typer.Typer(add_completion=False)
+
+LEASE_NAME = "makeway-planner"
+
+# Shorter than kube-scheduler's: the successor of a planner that is killed answers within 10 s. One that loses
+# the Lease for a hiccup of the API server loses nothing, since the other is warm.
+_LEASE_SECONDS = 6.0
+_RENEW_WITHIN_SECONDS = 4.0
+_RETRY_SECONDS = 1.0
+
+_CONFIG = ConfigSettings()
+
+
+@app.command()
+@service("planner", listen=":9464")
+async def planner(
+    shared: Service,
+    *,
+    leader_elect: Annotated[
+        bool,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            envvar="MAKEWAY_LEADER_ELECT",
+            help="Answer only while holding the Lease makeway-planner; for more than one replica.",
+        ),
+    ] = False,
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            "--lease-namespace",
+            envvar="MAKEWAY_LEASE_NAMESPACE",
+            metavar="NAMESPACE",
+            help="Where that Lease is.",
+        ),
+    ] = "makeway-system",
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            envvar="MAKEWAY_MODE",
+            help="How far plugin and evictors are told to go at the most; the policy may say less.",
+        ),
+    ] = "enforce",
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record/--no-record",
+            envvar="MAKEWAY_RECORD",
+            help="Keep what the leading planner sees, for makeway replay: at most 256 MiB, for a day.",
+        ),
+    ] = True,
+    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
+    queues_file: QueuesFileOption = _CONFIG.queues_file,
+) -> int:
+    """Say which pods would make room for a pod, and tell plugin and evictors the mode and limits in force.
+
+    Reads the cluster; writes nothing in it but Events about the configuration. Needs the rights of
+    charts/makeway/rbac/planner.yaml. Ends with 0 when told to stop, with 1 when it cannot start or has lost
+    what it needs, to be restarted.
+    """
+    return await run(
+        nats=shared.nats,
+        kube=shared.kube,
+        listen=shared.listen,
+        config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
+        mode=mode,
+        lease=_lease(lease_namespace) if leader_elect else None,
+        identity=shared.identity,
+        record=record,
+    )
+
+
+def _lease(namespace: str) -> LeaseSettings:
+    return LeaseSettings(
+        namespace=namespace,
+        name=LEASE_NAME,
+        duration=_LEASE_SECONDS,
+        renew_within=_RENEW_WITHIN_SECONDS,
+        retry=_RETRY_SECONDS,
+    )

@@ -1,0 +1,1 @@
+"""`makeway why`: the decisions that concern one pod, told in order."""

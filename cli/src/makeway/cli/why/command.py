@@ -1,0 +1,174 @@
+"""`makeway why`: by whom a pod was preempted and what else there was; or why it is pending and what helps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.cli.connect.session import Installation, NamespaceOption, connected
+from makeway.cli.errors import fail
+from makeway.cli.offline.finding import order_by_id
+from makeway.cli.output import OutputOption, Printer
+from makeway.cli.why import text as why_text
+from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
+from makeway.core.k8s.objects import Pod
+from makeway.planner.offline.live import read_world
+from makeway.planner.offline.pending import Pending, pending
+from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.settings import ConfigSettings
+
+app = typer.Typer(add_completion=False)
+
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that is known of one pod, or of one order.
+
+    state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
+    made_room: orders that made room for it. pending, last_decision: of a pod that is pending.
+    """
+
+    state: str
+    namespace: str
+    name: str
+    uid: str
+    taken_by: tuple[Story, ...]
+    made_room: tuple[Story, ...]
+    pending: Pending | None
+    last_decision: DecisionRecord | None
+
+
+@app.command()
+@connected
+async def why(
+    installation: Installation,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="POD|ORDER", help="A pod, also one that is gone, as NAME or NS/NAME; or an order's id."
+        ),
+    ],
+    *,
+    namespace: NamespaceOption = "",
+    output: OutputOption = "text",
+) -> None:
+    """Say why a pod was preempted, or why it is still pending.
+
+    Of a pod that was preempted: by which order, for whom, by which rule, what else was considered, and what
+    spared the others. Of a pending pod: why it cannot preempt, with counts and the nearest nodes, and the
+    smallest changes that would unblock it, each checked by planning again with it. It shows names of all
+    namespaces, so it is for administrators.
+
+    Exit code 1 where there is no such order, and no such pod and no order that names it.
+    """
+    printer = Printer(output)
+    async with installation.bus() as bus:
+        if what.startswith("ord-"):
+            answer = await _order(bus, what)
+        else:
+            space, _, name = what.removeprefix("pod/").rpartition("/")
+            space = space or installation.namespace(namespace)
+            settings = ConfigSettings(namespace=installation.makeway_namespace)
+            async with installation.api() as api:
+                with printer.progress(f"looking at {space}/{name}"):
+                    answer = await _pod(bus, api, settings, space, name)
+    if printer.data:
+        printer.document(answer)
+        return
+    for line in _lines(answer):
+        printer.line(line)
+
+
+async def _order(bus: Bus, order_id: str) -> Answer:
+    order = await order_by_id(bus, order_id)
+    if order is None:
+        fail(f"there is no order {order_id}; orders are kept for a week")
+    preemptor = order.preemptor
+    return Answer(
+        state="order",
+        namespace=preemptor.namespace if preemptor else "",
+        name=preemptor.name if preemptor else order.queue,
+        uid=preemptor.uid if preemptor else "",
+        taken_by=(),
+        made_room=(await story_of(bus, order),),
+        pending=None,
+        last_decision=None,
+    )
+
+
+async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str) -> Answer:
+    raw = await _read_pod(api, namespace, name)
+    pod = _decode_pod(raw) if raw is not None else None
+    uid = pod.metadata.uid if pod else ""
+    taken = await orders_that_took(bus, namespace, name, uid)
+    waits = pod is not None and not pod.spec.node_name and pod.status.phase in (None, "", "Pending")
+    made = await orders_for(bus, namespace, name, uid) if pod is not None else []
+    if pod is None and not taken:
+        fail(
+            f"there is no pod {namespace}/{name}, and no order of the last week names one as a victim; "
+            "is --namespace right?"
+        )
+    found = await _pending(bus, api, settings, raw) if raw is not None and waits else None
+    return Answer(
+        state="pending" if waits else "preempted" if taken else "placed",
+        namespace=namespace,
+        name=name,
+        uid=uid or _uid(taken, namespace, name),
+        taken_by=tuple([await story_of(bus, order) for order in taken]),
+        made_room=tuple([await story_of(bus, order) for order in made[-1:]]),
+        pending=found,
+        last_decision=await last_decision(bus, uid) if waits else None,
+    )
+
+
+async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending:
+    world = await read_world(api, settings)
+    now = datetime.now(UTC)
+    ledger = await ledger_of(bus, now)
+    uid = _decode_pod(raw).metadata.uid
+    in_flight, leaving = ledger.in_flight((), now, asking=uid), ledger.leaving(now)
+    return pending(world, raw, now, in_flight=in_flight, leaving=leaving)
+
+
+async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
+    try:
+        return await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def _uid(taken: list[EvictionOrder], namespace: str, name: str) -> str:
+    """Give the UID of the last incarnation that an order took."""
+    return (
+        next((one.uid for one in taken[-1].victims if (one.namespace, one.name) == (namespace, name)), "")
+        if taken
+        else ""
+    )
+
+
+def _lines(answer: Answer) -> list[str]:
+    if answer.state == "order":
+        return list(why_text.of_order(answer.made_room[0]))
+    lines: list[str] = []
+    for taken in answer.taken_by:
+        for victim in taken.order.victims:
+            if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
+                lines += why_text.preempted(taken, victim)
+    story = answer.made_room[0] if answer.made_room else None
+    if answer.pending is not None:
+        lines += why_text.waiting(answer.pending, story=story, last=answer.last_decision)
+    elif answer.state == "placed":
+        told = "room was made for it" if story is not None else "no order concerns it"
+        lines.append(f"{answer.namespace}/{answer.name} has a node; {told}")
+        if story is not None:
+            lines += why_text.of_order(story)
+    return lines

@@ -1,0 +1,86 @@
+"""What the streams tell about one pod: orders for it, orders that took it, and the decisions behind them."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from makeway.bus.client import Bus
+from makeway.bus.codec import unwrap_outcome
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
+from makeway.planner.service.ledger import Ledger
+
+_LOOKED_BACK: Final = timedelta(minutes=15)
+"""How far back orders may still matter to a plan: the longest deadline and what is remembered after it."""
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An order, how it ended, and the decision that it carries out; each None where it is not known (yet)."""
+
+    order: EvictionOrder
+    outcome: Outcome | None
+    decision: DecisionRecord | None
+
+
+async def story_of(bus: Bus, order: EvictionOrder) -> Story:
+    """Read what belongs to an order. Raises BusError."""
+    decision = await decision_by_id(bus, order.decision_id) if order.decision_id else None
+    return Story(order=order, outcome=await outcome_of(bus, order.order_id), decision=decision)
+
+
+async def orders_that_took(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:
+    """Find the orders with a pod among their victims, oldest first: by UID, or else by name."""
+
+    def names(order: EvictionOrder) -> bool:
+        if uid:
+            return any(victim.uid == uid for victim in order.victims)
+        return any((victim.namespace, victim.name) == (namespace, name) for victim in order.victims)
+
+    async with aclosing(orders(bus)) as all_of_them:
+        return [order async for order in all_of_them if names(order)]
+
+
+async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:
+    """Find the orders that made room for a pod, oldest first."""
+    found = []
+    async with aclosing(orders(bus, preemptor_uid=uid)) as all_of_them:
+        async for order in all_of_them:
+            preemptor = order.preemptor
+            if preemptor is not None and (preemptor.namespace, preemptor.name) == (namespace, name):
+                found.append(order)
+    return found
+
+
+async def last_decision(bus: Bus, uid: str) -> DecisionRecord | None:
+    """Find the last decision about a pod."""
+    last = None
+    async with aclosing(decisions(bus, preemptor_uid=uid)) as records:
+        async for record in records:
+            last = record
+    return last
+
+
+async def ledger_of(bus: Bus, now: datetime) -> Ledger:
+    """Read which orders are alive and which have just ended, as a planner does when it starts."""
+    ledger = Ledger()
+    since = now - _LOOKED_BACK
+    async with aclosing(orders(bus, since=since)) as all_of_them:
+        async for order in all_of_them:
+            ledger.ordered(order)
+    async with aclosing(
+        bus.follow(  # type: ignore[type-var] # it gives an async generator
+            bus.subjects.outcomes_stream, start=Start.at_time(since), stop_at_end=True
+        )
+    ) as messages:
+        async for message in messages:
+            try:
+                ledger.ended(unwrap_outcome(message.data))
+            except Malformed:
+                continue
+    return ledger

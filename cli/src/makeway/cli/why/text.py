@@ -1,0 +1,206 @@
+"""Why a pod was preempted, or is pending, as a person reads it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
+from makeway.cli.offline.simulate_text import by_number, spared
+from makeway.cli.why.story import Story
+from makeway.core.k8s.times import api_time
+from makeway.core.queues.amounts import texts_of
+from makeway.core.text import counted
+from makeway.planner.offline.changes import Counterfactual
+from makeway.planner.offline.pending import Pending
+
+_SHOWN = 5
+"""Other candidates that are shown."""
+
+_UNKNOWN = "or one of its filters that makeway does not know says no"
+
+
+def preempted(story: Story, victim: Victim) -> Iterator[str]:
+    """Say who took a pod's place, by which rule, and what else there was to choose from."""
+    order = story.order
+    became = _became(story.outcome, victim)
+    yield f"{victim.namespace}/{victim.name} was chosen by order {order.order_id} on {victim.node}: {became}"
+    if order.preemptor is not None:
+        preemptor = order.preemptor
+        yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority})"
+    else:
+        yield f"  for:   queue {order.queue}, whose maximum was lowered"
+    violating = "; it violates a PDB" if victim.pdb_violating else ""
+    yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
+    others = [one for one in order.victims if one.uid != victim.uid]
+    if others:
+        yield f"  with:  {_some(others)}"
+    yield from decided(story.decision, order.decision_id)
+
+
+def of_order(story: Story) -> Iterator[str]:
+    """Say what an order is for, whom it takes, how it ended, and why it was decided so."""
+    order = story.order
+    who = f"queue {order.queue}"
+    if order.preemptor is not None:
+        who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
+    where = f" on {order.node}" if order.node else ""
+    purpose = "lowered quota of" if order.kind == "quota" else "room for"
+    yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who}{where}"
+    for victim in order.victims:
+        became = _became(story.outcome, victim)
+        yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
+    if order.awaited:
+        yield f"  {len(order.awaited)} pods of other orders are awaited"
+    if story.outcome is None:
+        yield f"  no outcome yet; nothing of it begins after {api_time(order.not_after)}"
+    else:
+        why = f": {story.outcome.message}" if story.outcome.message else ""
+        yield f"  {story.outcome.result} {api_time(story.outcome.finished_at)}{why}"
+    yield from decided(story.decision, order.decision_id)
+
+
+def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
+    """Say what a decision chose from, and what rules kept others."""
+    if record is None:
+        if decision_id:
+            yield f"  decision {decision_id} is no longer kept, so what else was considered is not known"
+        return
+    at = f"  decision {record.decision_id} of {api_time(record.at)}"
+    if record.quota is not None:
+        yield from _quota(at, record.queue, record.quota)
+        return
+    if not record.candidates:
+        yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
+        return
+    best, *rest = record.candidates
+    if record.candidates_total == 1:
+        yield f"{at}: {best.node} was the only node on which that made room"
+    else:
+        by = f", by {best.decided_by}" if best.decided_by else ""
+        yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
+    shown = rest[:_SHOWN]
+    for one in shown:
+        names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
+        yield f"  instead: {one.node} without {names or 'anybody new'}"
+    if more := record.candidates_total - len(shown) - 1:
+        yield f"  and {counted(more, 'node')} more"
+    for one in record.candidates:
+        yield from (f"  spared on {one.node}: {text}" for text in map(spared, one.spared))
+
+
+def _quota(at: str, queue: str, quota: QuotaDecision) -> Iterator[str]:
+    """Say what a queue had too much, which leaves were to free it, and what kept pods."""
+    used = f"{queue} used {texts_of(quota.usage)}" if quota.usage else queue
+    yield f"{at}: {used}, with a maximum of {texts_of(quota.max)}"
+    if not quota.need:
+        yield "  nothing had to be freed"
+        return
+    yield f"  freed: {texts_of(quota.freed) if quota.freed else 'nothing'} of {texts_of(quota.need)} too much"
+    shares = [share for share in quota.shares if share.queue != queue]
+    for share in shares[:_SHOWN]:
+        yield f"  share: {share.queue} {texts_of(share.amounts)}"
+    if len(shares) > _SHOWN:
+        yield f"  and {counted(len(shares) - _SHOWN, 'queue')} more"
+    if quota.short:
+        yield f"  short: {texts_of(quota.short)}"
+    for obstacle in quota.blocked:
+        yield f"  blocked: {obstacle.reason}: {obstacle.message}"
+
+
+def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None) -> Iterator[str]:
+    """Say why a pod is pending, and what would unblock it."""
+    answer = found.answer
+    name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
+    if story is not None and story.outcome is None:
+        yield f"{name} is pending: room is being made for it"
+        yield from of_order(story)
+        return
+    tried = _in_vain(story)
+    if answer.result == "fits":
+        yield f"{name} is pending, and there is room for it now: on {answer.node}"
+        yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
+    elif answer.result == "preempts":
+        yield f"{name} is pending, and room can be made for it on {answer.nominated_node}: without"
+        yield from (
+            f"  - {one.namespace}/{one.name} (priority {one.priority}): {one.rule}" for one in answer.victims
+        )
+        if answer.mode != "enforce":
+            yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
+        else:
+            yield f"  its scheduler has not asked yet, {_UNKNOWN}"
+    else:
+        yield f"{name} is pending, and nothing that may go would make room for it"
+        yield from _refused(answer.diagnosis, found)
+    if last is not None:
+        what = (
+            last.diagnosis.reason
+            if last.diagnosis
+            else f"room on {last.nominated_node or 'unmodelled nodes'}"
+        )
+        yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
+    yield from tried
+    yield from _unblocked(found)
+
+
+def _in_vain(story: Story | None) -> Iterator[str]:
+    """Say how the last order ended, where it made no room, and which victims could not be evicted."""
+    if story is None or story.outcome is None or story.outcome.result == "succeeded":
+        return
+    outcome = story.outcome
+    yield (
+        f"  last order: {outcome.order_id} for node {story.order.node}, {outcome.result} "
+        f"{api_time(outcome.finished_at)}: {outcome.message or outcome.reason}"
+    )
+    for victim in outcome.victims:
+        if victim.result in ("failed", "spared"):
+            text = victim.message or victim.reason
+            yield f"  - {victim.namespace}/{victim.name} {victim.result}, and left out for a while: {text}"
+
+
+def _refused(diagnosis: Refusal | None, found: Pending) -> Iterator[str]:
+    if diagnosis is None:
+        return
+    yield f"  {diagnosis.reason}: {diagnosis.message}"
+    if diagnosis.node_reasons and found.answer.nodes_potential:
+        yield f"  nodes: {by_number(diagnosis.node_reasons)}"
+    if found.answer.nodes_excluded and found.answer.nodes_potential:
+        yield f"  not on: {by_number(found.answer.nodes_excluded)}"
+    for near in found.answer.nearest:
+        yield from (f"  spared on {near.node}: {text}" for text in map(spared, near.spared))
+
+
+def _unblocked(found: Pending) -> Iterator[str]:
+    if found.answer.result != "refused":
+        return
+    if not found.unblocked_by:
+        yield "  no single change was found that would unblock it"
+        return
+    yield "would unblock it, each by itself, checked by planning again:"
+    for one in found.unblocked_by:
+        yield f"  - {' and '.join(change.text for change in one.changes)}; {_then(one)}"
+
+
+def _then(one: Counterfactual) -> str:
+    victims = one.victims
+    if any(change.kind == "node" for change in one.changes) and not victims:
+        return "then it fits there"
+    if not victims:
+        return f"then it fits on {one.node}"
+    return f"then room is made on {one.node} without {_some(victims)}"
+
+
+def _some(victims: Sequence[Victim]) -> str:
+    """Name the first few pods, and say how many others there are."""
+    shown = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:_SHOWN])
+    return f"{shown} and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else shown
+
+
+def _became(outcome: Outcome | None, victim: Victim) -> str:
+    if outcome is None:
+        return "no outcome yet"
+    for one in outcome.victims:
+        if one.uid == victim.uid:
+            when = f" {api_time(one.deleted_at)}" if one.deleted_at else ""
+            why = f" ({one.reason})" if one.reason else ""
+            return f"{one.result}{why}{when}"
+    return f"the order {outcome.result}"

@@ -1,0 +1,51 @@
+"""The DisruptionTarget condition that preemption sets on its victims. Pure.
+
+Source: KEP-3329 and kube-scheduler's preemption executor, whose reason and message are kept, so that Jobs'
+pod failure policies and people see what they know.
+"""
+
+from __future__ import annotations
+
+from makeway.core.k8s.objects import ENDED_PHASES, Pod
+
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+_MESSAGE = "preempting to accommodate a higher priority pod"
+QUOTA_MESSAGE = "makeway: preempting to bring the pod's queue down to its maximum"
+"""The condition's message where there is no preemptor."""
+
+
+def preemption_message(scheduler_name: str) -> str:
+    """Give the condition's message; it names no pod."""
+    return f"{scheduler_name}: {_MESSAGE}"
+
+
+def lives_on_marked(pod: Pod) -> bool:
+    """Say whether a pod carries preemption's mark and is not on its way out."""
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED_PHASES:
+        return False
+    return any(
+        condition.type == DISRUPTION_TARGET
+        and condition.status == "True"
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+        and _is_ours(condition.message or "")
+        for condition in pod.status.conditions or ()
+    )
+
+
+def preempted_by(pod: Pod) -> str:
+    """Give the name of the scheduler whose preemption marked a pod, leaving or not; empty where none did."""
+    for condition in pod.status.conditions or ():
+        if (
+            condition.type == DISRUPTION_TARGET
+            and condition.status == "True"
+            and condition.reason == PREEMPTION_BY_SCHEDULER
+        ):
+            scheduler, _, rest = (condition.message or "").rpartition(": ")
+            return scheduler if rest == _MESSAGE else ""
+    return ""
+
+
+def _is_ours(message: str) -> bool:
+    return message == QUOTA_MESSAGE or message.endswith(f": {_MESSAGE}")

@@ -1,0 +1,214 @@
+"""The policy document, `policy.yaml`: what makeway may do in this cluster beyond kube-scheduler's rule.
+
+Pure values. `parse_policy` is the one way in, for the planner, the evictor and `makeway policy lint`;
+what it accepts never fails at run time. Without a policy `Policy()` holds: priorities and budgets as
+kube-scheduler has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from makeway.core.config.document import ConfigError, Document, Problem, read
+from makeway.core.policy.mode import Mode
+
+KEY = "policy.yaml"
+"""The key of the ConfigMap that holds it."""
+
+EVERYWHERE = "*"
+"""In a list of namespaces: every one."""
+
+Namespace = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+        extra={"expected": "a namespace's name, such as team-a"},
+    ),
+]
+NamespaceOrAll = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\Z",
+        extra={"expected": 'a namespace\'s name, such as team-a, or "*" for every one'},
+    ),
+]
+Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+WhenUnplanned = Literal["fallback", "hold"]
+Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the policy's parts."""
+
+
+class Protection(Section, frozen=True):
+    """Pods that are never victims, whatever the preemptor's priority.
+
+    Mirror pods never are, and pods of priority 2000000000 and above only for a higher one; that needs no
+    line here.
+
+    Attributes:
+        namespaces: Pods in these namespaces.
+        minimum_priority: Pods of at least this priority. Absent: none.
+        never_evict_namespaces: Where the annotation `makeway.dev/never-evict: "true"` of a pod is
+            honoured; `"*"` means everywhere. Whoever may create pods there may keep them for ever.
+    """
+
+    namespaces: tuple[Namespace, ...] = ()
+    minimum_priority: Priority | None = None
+    never_evict_namespaces: tuple[NamespaceOrAll, ...] = ()
+
+
+class DaemonSets(Section, frozen=True, rename=None):
+    """Room for pods that a DaemonSet has bound to one node.
+
+    Attributes:
+        enabled: Make room for them by their own rules. Off: by those for every other pod.
+        preemption_start_delay: How long such a pod has not fitted on its node before anything is evicted.
+        preemption_victim_pods_selection_strategy: How victims are chosen; the second where the first
+            finds none.
+        single_max_deviation_percent: How far the one victim of `single` may be larger than needed, in
+            percent of the request.
+        multiple_max_victims: How many pods `multiple` may evict.
+    """
+
+    enabled: bool = False
+    preemption_start_delay: timedelta = timedelta(seconds=10)
+    preemption_victim_pods_selection_strategy: Strategy = "single,multiple"
+    single_max_deviation_percent: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
+    multiple_max_victims: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+
+
+class Limits(Section, frozen=True):
+    """Bounds that hold for every preemption.
+
+    Attributes:
+        victims_per_order: A plan that needs more victims is refused, and so is an order. Absent: no limit.
+        orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
+    """
+
+    victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class QueueRules(Section, frozen=True):
+    """What holds for queues besides their tree.
+
+    Pods of priority 2000000000 and above and of makeway's own namespace are never held by their queue; that
+    needs no line here.
+
+    Attributes:
+        exempt_namespaces: Pods of these namespaces are counted in their queues and never held by them.
+    """
+
+    exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
+
+
+class Policy(Section, frozen=True):
+    """What holds beyond kube-scheduler's rule; without any values, nothing.
+
+    Attributes:
+        mode: How far makeway goes. `off`: it decides nothing. `observe`: it plans and records what it
+            would do, and evicts nothing. `enforce`: it evicts.
+        namespace_modes: In place of `mode` for single namespaces, by the namespace of the pod that needs
+            room (of the victim, where a quota is enforced). Where `mode` is `off`, everything is off.
+        disruption_budgets: PodDisruptionBudgets. `soft`: violated where there is no other way, as
+            kube-scheduler does. `hard`: never violated in `hardBudgetNamespaces`, which it needs.
+        hard_budget_namespaces: Where budgets are hard; `"*"` means everywhere. Whoever may create budgets
+            there may keep pods from ever being evicted.
+        protection: Pods that are never victims.
+        daemon_sets: Room for pods of DaemonSets.
+        limits: Bounds that hold for every preemption.
+        when_unplanned: What happens to a pod that the planner has no plan for: it is away, late, or has not
+            read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
+            and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
+        queues: What holds for queues besides their tree.
+    """
+
+    mode: Mode = "enforce"
+    namespace_modes: dict[Namespace, Mode] = {}
+    disruption_budgets: Literal["soft", "hard"] = "soft"
+    hard_budget_namespaces: tuple[NamespaceOrAll, ...] = ()
+    protection: Protection = Protection()
+    daemon_sets: DaemonSets = DaemonSets()
+    limits: Limits = Limits()
+    when_unplanned: WhenUnplanned = "fallback"
+    queues: QueueRules = QueueRules()
+
+    def mode_for(self, namespace: str) -> Mode:
+        """Give the mode that holds for a namespace."""
+        return self.modes().get(namespace, self.mode)
+
+    def modes(self) -> Mapping[str, Mode]:
+        """Give the modes that stand in place of `mode`, by namespace; none where that is off."""
+        return {} if self.mode == "off" else self.namespace_modes
+
+    @property
+    def hard_budgets(self) -> tuple[str, ...]:
+        """The namespaces whose disruption budgets are hard, `"*"` for all; empty where budgets are soft."""
+        return self.hard_budget_namespaces if self.disruption_budgets == "hard" else ()
+
+    def has_hard_budgets(self, namespace: str) -> bool:
+        """Report whether the disruption budgets of a namespace are hard."""
+        return in_namespaces(namespace, self.hard_budgets)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is accepted but does nothing, a sentence each."""
+        if self.disruption_budgets == "soft" and self.hard_budget_namespaces:
+            return ("hardBudgetNamespaces has no effect while disruptionBudgets is soft",)
+        return ()
+
+
+def in_namespaces(namespace: str, names: Container[str]) -> bool:
+    """Report whether a list of namespaces holds this one, by its name or by `"*"`."""
+    return EVERYWHERE in names or namespace in names
+
+
+class PolicyDocument(Policy, frozen=True, kw_only=True):
+    """A policy. Only `apiVersion` and `kind` have to be there.
+
+    Attributes:
+        api_version: Version of this form.
+        kind: What the document is.
+    """
+
+    api_version: Literal["makeway.dev/v1"]
+    kind: Literal["Policy"]
+
+
+def parse_policy(text: str, source: str) -> Policy:
+    """Read a policy. `source` names the file or object in errors.
+
+    Raises:
+        ConfigError: it is refused; every problem is in it, each with its remedy.
+    """
+    read_document = read(text, source, PolicyDocument)
+    if problems := tuple(_contradictions(read_document)):
+        raise ConfigError(source, problems)
+    document = read_document.value
+    # Not the document itself: written down again, as recordings are, it would be no policy.
+    return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})
+
+
+def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
+    """What is wrong although each value by itself is right."""
+    policy = document.value
+    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces:
+        yield document.problem(
+            "disruptionBudgets",
+            "does not say in which namespaces budgets are hard",
+            'list them in hardBudgetNamespaces, ["*"] for all: whoever may create budgets in one of them may '
+            "keep its pods from ever being evicted",
+        )
+    if policy.hard_budget_namespaces and "disruptionBudgets" not in document.places:
+        yield document.problem(
+            "hardBudgetNamespaces",
+            "has no effect without disruptionBudgets: hard",
+            "write disruptionBudgets: hard, or take the list out",
+        )

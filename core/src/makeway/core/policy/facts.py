@@ -1,0 +1,109 @@
+"""The facts of a pod that rules look at: small, comparable, and the same for planner and evictor.
+
+The planner keeps them with every pod; the evictor takes them from the pod it has just read. Sources:
+PreemptionToleration (the time of being scheduled), the kubelet's mirror pods, the DaemonSet controller's
+ownerReferences, YuniKorn's labels and annotations for queue, application and opting out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.objects import Metadata, Pod
+from makeway.core.k8s.queue_labels import asked_for
+
+NOT_SCHEDULED = NOT_STARTED
+"""`scheduled_micros` of a pod whose condition PodScheduled is not True."""
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API's image of a static pod; only the kubelet can end the pod behind it."""
+
+NEVER_EVICT = "makeway.dev/never-evict"
+"""Annotation: "true" asks never to be a victim. A policy says in which namespaces it is honoured."""
+
+ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+"""Label or annotation of a pod, annotation of its PriorityClass: "false" opts out, which only ranks last."""
+
+_NOTHING: Mapping[str, str] = {}
+_APPLICATION = ("yunikorn.apache.org/app-id", "applicationId")
+_READ = frozenset({MIRROR, NEVER_EVICT, ALLOW_PREEMPTION, *_APPLICATION})
+
+
+class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What rules know of one pod. Strings that many pods share are shared.
+
+    * `priority_class`: name of its PriorityClass, empty where it has none.
+    * `scheduled_micros`: since when it has been scheduled, in microseconds, or NOT_SCHEDULED.
+    * `created_micros`: when it was created. `mirror`: the image of a static pod.
+    * `daemon`: a DaemonSet controls it. `never_evict`: it carries that annotation as "true".
+    * `opted_out`: by its own label or annotation; its class may opt out too (`opts_out`).
+    * `application`: of its label or else its annotation, empty where it has neither.
+    * `queue`: the queue that its label names, empty where it names none.
+    * `owners`: UIDs in its ownerReferences, as they come.
+    """
+
+    namespace: str = ""
+    priority: int = 0
+    priority_class: str = ""
+    scheduled_micros: int = NOT_SCHEDULED
+    created_micros: int = NOT_STARTED
+    mirror: bool = False
+    daemon: bool = False
+    never_evict: bool = False
+    opted_out: bool = False
+    application: str = ""
+    queue: str = ""
+    owners: tuple[str, ...] = ()
+
+
+def facts_of(pod: Pod) -> PodFacts:
+    """Take the facts from a pod. Never raises; what is absent has its default."""
+    metadata = pod.metadata
+    labels = metadata.labels or _NOTHING
+    annotations = annotations_read(metadata)
+    owners = metadata.owner_references or ()
+    return PodFacts(
+        namespace=sys.intern(metadata.namespace),
+        priority=pod.spec.priority or 0,
+        priority_class=sys.intern(pod.spec.priority_class_name or ""),
+        scheduled_micros=scheduled_since(pod),
+        created_micros=microseconds(metadata.creation_timestamp),
+        mirror=MIRROR in annotations,
+        daemon=any(owner.controller and owner.kind == "DaemonSet" for owner in owners),
+        never_evict=annotations.get(NEVER_EVICT) == "true",
+        opted_out=labels.get(ALLOW_PREEMPTION) == "false" or annotations.get(ALLOW_PREEMPTION) == "false",
+        application=sys.intern(_first(_APPLICATION, labels) or _first(_APPLICATION, annotations)),
+        queue=sys.intern(asked_for(labels)),
+        owners=tuple([sys.intern(owner.uid) for owner in owners]),
+    )
+
+
+def opts_out(priority_class: Metadata) -> bool:
+    """Say whether a PriorityClass, given by its metadata, opts its pods out by annotation."""
+    return (priority_class.annotations or {}).get(ALLOW_PREEMPTION) == "false"
+
+
+def annotations_read(metadata: Metadata) -> Mapping[str, str]:
+    """Give those annotations of a pod that its facts depend on; most pods have none of them."""
+    annotations = metadata.annotations
+    if not annotations or _READ.isdisjoint(annotations):
+        return _NOTHING
+    return {name: value for name, value in annotations.items() if name in _READ}
+
+
+def scheduled_since(pod: Pod) -> int:
+    """Give since when a pod has been scheduled, in microseconds, or NOT_SCHEDULED."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled":
+            return (
+                microseconds(condition.last_transition_time) if condition.status == "True" else NOT_SCHEDULED
+            )
+    return NOT_SCHEDULED
+
+
+def _first(keys: tuple[str, str], values: Mapping[str, str]) -> str:
+    return values.get(keys[0]) or values.get(keys[1]) or ""

@@ -1,0 +1,51 @@
+"""Pods that are never victims: mirror pods always, and whom the policy protects.
+
+Source: the policy document's `protection`. Protection looks at the pod alone: no preemptor's priority is
+high enough.
+"""
+
+from __future__ import annotations
+
+from makeway.core.policy.document import Protection, in_namespaces
+from makeway.core.policy.exemption import (
+    AGAINST_ALL,
+    MIRROR_POD,
+    NEVER_EVICT,
+    OPEN,
+    PROTECTED_NAMESPACE,
+    PROTECTED_PRIORITY,
+    Barrier,
+    against_all,
+)
+from makeway.core.policy.facts import PodFacts
+
+
+def barrier_of(victim: PodFacts, protection: Protection) -> Barrier:
+    """Give the protection of a pod as a barrier. O(protected namespaces)."""
+    if victim.mirror:
+        return against_all(MIRROR_POD)
+    if victim.namespace in protection.namespaces:
+        return against_all(PROTECTED_NAMESPACE)
+    if protection.minimum_priority is not None and victim.priority >= protection.minimum_priority:
+        return against_all(PROTECTED_PRIORITY)
+    if victim.never_evict and _is_honoured(victim.namespace, protection):
+        return against_all(NEVER_EVICT)
+    return OPEN
+
+
+def detail_of(barrier: Barrier, victim: PodFacts, protection: Protection) -> str:
+    """Say in words why a pod is protected, or that it is not."""
+    if barrier.below < AGAINST_ALL:
+        return "not protected"
+    match barrier.rule:
+        case "mirror-pod":
+            return "a mirror pod cannot be evicted through the API"
+        case "protected-namespace":
+            return f"namespace {victim.namespace} is protected"
+        case "protected-priority":
+            return f"priority {victim.priority} >= protected priority {protection.minimum_priority}"
+    return f"annotated never to be evicted, which is honoured in namespace {victim.namespace}"
+
+
+def _is_honoured(namespace: str, protection: Protection) -> bool:
+    return in_namespaces(namespace, protection.never_evict_namespaces)

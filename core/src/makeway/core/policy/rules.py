@@ -1,0 +1,136 @@
+"""Which pods may be removed for which: rules that all must allow it.
+
+A rule looks at one preemptor and one pod and answers with a verdict that says which rule spoke and
+with which numbers. Planner, evictor and command line ask the same rules, so that the evictor's
+re-check cannot differ from the plan. Kubernetes' own rule is `lower-priority`; further policies are
+further rules in the tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy import protection, toleration
+from makeway.core.policy.document import Policy
+from makeway.core.policy.exemption import OPEN, PREEMPTION_TOLERATION, Barrier
+from makeway.core.policy.facts import PodFacts
+
+LOWER_PRIORITY: Final = "lower-priority"
+SYSTEM_CRITICAL: Final = "system-critical"
+
+SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
+"""From here on Kubernetes' own classes: system-cluster-critical, system-node-critical."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule says of one pod. `detail` holds the numbers, for a person to read.
+
+    `until`: the last moment of a verdict that time alone changes; None where it does not.
+    """
+
+    removable: bool
+    rule: str
+    detail: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptorFacts:
+    """What rules know of the pod that needs room.
+
+    `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    """
+
+    priority: int
+    namespace: str = ""
+    pinned_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What rules look at: the pod that needs room, the pod that might go, and the time."""
+
+    preemptor: PreemptorFacts
+    victim: PodFacts
+    now: datetime
+
+
+Rule = Callable[[Pair], Verdict]
+
+
+def lower_priority(pair: Pair) -> Verdict:
+    """Allow only pods of lower priority than the preemptor, as kube-scheduler does."""
+    victim, preemptor = pair.victim.priority, pair.preemptor.priority
+    removable = victim < preemptor
+    return Verdict(removable, LOWER_PRIORITY, f"{victim} {'<' if removable else '>='} {preemptor}")
+
+
+def system_critical(pair: Pair) -> Verdict:
+    """Allow a system-critical pod to go only for one of higher priority, whatever other rules say."""
+    victim, preemptor = pair.victim.priority, pair.preemptor.priority
+    if victim < SYSTEM_CRITICAL_PRIORITY:
+        return Verdict(True, SYSTEM_CRITICAL, f"{victim} < {SYSTEM_CRITICAL_PRIORITY}")
+    return Verdict(
+        victim < preemptor, SYSTEM_CRITICAL, f"system-critical priority {victim}, preemptor {preemptor}"
+    )
+
+
+def protected(policy: Policy) -> Rule:
+    """Make the rule that keeps mirror pods and whom the policy protects; it speaks with each one's name."""
+
+    def rule(pair: Pair) -> Verdict:
+        barrier = protection.barrier_of(pair.victim, policy.protection)
+        detail = protection.detail_of(barrier, pair.victim, policy.protection)
+        return Verdict(barrier == OPEN, "protection" if barrier == OPEN else barrier.rule, detail)
+
+    return rule
+
+
+def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
+    """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked."""
+
+    def rule(pair: Pair) -> Verdict:
+        victim = pair.victim
+        found = toleration.can_tolerate_preemption(
+            victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now
+        )
+        return Verdict(not found.exempt, PREEMPTION_TOLERATION, found.detail, found.until)
+
+    return rule
+
+
+def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+    """Give the rules of ordinary preemption, in the order in which they are asked.
+
+    Those that time changes come last, so that the first that forbids says how long it stays so.
+    """
+    return (lower_priority, *victim_rules(policy, classes))
+
+
+def victim_rules(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+    """Give the rules that hold for every kind of preemption, also where equal priorities may go."""
+    return (system_critical, protected(policy), tolerating(classes))
+
+
+def barrier_of(victim: PodFacts, policy: Policy, classes: Mapping[str, PriorityClass]) -> Barrier:
+    """Give `protected` and `tolerating` of one pod as a barrier: the planner's columns hold it. O(1)."""
+    barrier = protection.barrier_of(victim, policy.protection)
+    if barrier != OPEN:
+        return barrier
+    return toleration.barrier_of(victim, classes.get(victim.priority_class))
+
+
+def judge(rules: Sequence[Rule], pair: Pair) -> Verdict:
+    """Ask the rules in order: the first that forbids speaks, else the first of all. O(rules)."""
+    allowed: Verdict | None = None
+    for rule in rules:
+        verdict = rule(pair)
+        if not verdict.removable:
+            return verdict
+        allowed = allowed or verdict
+    return allowed or Verdict(removable=False, rule="", detail="no rule")

@@ -1,0 +1,159 @@
+"""PreemptionToleration: a PriorityClass may exempt its pods from preemption, for a time or for ever.
+
+Source: KEP "Preemption Toleration" of kubernetes-sigs/scheduler-plugins, whose annotations on the
+PriorityClass are read as they stand. `can_tolerate_preemption` is public: whoever plans evictions of
+their own asks it, and gets the planner's answer. Decided here, where the KEP leaves it open or its
+plugin gives up a whole node: a class that cannot be read, or is gone, exempts its pods (protect when in
+doubt); the toleration ends *after* its last second; 0 seconds, or none, is no toleration at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from makeway.core.k8s.importance import microseconds, moment_of
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.exemption import FOR_EVER, OPEN, PREEMPTION_TOLERATION, Barrier, against_all
+from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
+
+MINIMUM_PREEMPTABLE_PRIORITY: Final = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
+"""Annotation of a PriorityClass: from this priority on a preemptor may remove its pods at once."""
+
+TOLERATION_SECONDS: Final = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds"
+"""Annotation of a PriorityClass: so long since it was scheduled a pod stays; negative: for ever."""
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,25}")
+_MICROS: Final = 1_000_000
+_LATEST: Final = 250_000_000_000 * _MICROS
+"""A moment in the year 9892: what lasts longer lasts for ever, since no datetime holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a PriorityClass asks for. `seconds` 0: nothing; negative: for ever."""
+
+    minimum_preemptable_priority: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An annotation that is not a whole number of its size."""
+
+    annotation: str
+    value: str
+    bits: int
+
+    def __str__(self) -> str:
+        """What is wrong and what to do, for people."""
+        return f"annotation {self.annotation}: {self.value[:80]!r} is not a whole number of {self.bits} bits"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Whether a pod is exempt. `detail`: why, with the numbers. `until`: its last moment, None: for ever."""
+
+    exempt: bool
+    detail: str
+    until: datetime | None = None
+
+
+def can_tolerate_preemption(
+    victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int, now: datetime
+) -> Tolerance:
+    """Say whether a pod is exempt from preemption by its PriorityClass. Public API; never raises. O(1).
+
+    `victim`: facts of the pod that might go (`makeway.core.policy.facts.facts_of`). `priority_class`: the
+    object that has the victim's `priority_class` for a name, as it is now, or None where there is none.
+    `preemptor_priority`: of the pod that needs room. Whether the victim's priority is the lower one is
+    another rule's question.
+    """
+    barrier = barrier_of(victim, priority_class)
+    exempt = barrier.holds(preemptor_priority, microseconds(now))
+    ends = exempt and barrier.until != FOR_EVER
+    return Tolerance(
+        exempt=exempt,
+        detail=_detail(victim, priority_class, preemptor_priority),
+        until=moment_of(barrier.until) if ends else None,
+    )
+
+
+def barrier_of(victim: PodFacts, priority_class: PriorityClass | None) -> Barrier:
+    """Give the toleration of a pod as a barrier. O(1)."""
+    if not victim.priority_class:
+        return OPEN
+    if priority_class is None:
+        return against_all(PREEMPTION_TOLERATION)
+    toleration = toleration_of(priority_class)
+    match toleration:
+        case None:
+            return OPEN
+        case Unreadable():
+            return against_all(PREEMPTION_TOLERATION)
+    if toleration.seconds == 0:
+        return OPEN
+    return Barrier(toleration.minimum_preemptable_priority, _last_micros(victim, toleration.seconds))
+
+
+def toleration_of(priority_class: PriorityClass) -> Toleration | Unreadable | None:
+    """Read the annotations; None where there is neither."""
+    annotations = priority_class.metadata.annotations
+    if not annotations:
+        return None
+    minimum = annotations.get(MINIMUM_PREEMPTABLE_PRIORITY)
+    seconds = annotations.get(TOLERATION_SECONDS)
+    if minimum is None and seconds is None:
+        return None
+    lowest = priority_class.value + 1 if minimum is None else _whole(minimum, 32)
+    if lowest is None:
+        return Unreadable(MINIMUM_PREEMPTABLE_PRIORITY, minimum or "", 32)
+    how_long = 0 if seconds is None else _whole(seconds, 64)
+    if how_long is None:
+        return Unreadable(TOLERATION_SECONDS, seconds or "", 64)
+    return Toleration(lowest, how_long)
+
+
+def _last_micros(victim: PodFacts, seconds: int) -> int:
+    if seconds < 0 or victim.scheduled_micros == NOT_SCHEDULED:
+        return FOR_EVER
+    last = victim.scheduled_micros + seconds * _MICROS
+    return last if last < _LATEST else FOR_EVER
+
+
+def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int) -> str:
+    """Say what decided, with the numbers; it names no namespace and no pod."""
+    name = victim.priority_class
+    if not name:
+        return "the pod has no PriorityClass"
+    if priority_class is None:
+        return f"PriorityClass {name} does not exist"
+    toleration = toleration_of(priority_class)
+    match toleration:
+        case None:
+            return f"PriorityClass {name} has no toleration"
+        case Unreadable():
+            return f"PriorityClass {name}: {toleration}"
+    minimum, seconds = toleration.minimum_preemptable_priority, toleration.seconds
+    if seconds == 0:
+        return f"PriorityClass {name} tolerates for 0 s"
+    if preemptor_priority >= minimum:
+        return f"{preemptor_priority} >= minimum-preemptable-priority {minimum} of PriorityClass {name}"
+    lower = f"{preemptor_priority} < minimum-preemptable-priority {minimum} of PriorityClass {name}"
+    if seconds < 0:
+        return f"{lower}, for ever"
+    if victim.scheduled_micros == NOT_SCHEDULED:
+        return f"{lower}, for {seconds} s from when the pod is scheduled, which it does not say yet"
+    since = api_time(moment_of(victim.scheduled_micros))
+    return f"{lower}, for {seconds} s since it was scheduled at {since}"
+
+
+def _whole(text: str, bits: int) -> int | None:
+    """Read a whole number as Go's ParseInt does with base 10; None where it is none, or too large."""
+    if _WHOLE.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None

@@ -1,0 +1,46 @@
+"""Which pods may be evicted so that a quota comes into effect: rules about the victim alone.
+
+There is no preemptor, so what compares priorities does not apply: neither Kubernetes' own rule nor
+PreemptionToleration, which protects a pod from preemptors of some priority. What protects a pod from
+everybody does. Planner and evictor ask this same function.
+
+1. pods of a DaemonSet: they would come straight back to the same node (the seed),
+2. mirror pods, and whom the policy protects: as for every preemption,
+3. system-critical pods: they go only for a pod of higher priority, and there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from makeway.core.policy import protection
+from makeway.core.policy.document import Protection
+from makeway.core.policy.exemption import OPEN
+from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.rules import SYSTEM_CRITICAL, SYSTEM_CRITICAL_PRIORITY
+
+DAEMON_SET: Final = "daemonset-pod"
+
+QUOTA: Final = "quota"
+"""The rule that makes a pod removable for its queue's quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The rule that forbids it, and why, for a person to read."""
+
+    rule: str
+    detail: str
+
+
+def bar_of(victim: PodFacts, protected: Protection) -> Bar | None:
+    """Give what forbids to evict a pod for any quota; None where nothing does. O(protected namespaces)."""
+    if victim.daemon:
+        return Bar(DAEMON_SET, "a DaemonSet's pod would come back to its node at once")
+    barrier = protection.barrier_of(victim, protected)
+    if barrier != OPEN:
+        return Bar(barrier.rule, protection.detail_of(barrier, victim, protected))
+    if victim.priority >= SYSTEM_CRITICAL_PRIORITY:
+        return Bar(SYSTEM_CRITICAL, f"priority {victim.priority} is Kubernetes' own")
+    return None

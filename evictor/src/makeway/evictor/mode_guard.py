@@ -1,0 +1,126 @@
+"""How far this evictor may go at this moment: the brake first, then the most restrictive of three.
+
+Its own argument; the policy, which it reads from the API server itself; and the control state, which the
+leading planner says. So the loss of any one of them lifts nothing, and `off` gets here by two ways. Of
+each the last good one holds. The brake is none of them: it is read anew before each eviction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from makeway.bus.messages import ControlState, EvictionOrder
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.document import Policy, in_namespaces
+from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.evictor.verdicts import Refused
+
+
+class Restraint:
+    """One evictor's. Nothing of it awaits. `brake`: as it was read last."""
+
+    def __init__(
+        self,
+        own_mode: Mode,
+        policy: Callable[[], Policy] = Policy,
+        brake: Callable[[], Brake] = lambda: RELEASED,
+    ) -> None:
+        self._own_mode: Mode = own_mode
+        self._policy = policy
+        self._brake = brake
+        self._control: ControlState | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after every change; gives what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def take(self, control: ControlState) -> None:
+        """Put a control state of this cluster in force."""
+        self._control = control
+        self.changed()
+
+    def changed(self) -> None:
+        """Notify all waiters: the policy, the control state or the brake has changed."""
+        for listener in tuple(self._listeners):
+            listener()
+
+    def mode(self, namespace: str) -> Mode:
+        """Give the mode that holds for a namespace."""
+        if self._brake().holds(namespace):
+            return "off"
+        return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
+
+    @property
+    def own_mode(self) -> Mode:
+        """This evictor's own argument."""
+        return self._own_mode
+
+    @property
+    def control(self) -> ControlState | None:
+        """The control state in force; None before the first."""
+        return self._control
+
+    def modes(self) -> tuple[Mode, dict[str, Mode]]:
+        """Give the mode that holds everywhere, and for which namespaces another is said."""
+        told = self._control.namespace_modes if self._control is not None else {}
+        # No namespace has the empty name, so it has the mode of all that nothing is said of.
+        named = {*self._policy().modes(), *told, *self._brake().namespaces}
+        return self.mode(""), {name: self.mode(name) for name in sorted(named)}
+
+    @property
+    def brake(self) -> Brake:
+        """The brake as it was read last."""
+        return self._brake()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._policy()
+
+    def has_hard_budgets(self, namespace: str) -> bool:
+        """Report whether the disruption budgets of a namespace may not be violated, by policy or planner."""
+        rules = self._control.rules if self._control is not None else None
+        told = rules.hard_budget_namespaces if rules is not None else ()
+        return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
+
+    def victims_per_order(self) -> int | None:
+        """Give how many victims an order may have; None where there is no limit."""
+        limits = self._control.limits if self._control is not None else None
+        bounds = (self._policy().limits.victims_per_order, limits.victims_per_order if limits else None)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def against(self, order: EvictionOrder) -> Refused | None:
+        """Say why no effect of an order may begin now; None where nothing is against it.
+
+        By the preemptor's namespace; an order without one, by the namespaces of all its victims.
+        """
+        preemptor = order.preemptor
+        concerned = {v.namespace for v in order.victims} if preemptor is None else {preemptor.namespace}
+        brake = self._brake()
+        for namespace in sorted(concerned):
+            if brake.holds(namespace):
+                return Refused("mode-off", f"the mode for namespace {namespace} is off: {brake.describe()}")
+            match self.mode(namespace):
+                case "off":
+                    return Refused("mode-off", f"the mode for namespace {namespace} is off")
+                case "observe":
+                    return Refused(
+                        "mode-observe", f"the mode for namespace {namespace} is observe: nothing is evicted"
+                    )
+        return None
+
+    def too_large(self, order: EvictionOrder) -> Refused | None:
+        """Say that an order has more victims than allowed. Asked once: what has begun is not cut off."""
+        limit = self.victims_per_order()
+        if limit is None or len(order.victims) <= limit:
+            return None
+        return Refused(
+            "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
+        )
+
+    def _told(self, namespace: str) -> Mode:
+        if self._control is None:
+            return "enforce"
+        return self._control.namespace_modes.get(namespace, self._control.mode)

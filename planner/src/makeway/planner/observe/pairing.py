@@ -1,0 +1,224 @@
+"""Which of the pods that DefaultPreemption evicts belong to which plan made in mode `observe`.
+
+Nobody says so: the API shows the preemptor's nomination, and marks (DisruptionTarget) on pods that go. A
+mark belongs to a preemptor that is nominated to that node, that is of higher priority and of the scheduler
+that the mark names, and that was planned for before. Where several are, it belongs to the first whose own
+plan would take that pod on that node, else to the last planned for; and all of them are said to be `shared`.
+Each mark belongs to one at most, so sums over all pairs are right however they were told apart.
+
+Pure state: it is told what the watch sees, and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from makeway.core.comparison import BudgetKey, Gone
+from makeway.planner.snapshot.records import PodRecord
+
+QUIET: timedelta = timedelta(seconds=3)
+"""After the last sign of a preemption nothing more is expected of it. Its deletes go in parallel."""
+
+WINDOW: timedelta = timedelta(seconds=10)
+"""How long after a plan DefaultPreemption may show its first sign. It acts in the same scheduling cycle."""
+
+MOST_WAITING = 10_000
+"""Plans that wait for their counterpart; for one more the eldest is given up, without a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod that somebody marked for preemption, as it was seen; `scheduler`: who the mark says it was."""
+
+    pod: PodRecord
+    gone: Gone
+    scheduler: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A plan in mode `observe` whose counterpart is waited for.
+
+    `candidates`: UIDs of the victims of each node that it would do, best first. `allowed`: what each budget
+    allowed when it was made. `nominated`: where the pod was nominated to before.
+    """
+
+    decision_id: str
+    uid: str
+    priority: int
+    scheduler: str
+    at: datetime
+    candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    allowed: Mapping[BudgetKey, int] = field(default_factory=dict)
+    nominated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A plan and what was done about its pod: `node` is empty where nothing was.
+
+    `bound`: the pod found a place. `shared`: another plan's pod was nominated to the same node meanwhile.
+    """
+
+    expected: Expected
+    node: str
+    evicted: tuple[Evicted, ...]
+    nominated_at: datetime | None = None
+    bound: bool = False
+    shared: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    """A plan that waits. `node`: where its pod is nominated to, by this cycle or an earlier one."""
+
+    expected: Expected
+    node: str
+    last: datetime
+    nominated_at: datetime | None = None
+    shared: bool = False
+
+
+class Pairing:
+    """The plans that wait, and the marks that belong to none yet.
+
+    A call costs O(plans and marks of one node), `due` O(all of them). `ours`: whether one of makeway's own
+    orders removes a pod; its mark is no sign of DefaultPreemption.
+    """
+
+    def __init__(self, ours: Callable[[str], bool] = lambda _: False) -> None:
+        self._ours = ours
+        self._open: dict[str, _Open] = {}
+        self._on_node: dict[str, dict[str, _Open]] = {}
+        self._evicted: dict[str, dict[str, Evicted]] = {}
+
+    def __len__(self) -> int:
+        """How many plans wait."""
+        return len(self._open)
+
+    def expect(self, expected: Expected) -> list[Pair]:
+        """Wait for the counterpart of a plan; gives the pair of the pod's last plan, which that ends.
+
+        A pod is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
+        """
+        pairs = []
+        before = self._open.get(expected.uid)
+        if before is not None:
+            self.nominated(expected.uid, expected.nominated, expected.at)
+            pairs.append(self._close(before))
+        elif len(self._open) >= MOST_WAITING:
+            self._remove(next(iter(self._open.values())))
+        waiting = _Open(expected, "", expected.at)
+        self._open[expected.uid] = waiting
+        self._put(waiting, expected.nominated)
+        return pairs
+
+    def waits_for(self, uid: str) -> bool:
+        """Say whether a pod's plan waits."""
+        return uid in self._open
+
+    def nominated(self, uid: str, node: str, now: datetime) -> None:
+        """Take in that a pod is nominated to a node; that it no longer is (empty) says nothing."""
+        waiting = self._open.get(uid)
+        if waiting is None or not node or node == waiting.node:
+            return
+        self._put(waiting, node)
+        waiting.nominated_at = waiting.last = now
+        here = self._on_node[node].values()
+        if len(here) > 1:
+            for one in here:
+                one.shared = True
+
+    def evicted(self, evicted: Evicted) -> None:
+        """Take in that a pod was marked."""
+        node = evicted.pod.node
+        self._evicted.setdefault(node, {}).setdefault(evicted.gone.uid, evicted)
+        for waiting in self._on_node.get(node, {}).values():
+            waiting.last = evicted.at
+
+    def ended(self, uid: str, node: str) -> list[Pair]:
+        """Take in that a pod is bound to a node, or gone (empty): nothing more will be done for it."""
+        waiting = self._open.get(uid)
+        if waiting is None:
+            return []
+        if node and not waiting.node:
+            # Bound before the watch showed a nomination: binding clears it.
+            self._put(waiting, node)
+        return [self._close(waiting, bound=bool(node))]
+
+    def due(self, now: datetime) -> list[Pair]:
+        """Give the pairs of which nothing more is expected, and forget marks that belong to no plan."""
+        acted = {
+            owner.expected.uid
+            for marks in self._evicted.values()
+            for mark in marks.values()
+            if (owner := self._owner(mark)) is not None
+        }
+        ended = [
+            waiting
+            for uid, waiting in self._open.items()
+            if now - waiting.last >= (QUIET if waiting.nominated_at or uid in acted else WINDOW)
+        ]
+        pairs = [self._close(waiting) for waiting in ended]
+        oldest = now - WINDOW - QUIET
+        for node, marks in list(self._evicted.items()):
+            fresh = {uid: mark for uid, mark in marks.items() if mark.at >= oldest}
+            if fresh:
+                self._evicted[node] = fresh
+            else:
+                del self._evicted[node]
+        return pairs
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _put(self, waiting: _Open, node: str) -> None:
+        """Note where a pod is nominated to."""
+        self._take_out(waiting)
+        waiting.node = node
+        if node:
+            self._on_node.setdefault(node, {})[waiting.expected.uid] = waiting
+
+    def _take_out(self, waiting: _Open) -> None:
+        here = self._on_node.get(waiting.node)
+        if here is not None:
+            here.pop(waiting.expected.uid, None)
+            if not here:
+                del self._on_node[waiting.node]
+
+    def _remove(self, waiting: _Open) -> None:
+        self._take_out(waiting)
+        del self._open[waiting.expected.uid]
+
+    def _owner(self, mark: Evicted) -> _Open | None:
+        """Give whose victim a marked pod is; None where no plan that waits can be behind it."""
+        able = [
+            one
+            for one in self._on_node.get(mark.pod.node, {}).values()
+            if one.expected.at <= mark.at
+            and one.expected.priority > mark.gone.priority
+            and one.expected.scheduler == mark.scheduler
+        ]
+        able.sort(key=lambda one: (one.expected.at, one.expected.decision_id))
+        for one in able:
+            if mark.gone.uid in one.expected.candidates.get(mark.pod.node, ()):
+                return one
+        return able[-1] if able else None
+
+    def _close(self, waiting: _Open, *, bound: bool = False) -> Pair:
+        marks = self._evicted.get(waiting.node, {})
+        own = [mark for _, mark in sorted(marks.items()) if self._owner(mark) is waiting]
+        for mark in own:
+            del marks[mark.gone.uid]
+        self._remove(waiting)
+        theirs = tuple(mark for mark in own if not self._ours(mark.gone.uid))
+        return Pair(
+            expected=waiting.expected,
+            node=waiting.node if theirs or waiting.nominated_at else "",
+            evicted=theirs,
+            nominated_at=waiting.nominated_at,
+            bound=bound,
+            shared=waiting.shared,
+        )

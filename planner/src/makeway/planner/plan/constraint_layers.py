@@ -1,0 +1,501 @@
+"""Constraints as layers: how much each pod uses, and how much room each node has, as for a resource.
+
+A host port, or a required anti-affinity, has room 0 and each pod in conflict uses 1. A hard topology
+spread has room for `min + maxSkew - self` matching pods in a domain. Where the domain is wider than the
+node, what the domain's other nodes hold is taken off the room. So the same pass that frees and gives back
+resources does it for these. Required affinity is the opposite, it needs pods to stay, and is looked at
+once, with all removable pods gone, as kube-scheduler's dry run does.
+
+A layer may be looser than the scheduler's filter, never stricter. Sources: kube-scheduler's NodePorts,
+InterPodAffinity, PodTopologySpread and VolumeRestrictions plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from makeway.core.k8s import ports
+from makeway.core.k8s.affinity import Term, means_all
+from makeway.core.k8s.selector import Selector
+from makeway.core.k8s.spread import Spread
+from makeway.planner.plan.batch import Block
+from makeway.planner.plan.constraints import Constraints
+from makeway.planner.plan.tally import BoundedTallies, Tally, Weigh
+from makeway.planner.snapshot import bounds
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+PORT_TAKEN = "Host port taken"
+ANTI_AFFINITY = "Pod anti-affinity"
+OTHERS_ANTI_AFFINITY = "Existing pods' anti-affinity"
+CLAIM_TAKEN = "ReadWriteOncePod claim in use"
+NO_AFFINITY = "Pod affinity"
+SPREAD_OVER = "Topology spread over "
+
+MOST_KEYS = 10
+"""So many topology keys have layers, of each sort of constraint, so that a question has 32 at the most.
+Beyond them verification decides: anybody may write a pod with a thousand, and each takes 8 bytes a slot."""
+
+_PYTHON = 100
+"""Steps of a tally for a kind that is weighed by itself, without numpy."""
+
+Placed = tuple[int, PodRecord]
+"""A row, and a pod that the scheduler has placed there though the API does not show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One constraint over all nodes.
+
+    `use`: int64[kinds], what each pod takes; `key` says all that it depends on. `room`: int64[nodes], what
+    is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint does
+    not look at the node.
+    """
+
+    key: Hashable
+    reason: str
+    use: Ints
+    room: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """Required affinity: pods that must be there.
+
+    `use`: int64[kinds], 1 for a pod that all terms mean. `there`: int64[terms, nodes], how many are in the
+    node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
+    is the first of its series, on the nodes where it then `may_come`: bool[nodes].
+    """
+
+    key: Hashable
+    use: Ints
+    there: Ints
+    anywhere: int
+    may_come: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """All constraints of one preemptor, over all nodes; `left_out`: those that only verification looks at."""
+
+    layers: tuple[Layer, ...] = ()
+    company: Company | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """All that the layers depend on besides nodes and pods."""
+        company = () if self.company is None else (self.company.key,)
+        return (*(layer.key for layer in self.layers), *company)
+
+    def differ(self, other: Layers, rows: int) -> Flags:
+        """Give bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
+        differs = np.zeros(rows, np.bool_)
+        for mine, others in zip(self.layers, other.layers, strict=True):
+            known = others.room.size
+            differs[:known] |= mine.room[:known] != others.room
+        if self.company is not None and other.company is not None:
+            known = other.company.may_come.size
+            differs[:known] |= (self.company.there[:, :known] != other.company.there).any(axis=0)
+            differs[:known] |= self.company.may_come[:known] != other.company.may_come
+            if self.company.anywhere != other.company.anywhere:
+                differs[:known] |= self.company.may_come[:known]
+        return differs
+
+    def on(self, snapshot: Snapshot, block: Block, slots: int) -> Requirements:
+        """Lay them over the nodes of a block. O(layers · slots · nodes)."""
+        kinds = block.columns.kind[:slots, block.nodes]
+        uses = np.zeros((len(self.layers), slots, block.nodes.size), np.int64)
+        room = np.zeros((len(self.layers), block.nodes.size), np.int64)
+        leaving = np.zeros_like(room)
+        for number, layer in enumerate(self.layers):
+            uses[number] = layer.use[kinds]
+            room[number] = layer.room[block.rows]
+            concerned = room[number] < MOST
+            for place, pods in block.awaited.items():
+                if concerned[place]:
+                    leaving[number, place] = _sum(snapshot, layer.use, pods)
+                    room[number, place] += leaving[number, place]
+            for place, pods in block.nominated.items():
+                if concerned[place]:
+                    room[number, place] -= _sum(snapshot, layer.use, pods)
+        return Requirements(self.layers, uses, room, leaving, self._company(snapshot, block, kinds))
+
+    def _company(self, snapshot: Snapshot, block: Block, kinds: Ints) -> Present | None:
+        if self.company is None:
+            return None
+        there = self.company.there[:, block.rows]
+        anywhere = np.full(block.nodes.size, self.company.anywhere, np.int64)
+        for place, pods in block.awaited.items():
+            gone = _sum(snapshot, self.company.use, pods)
+            there[:, place] -= gone
+            anywhere[place] -= gone * there.shape[0]
+        return Present(self.company.use[kinds], there, anywhere, self.company.may_come[block.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Required affinity on the nodes of a block: `uses`: int64[slots, M], `there`: int64[terms, M]."""
+
+    uses: Ints
+    there: Ints
+    anywhere: Ints
+    may_come: Flags
+
+    def kept(self, removable: Flags) -> Flags:
+        """Say on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M]."""
+        gone = np.einsum("sn,sn->n", self.uses, removable.astype(np.int64))
+        holds: Flags = (self.there - gone > 0).all(axis=0)
+        first = self.anywhere - gone * self.there.shape[0] <= 0
+        holds |= first & self.may_come
+        return holds
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """Layers over the nodes of a block; E layers, M nodes.
+
+    `uses`: int64[E, slots, M]. `room`: int64[E, M], with the awaited gone and the nominated there.
+    `leaving`: int64[E, M], what the awaited use as long as they are there. `more`: the names of layers that
+    follow `layers` in the arrays.
+    """
+
+    layers: tuple[Layer, ...]
+    uses: Ints
+    room: Ints
+    leaving: Ints
+    company: Present | None
+    more: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What stands in the way where a layer has no room."""
+        return (*(layer.reason for layer in self.layers), *self.more)
+
+    def used_by(self, kind: int) -> Ints:
+        """Give int64[layers], what a pod of a kind uses; of further layers its kind says nothing."""
+        return np.array([layer.use[kind] for layer in self.layers], np.int64)
+
+    def with_more(self, names: tuple[str, ...], uses: Ints, room: Ints, leaving: Ints) -> Requirements:
+        """Add layers that look at more of a pod than its kind."""
+        if not names:
+            return self
+        return replace(
+            self,
+            uses=np.concatenate([self.uses, uses]),
+            room=np.concatenate([self.room, room]),
+            leaving=np.concatenate([self.leaving, leaving]),
+            more=names,
+        )
+
+
+def layers_of(
+    snapshot: Snapshot, constraints: Constraints, placed: Iterable[Placed], tallies: BoundedTallies
+) -> Layers:
+    """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with.
+
+    Raises:
+        Unfinished: the tallies' allowance did not suffice.
+    """
+    sources = _Sources(snapshot, tallies, tuple(placed), constraints.left_out)
+    # All at once and first: to group pods by another label gives them kinds that no tally has seen before.
+    selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
+    sources.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
+    layers: list[Layer] = []
+    if constraints.ports:
+        layers.append(_ports(sources, constraints))
+    if constraints.anti_affinity:
+        layers += _anti_affinity(sources, constraints)
+    if constraints.social:
+        others = _others_anti_affinity(sources, constraints)
+        asks = constraints.affinity or constraints.anti_affinity
+        if asks or any((layer.room < 0).any() for layer in others):
+            layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
+    if constraints.spreads:
+        layers += _spreads(sources, constraints)
+    if constraints.claims:
+        layers += _claims(sources, constraints)
+    company = _company(sources, constraints) if constraints.affinity else None
+    return Layers(tuple(layers), company, tuple(dict.fromkeys(sources.left_out)))
+
+
+class _Sources:
+    """What all layers are worked out from, and what was left out."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tallies: BoundedTallies,
+        placed: tuple[Placed, ...],
+        left_out: Iterable[str],
+    ) -> None:
+        self.snapshot = snapshot
+        self.tallies = tallies
+        self.placed = placed
+        self.left_out = list(left_out)
+
+    def tally(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> Tally:
+        return self.tallies.get(self.snapshot, key, weigh, counted, cost)
+
+    def held(self, tally: Tally) -> Ints:
+        """Give int64[nodes], what is counted on each node, assumed pods included."""
+        nodes = self.snapshot.columns.nodes
+        held = tally.held[:nodes]
+        if not self.placed:
+            return held
+        held = held.copy()
+        for row, pod in self.placed:
+            held[row] += tally.counts(self.snapshot.kind(pod.uid))
+        return held
+
+    def domains(self, key: str) -> Ints:
+        return self.snapshot.topology.domains(key, self.snapshot.columns.nodes)
+
+    def totals(self, held: Ints, domains: Ints, counted: Flags, key: str) -> Ints:
+        """Give int64[domains], what the counted nodes of each domain hold."""
+        count = max(1, self.snapshot.topology.count(key))
+        return np.bincount(domains[counted], weights=held[counted], minlength=count).astype(np.int64)
+
+    def resolved(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Return terms that name the namespaces which they select now. A selector is matched once for all."""
+        snapshot = self.snapshot
+        if all(term.namespace_selector is None for term in terms):
+            return terms
+        stamp = snapshot.namespaces_changed
+        return tuple(
+            self.tallies.remembered(("resolved", term), stamp, partial(term.resolved, _Namespaces(snapshot)))
+            for term in terms
+        )
+
+    def sorted_out(self, selectors: Iterable[Selector | None]) -> bool:
+        """Report whether kinds tell apart what these selectors look at."""
+        given = (selector for selector in selectors if selector is not None)
+        return self.snapshot.tell_apart(
+            frozenset(one.key for selector in given for one in selector.requirements)
+        )
+
+
+class _Namespaces(Mapping[str, Mapping[str, str]]):
+    """The labels of all namespaces, by name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._namespaces = snapshot.namespaces
+
+    def __getitem__(self, name: str) -> Mapping[str, str]:
+        return self._namespaces[name].metadata.labels or {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._namespaces)
+
+    def __len__(self) -> int:
+        return len(self._namespaces)
+
+
+def _ports(sources: _Sources, constraints: Constraints) -> Layer:
+    wanted, kinds = constraints.ports, sources.snapshot.kinds
+
+    def conflict(taken: tuple[ports.HostPort, ...]) -> int:
+        return int(ports.conflict(wanted, taken))
+
+    def weigh(numbers: Ints) -> Ints:
+        return kinds.of_ports(conflict, numbers)
+
+    tally = sources.tally(("ports", wanted), weigh, cost=_PYTHON)
+    return Layer(tally.key, PORT_TAKEN, tally.use, -sources.held(tally))
+
+
+def _anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
+    """The preemptor's own terms, one layer a topology key."""
+    if not sources.sorted_out(term.selector for term in constraints.anti_affinity):
+        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
+        return []
+    kinds = sources.snapshot.kinds
+    terms = sources.resolved(constraints.anti_affinity)
+    keys = sorted({term.topology_key for term in terms})
+    if len(keys) > MOST_KEYS:
+        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
+    layers = []
+    for key in keys[:MOST_KEYS]:
+        mine = tuple(term for term in terms if term.topology_key == key)
+
+        def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
+            weights = np.zeros(kinds.size, np.int64)
+            for term in mine:
+                weights[kinds.meant(term, numbers)] += 1
+            return weights[numbers]
+
+        tally = sources.tally(("anti-affinity", mine), weigh, cost=len(mine))
+        layers.append(_none_in_domain(sources, ANTI_AFFINITY, key, tally))
+    return layers
+
+
+def _others_anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
+    """The terms of pods that are there and mean the preemptor, one layer a topology key.
+
+    What they come to depends on nothing else, so preemptors that the same terms mean share a tally.
+    """
+    namespace, kinds = constraints.namespace, sources.snapshot.kinds
+    if kinds.left_out:
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+    known = sources.snapshot.namespaces.get(namespace)
+    namespace_labels = (known.metadata.labels or {}) if known is not None else {}
+    forbidding = kinds.forbidding
+    told = (namespace, tuple(sorted(namespace_labels.items())), constraints.labels)
+
+    def meaning() -> list[Term] | None:
+        return forbidding.meaning(namespace, namespace_labels, dict(constraints.labels))
+
+    terms = sources.tallies.remembered(("meaning", told), forbidding.changes, meaning)
+    if terms is None:
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        return []
+    keys = sorted({term.topology_key for term in terms})
+    if len(keys) > MOST_KEYS:
+        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+    layers = []
+    for key in keys[:MOST_KEYS]:
+        mine = tuple(term for term in terms if term.topology_key == key)
+
+        def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
+            weights = np.zeros(forbidding.size, np.int64)
+            for term in mine:
+                weights[[*forbidding.groups(term)]] += 1
+            return kinds.forbidden(weights, numbers)
+
+        which = frozenset(forbidding.number(term) for term in mine)
+        layers.append(
+            _none_in_domain(sources, OTHERS_ANTI_AFFINITY, key, sources.tally(("others", which), weigh))
+        )
+    return layers
+
+
+def _none_in_domain(sources: _Sources, reason: str, key: str, tally: Tally) -> Layer:
+    domains = sources.domains(key)
+    labelled = domains >= 0
+    totals = sources.totals(sources.held(tally), domains, labelled, key)
+    return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
+
+
+def _spreads(sources: _Sources, constraints: Constraints) -> list[Layer]:
+    """One layer a constraint, or none at all: which nodes count is known only with all of them."""
+    spreads = constraints.spreads
+    if len(spreads) > MOST_KEYS or not sources.sorted_out(spread.selector for spread in spreads):
+        sources.left_out.append(bounds.TOPOLOGY_SPREAD)
+        return []
+    return [_spread(sources, constraints, spread) for spread in spreads]
+
+
+def _spread(sources: _Sources, constraints: Constraints, spread: Spread) -> Layer:
+    """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
+
+    A domain that holds no more than the others never violates it, so its own count need not lower `min`.
+    A node that lacks the label of any constraint can never do.
+    """
+    selector, namespace, kinds = spread.selector, constraints.namespace, sources.snapshot.kinds
+    meant = Term("", frozenset({namespace}), None, selector)
+
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        weights[kinds.meant(meant, numbers)] = 1
+        return weights[numbers]
+
+    def counted(numbers: Ints) -> Ints:
+        if selector is None or selector.empty:
+            return np.zeros(numbers.size, np.int64)
+        return np.where(kinds.terminating[numbers], 0, weigh(numbers))
+
+    tally = sources.tally(("spread", namespace, selector), weigh, counted)
+    nodes = sources.snapshot.columns.nodes
+    domains = sources.domains(spread.topology_key)
+    labelled = domains >= 0
+    for other in constraints.spreads:
+        labelled = labelled & (sources.domains(other.topology_key) >= 0)
+    eligible = labelled
+    if spread.honour_node_affinity or spread.honour_taints:
+        required = constraints.nodes if spread.honour_node_affinity else type(constraints.nodes)()
+        tolerations = constraints.tolerations if spread.honour_taints else None
+        eligible = eligible & sources.snapshot.topology.eligible(required, tolerations, nodes)
+    totals = sources.totals(sources.held(tally), domains, eligible, spread.topology_key)
+    exists = np.bincount(domains[eligible], minlength=totals.size) > 0
+    most = _least_of_others(totals, exists) + spread.max_skew - int(spread.counts_itself)
+    if int(exists.sum()) < spread.min_domains:
+        most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
+    room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
+    room[~labelled] = -MOST
+    return Layer((spread, tally.key), f"{SPREAD_OVER}{spread.topology_key}", tally.use, room)
+
+
+def _least_of_others(totals: Ints, exists: Flags) -> Ints:
+    """Give int64[domains], the least that any other existing domain holds; MOST where there is none."""
+    held = np.where(exists, totals, MOST)
+    if held.size == 1:
+        return np.full(1, MOST, np.int64)
+    first = int(held.argmin())
+    least = np.full(held.shape, held[first], np.int64)
+    least[first] = np.delete(held, first).min()
+    return least
+
+
+def _claims(sources: _Sources, constraints: Constraints) -> list[Layer]:
+    """ReadWriteOncePod claims that another pod uses, wherever it runs."""
+    namespace, kinds = constraints.namespace, sources.snapshot.kinds
+    exclusive = frozenset(
+        claim for claim in constraints.claims if (namespace, claim) in sources.snapshot.exclusive_claims
+    )
+    if not exclusive:
+        return []
+
+    def used(claims: tuple[str, ...]) -> int:
+        return len(exclusive.intersection(claims))
+
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        inside = kinds.in_namespace(namespace, numbers)
+        weights[inside] = kinds.of_claims(used, inside)
+        return weights[numbers]
+
+    tally = sources.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
+    held = sources.held(tally)
+    users = int(held.sum())
+    if not users:
+        return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
+    return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
+
+
+def _company(sources: _Sources, constraints: Constraints) -> Company | None:
+    if not sources.sorted_out(term.selector for term in constraints.affinity):
+        sources.left_out.append(bounds.POD_AFFINITY)
+        return None
+    kinds = sources.snapshot.kinds
+    terms = sources.resolved(constraints.affinity)
+
+    def weigh(numbers: Ints) -> Ints:
+        weights = np.zeros(kinds.size, np.int64)
+        meant = numbers
+        for term in terms:
+            meant = kinds.meant(term, meant)
+        weights[meant] = 1
+        return weights[numbers]
+
+    tally = sources.tally(("affinity", terms), weigh, cost=len(terms))
+    held = sources.held(tally)
+    first = means_all(terms, constraints.namespace, dict(constraints.labels))
+    may_come = np.full(held.size, first)
+    there, anywhere = [], 0
+    for term in terms[:MOST_KEYS]:
+        domains = sources.domains(term.topology_key)
+        labelled = domains >= 0
+        totals = sources.totals(held, domains, labelled, term.topology_key)
+        there.append(np.where(labelled, totals[domains], 0))
+        may_come &= labelled
+        anywhere += int(totals.sum())
+    return Company(tally.key, tally.use, np.array(there, np.int64), anywhere, may_come)
+
+
+def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:
+    return sum(int(use[snapshot.kind(pod.uid)]) for pod in pods)

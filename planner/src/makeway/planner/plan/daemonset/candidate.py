@@ -1,0 +1,87 @@
+"""From a choice of victims on one node to a proposal: named pods in the order of being offered back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from makeway.core.daemonset.occupant import Occupant, most_important_first
+from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
+from makeway.core.daemonset.selection import strategy_names
+from makeway.planner.plan.daemonset.node import PinnedNode
+from makeway.planner.plan.ranking import ONLY_CANDIDATE, count_awaited, score
+from makeway.planner.plan.result import AwaitedPod, Proposal, RemovablePod
+from makeway.planner.snapshot.columns import Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who goes, by which rule, with which numbers by UID.
+
+    `removable`: slots of the pods among which the scheduler's filters may choose, should the victims not
+    do; the victims are among them. `awaited`: those of other orders that have to leave.
+    """
+
+    rule: str = DAEMONSET_MULTIPLE
+    victims: Sequence[Occupant] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
+    awaited: Sequence[Occupant] = ()
+    removable: frozenset[int] = frozenset()
+
+
+def propose(node: PinnedNode, choice: Choice) -> Proposal:
+    """Write a choice down, with the numbers that plans are ranked by. O(n log n)."""
+    victims = {node.slots[pod.uid] for pod in choice.victims}
+    violating = _violating(node, victims, choice.removable)
+    removable = [
+        RemovablePod(
+            pod=node.pods[slot],
+            rule=choice.rule if slot in victims else _other_rule(node),
+            victim=slot in victims,
+            pdb_violating=bool(violating[slot]),
+            detail=choice.details.get(node.pods[slot].uid, ""),
+        )
+        for slot in sorted(choice.removable, key=lambda slot: most_important_first(node.occupants[slot]))
+        if slot in victims or not (node.allowance and violating[slot])
+    ]
+    removable.sort(key=lambda one: not one.pdb_violating)
+    waiting = {pod.uid: pod for pod in node.block.awaited.get(0, ())}
+    awaited = [waiting[pod.uid] for pod in choice.awaited]
+    mask: Flags = np.zeros((len(node.pods), 1), np.bool_)
+    mask[sorted(victims)] = True
+    scores = score(
+        node.block.columns,
+        node.block.nodes,
+        mask,
+        violating[:, None],
+    )
+    count_awaited(scores, 0, awaited)
+    return Proposal(
+        node=node.name,
+        removable=tuple(removable),
+        awaited=tuple(AwaitedPod(pod, node.question.in_flight[pod.uid]) for pod in awaited),
+        pdb_violations=int(scores.violations[0]),
+        highest_priority=int(scores.highest[0]),
+        priority_sum=int(scores.priority_sum[0]),
+        start_micros=int(scores.start[0]),
+        decided_by=ONLY_CANDIDATE,
+        spared=node.spared,
+        max_victims=node.most_victims + len(node.ending & node.may_go),
+    )
+
+
+def _violating(node: PinnedNode, victims: set[int], removable: frozenset[int]) -> Flags:
+    """Give bool[slots]: who would violate a budget, the victims counted first; who is ending does not."""
+    flags = np.zeros(len(node.pods), np.bool_)
+    counted = removable - node.ending
+    order = np.array([*sorted(victims & counted), *sorted(counted - victims)], np.int64)
+    sets = node.block.columns.budgets[order, int(node.block.nodes[0])]
+    flags[order] = node.snapshot.budgets.violating(sets[:, None], node.debits)[:, 0]
+    return flags
+
+
+def _other_rule(node: PinnedNode) -> str:
+    """Give the rule by which a pod goes that the plan did not choose, should the filters ask for it."""
+    return DAEMONSET_MULTIPLE if "multiple" in strategy_names(node.settings) else DAEMONSET_SINGLE

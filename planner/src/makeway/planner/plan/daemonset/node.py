@@ -1,0 +1,248 @@
+"""One node as the simple preemptor sees it: what it lacks for a pod, and who is on it.
+
+Built from the same overlay as every other plan, so that nominated, assumed and awaited pods count alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from makeway.core.daemonset.occupant import Occupant, PodClass
+from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
+from makeway.core.daemonset.selection import strategy_names
+from makeway.core.k8s.importance import microseconds, moment_of
+from makeway.core.policy.document import DaemonSets
+from makeway.core.policy.facts import opts_out
+from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge
+from makeway.planner.plan.batch import Block, overlay
+from makeway.planner.plan.constraint_layers import Requirements, layers_of
+from makeway.planner.plan.debits import debits
+from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, detail_of_budgets
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Spared, SparedPod
+from makeway.planner.plan.tally import BoundedTallies
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.columns import Flags
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+OVERDUE_AFTER = timedelta(seconds=60)
+"""After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedNode:
+    """The node of a pinned pod, and all that a choice on it needs. Pods are known by their slot.
+
+    * `request`: what the pod asks for, by resource, and 1 of each of its `constraints`, such as a host
+      port; `free`: what is free of that now.
+    * `occupants`: the pods on it by slot; `awaited`: those that live orders remove, which are in no slot.
+    * `allowance`: how many pods each budget of the node's pods lets go; empty where budgets are soft.
+    * `ending`: pods that are being deleted by others, and are not overdue.
+    * `may_go`: pods that every rule lets go, and the guarantees of queues all of them together, also if
+      they are ending. `stay`: the others that are not overdue, the least important first, each with what
+      keeps it.
+    * `overdue`: how many should have left; they neither make room nor may they go.
+    """
+
+    snapshot: Snapshot
+    question: Question
+    debits: Mapping[Key, int]
+    now: datetime
+    block: Block
+    allowance: Mapping[Key, int]
+    request: Mapping[str, int]
+    free: Mapping[str, int]
+    constraints: frozenset[str]
+    occupants: list[Occupant]
+    awaited: list[Occupant]
+    ending: frozenset[int]
+    may_go: frozenset[int]
+    stay: tuple[SparedPod, ...]
+    overdue: int
+    slots: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.question.pinned_to
+
+    @property
+    def settings(self) -> DaemonSets:
+        """The policy's section."""
+        return self.snapshot.shields.policy.daemon_sets
+
+    @property
+    def most_victims(self) -> int:
+        """How many may go: what the strategies allow, and what an order may have."""
+        several = self.settings.multiple_max_victims if "multiple" in strategy_names(self.settings) else 1
+        limit = self.snapshot.shields.policy.limits.victims_per_order
+        return several if limit is None else min(several, limit)
+
+    @property
+    def pods(self) -> list[PodRecord]:
+        """The pods by slot."""
+        return self.block.slots[int(self.block.nodes[0])]
+
+    @property
+    def spared(self) -> Spared:
+        """The least important few of the pods that rules keep though their priority would not."""
+        kept = [one for one in self.stay if one.verdict.rule != HIGHER_PRIORITY]
+        return Spared(len(kept), tuple(kept[:MOST_PODS]))
+
+    def of(self, slots: Iterable[int]) -> list[Occupant]:
+        """Give the pods of some slots, the most important by priority first."""
+        return [self.occupants[slot] for slot in sorted(slots)]
+
+    def lacking(self, *leaving: Iterable[Occupant]) -> dict[str, int]:
+        """Give what is still missing once some pods have left, by resource and constraint, above 0 each."""
+        gone = [pod for pods in leaving for pod in pods]
+        missing = {}
+        for name, amount in self.request.items():
+            room = self.free[name] + sum(pod.amounts[name] for pod in gone)
+            if amount > room:
+                missing[name] = amount - room
+        return missing
+
+    def overdue_at(self, pods: Iterable[Occupant]) -> datetime:
+        """Give when the last of some ending pods is no longer expected to leave."""
+        return moment_of(max(self.pods[self.slots[pod.uid]].ends_micros for pod in pods)) + OVERDUE_AFTER
+
+
+def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies) -> PinnedNode:
+    """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
+    row = np.array([snapshot.rows[question.pinned_to]], np.int64)
+    overlaid = overlay(snapshot, question)
+    block = overlaid.block(row)
+    block.close_up()
+    layers = layers_of(snapshot, question.constraints, overlaid.placed, tallies)
+    columns, node = block.columns, int(block.nodes[0])
+    required = layers.on(snapshot, block, block.depth)
+    resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
+    for name in snapshot.served_by_devices(resources):
+        if not columns.allocatable[resources[name], node]:
+            del resources[name]
+    constraints = _named(required)
+
+    def occupant(pod: PodRecord) -> Occupant:
+        amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.kind(pod.uid))
+        return Occupant(
+            uid=pod.uid,
+            pod_class=_class_of(snapshot, pod),
+            priority=pod.priority,
+            created_micros=pod.facts.created_micros,
+            amounts={name: int(amounts[layer]) for name, layer in resources.items()}
+            | {name: int(uses[layer]) for name, layer in constraints.items()},
+            budgets=snapshot.budgets.charged(snapshot.budget_set(pod.uid)),
+        )
+
+    taken = columns.requested[:, node] + block.reserved[:, 0] + block.leaving[:, 0]
+    free = columns.allocatable[:, node] - taken
+    # A layer's room is what is left with the pod there: 0 is as good as 1 asked for and 1 free.
+    left = required.room[:, 0] - required.leaving[:, 0] + 1
+    pods = block.slots[node]
+    late = microseconds(now - OVERDUE_AFTER)
+    terminating = {slot for slot, pod in enumerate(pods) if pod.terminating}
+    overdue = {slot for slot in terminating if pods[slot].ends_micros <= late}
+    taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
+    allowance = _allowance(snapshot, pods, taken_off)
+    stay = _kept(snapshot, question, pods, allowance, now)
+    terms = terms_of(snapshot, question, overlaid.placed, tallies)
+    if terms.guards:
+        # Pods that are being deleted no longer count in their queues.
+        going = set(range(len(pods))) - terminating - stay.keys()
+        stay |= _guaranteed(terms, snapshot, question, block, going)
+    return PinnedNode(
+        snapshot=snapshot,
+        question=question,
+        debits=taken_off,
+        now=now,
+        block=block,
+        allowance=allowance,
+        request={name: question.needs[name] for name in resources} | dict.fromkeys(constraints, 1),
+        free={name: int(free[layer]) for name, layer in resources.items()}
+        | {name: int(left[layer]) for name, layer in constraints.items()},
+        constraints=frozenset(constraints),
+        occupants=[occupant(pod) for pod in pods],
+        awaited=[occupant(pod) for pod in block.awaited.get(0, ())],
+        ending=frozenset(terminating - overdue),
+        may_go=frozenset(range(len(pods))) - overdue - stay.keys(),
+        stay=tuple(stay[slot] for slot in sorted(stay, reverse=True) if slot not in overdue),
+        overdue=len(overdue),
+        slots={pod.uid: slot for slot, pod in enumerate(pods)},
+    )
+
+
+def _named(required: Requirements) -> dict[str, int]:
+    """Give the layers by what stands in the way; of two with one reason, the second is numbered."""
+    names: dict[str, int] = {}
+    for layer, reason in enumerate(required.names):
+        names[f"{reason} (constraint {layer + 1})" if reason in names else reason] = layer
+    return names
+
+
+def _class_of(snapshot: Snapshot, pod: PodRecord) -> PodClass:
+    priority_class = snapshot.priority_classes.get(pod.facts.priority_class)
+    if pod.facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)):
+        return PodClass.OPTED_OUT
+    return PodClass.OWNER if snapshot.kinship.leads(pod) else PodClass.REGULAR
+
+
+def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, int]) -> dict[Key, int]:
+    policy = snapshot.shields.policy
+    keys = {
+        key
+        for pod in pods
+        if policy.has_hard_budgets(pod.namespace)
+        for key in snapshot.budgets.members(snapshot.budget_set(pod.uid))
+    }
+    return {key: snapshot.budgets.allows(key) - taken.get(key, 0) for key in sorted(keys)}
+
+
+def _kept(
+    snapshot: Snapshot,
+    question: Question,
+    pods: list[PodRecord],
+    allowance: Mapping[Key, int],
+    now: datetime,
+) -> dict[int, SparedPod]:
+    """Ask every rule about every pod: who stays, by slot, and what keeps it."""
+    node = question.pinned_to
+    preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
+    policy = snapshot.shields.policy
+    rules = rules_for(preemptor, node, policy, snapshot.priority_classes)
+    kept = {}
+    for slot, pod in enumerate(pods):
+        verdict = judge(rules, Pair(preemptor, pod.facts, now))
+        if verdict.removable and pod.uid in question.refused:
+            verdict = REFUSED
+        spent = [
+            f"{namespace}/{name}"
+            for namespace, name in snapshot.budgets.kept(snapshot.budget_set(pod.uid), allowance)
+        ]
+        undecided = pod.namespace in snapshot.undecided and policy.has_hard_budgets(pod.namespace)
+        if verdict.removable and (spent or undecided) and not pod.terminating:
+            detail = f"PodDisruptionBudget {', '.join(spent)} allows no more"
+            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod) if undecided else detail)
+        if not verdict.removable:
+            kept[slot] = SparedPod(pod, verdict)
+    return kept
+
+
+def _guaranteed(
+    terms: QueueTerms, snapshot: Snapshot, question: Question, block: Block, going: set[int]
+) -> dict[int, SparedPod]:
+    """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
+    pods = block.slots[int(block.nodes[0])]
+    mask: Flags = np.zeros((len(pods), 1), np.bool_)
+    mask[sorted(going)] = True
+    kept = {}
+    for slot in np.flatnonzero(terms.kept(block, mask)[:, 0]).tolist():
+        verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pods[slot], question))
+        kept[slot] = SparedPod(pods[slot], verdict)
+    return kept

@@ -1,0 +1,108 @@
+"""The plan for a pod that its DaemonSet has bound to one node: the simple preemptor.
+
+One node, no ranking: what is left to decide is who goes. Pure. Source: YuniKorn's design of the simple
+preemptor; where makeway differs from it is told in docs/policies/differences.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
+from makeway.core.daemonset.selection import NoSelection, select, strategy_names
+from makeway.core.daemonset.strategies import Single, deviation, needed_of
+from makeway.planner.plan.daemonset import text
+from makeway.planner.plan.daemonset.candidate import Choice, propose
+from makeway.planner.plan.daemonset.node import PinnedNode, look_at
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, Refusal, Scope
+from makeway.planner.plan.tally import BoundedTallies
+from makeway.planner.snapshot.state import Snapshot
+
+
+def plan_pinned(
+    snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
+) -> Plan | Refusal:
+    """Decide who goes for a pinned pod, whose node may be helped. O(n log n) for the node's n pods.
+
+    In this order: nobody before the start delay is over; nobody where the room is on its way; else the
+    configured strategies over the pods that may go.
+    """
+    shields = snapshot.shields
+    due = (question.unfit_since or now) + shields.policy.daemon_sets.preemption_start_delay
+    if now < due:
+        return text.too_early(scope, question, shields.source, due=due, now=now)
+    node = look_at(snapshot, question, now, tallies)
+    lacking = node.lacking()
+    if not lacking:
+        return _unmodelled(node, scope)
+    if not node.lacking(node.awaited):
+        return _planned(node, Choice(awaited=needed_of(node.awaited, lacking)), scope)
+    return _chosen(node, scope)
+
+
+def _chosen(node: PinnedNode, scope: Scope) -> Plan | Refusal:
+    """Choose victims for what is missing once all that are leaving anyway have left."""
+    ending, settings = node.of(node.ending), node.settings
+    need = node.lacking(node.awaited, ending)
+    if not need:
+        return text.on_its_way(scope, node, needed_of(ending, node.lacking(node.awaited)))
+    found = select(
+        node.of(node.may_go - node.ending),
+        need,
+        node.request,
+        settings,
+        most_victims=node.most_victims,
+        allowance=node.allowance,
+    )
+    if isinstance(found, NoSelection):
+        return text.nobody(scope, node, need, found)
+    rule, victims = DAEMONSET_SINGLE, found.victims
+    if isinstance(found, Single):
+        details = {found.victim.uid: text.of_single(found, settings)}
+    else:
+        rule = DAEMONSET_MULTIPLE
+        details = {pod.uid: text.of_multiple(pod, found, need, node) for pod in victims}
+
+    # Of the pods that are ending, the needed ones are named as well: the scheduler's filters see them
+    # still, and the evictor finds nothing left to do for them. Where one may not be named, or the order
+    # would have too many victims, it waits for them.
+    leaving = needed_of(ending, node.lacking(node.awaited, victims))
+    limit = node.snapshot.shields.policy.limits.victims_per_order
+    too_many = limit is not None and len(victims) + len(leaving) > limit
+    if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
+        return text.on_its_way(scope, node, leaving)
+    choice = Choice(
+        rule=rule,
+        victims=(*victims, *leaving),
+        details={**details, **{pod.uid: text.ENDING for pod in leaving}},
+        awaited=needed_of(node.awaited, node.lacking(victims, leaving)),
+        removable=_removable(node, need),
+    )
+    return _planned(node, choice, scope)
+
+
+def _removable(node: PinnedNode, need: Mapping[str, int]) -> frozenset[int]:
+    """Give the slots of all whom the configured strategies might choose, and of those that are ending."""
+    if "multiple" in strategy_names(node.settings):
+        return node.may_go
+    most = node.settings.single_max_deviation_percent
+
+    def near(slot: int) -> bool:
+        pod = node.occupants[slot]
+        return pod.covers(need) and deviation(pod, need, node.request) * 100 <= most
+
+    return frozenset(slot for slot in node.may_go if slot in node.ending or near(slot))
+
+
+def _planned(node: PinnedNode, choice: Choice, scope: Scope) -> Plan:
+    return Plan(scope, (propose(node, choice),), 1, (), 0)
+
+
+def _unmodelled(node: PinnedNode, scope: Scope) -> Plan | Refusal:
+    """Leave to the scheduler's filters what no resource explains: a host port, an affinity, a volume."""
+    if not node.may_go and not node.awaited:
+        return text.nothing_to_remove(scope, node)
+    choice = Choice(awaited=node.awaited, removable=node.may_go)
+    return Plan(scope, (), 0, (propose(node, choice),), 1)

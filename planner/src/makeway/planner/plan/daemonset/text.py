@@ -1,0 +1,191 @@
+"""What the simple preemptor says: refusals with their numbers, and why each victim was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+
+from makeway.core.daemonset.occupant import Occupant
+from makeway.core.daemonset.rule import HIGHER_PRIORITY
+from makeway.core.daemonset.selection import Miss, NoSelection
+from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooLarge, TooLittle, TooMany
+from makeway.core.k8s.resources import PODS
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.document import DaemonSets
+from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
+from makeway.core.text import counted
+from makeway.planner.plan.daemonset.node import PinnedNode
+from makeway.planner.plan.dependencies import MOST, refused_pods
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
+from makeway.planner.plan.refusal import MARGIN, amount_of, until_deleted
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import NearNode, Refusal, Scope
+from makeway.planner.snapshot.exemptions import Source
+
+TOO_EARLY = "DaemonSetStartDelay"
+ON_ITS_WAY = "DaemonSetRoomOnItsWay"
+NO_VICTIMS = "DaemonSetNoVictims"
+
+ENDING = "it is being deleted already, and its room counts"
+
+
+def too_early(
+    scope: Scope, question: Question, source: Source | None, *, due: datetime, now: datetime
+) -> Refusal:
+    """Refuse until the start delay is over, or the policy, which is in `source`, has another."""
+    seconds = math.ceil((due - now).total_seconds())
+    message = (
+        f"{_who(question)}, which its DaemonSet has bound to node {question.pinned_to}, has not fitted on it "
+        f"since {api_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {api_time(due)}"
+    )
+    depends_on = () if source is None else (source,)
+    return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
+
+
+def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> Refusal:
+    """Refuse because pods that nobody has to evict any more are about to make the room."""
+    overdue = node.overdue_at(leaving)
+    pods = counted(len(leaving), "pod")
+    message = (
+        f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
+        f"already; if {_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
+    )
+    return Refusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
+
+
+def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSelection) -> Refusal:
+    """Refuse because no strategy found victims, and say of each why."""
+    misses = "; ".join(f"{name}: {_miss(miss, node)}" for name, miss in found.misses)
+    message = f"{_where(node)} does not fit on it ({_missing(need, node)}); {misses}; {_who_may_go(node)}"
+    short = [miss.short for _, miss in found.misses if isinstance(miss, TooLittle)]
+    missing = {name: amount for name, amount in (short or [{}])[0].items() if name not in node.constraints}
+    return _refusal(scope, node, message, {_reason(name, node): 1 for name in need}, missing)
+
+
+def _reason(name: str, node: PinnedNode) -> str:
+    if name in node.constraints:
+        return name
+    return "Too many pods" if name == PODS else f"Insufficient {name}"
+
+
+def nothing_to_remove(scope: Scope, node: PinnedNode) -> Refusal:
+    """Refuse where the resources suffice and no pod may go that could stand in another way."""
+    message = f"{_where(node)} has enough of every resource there; {_who_may_go(node)}"
+    return _refusal(scope, node, message, {"No pod may go": 1})
+
+
+def of_single(found: Single, settings: DaemonSets) -> str:
+    """Say why the one victim was chosen."""
+    return (
+        f"{_class(found.victim)}, alone makes the room; larger than needed by {_percent(found.deviation)} "
+        f"of the request, at most {settings.single_max_deviation_percent}%"
+    )
+
+
+def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: PinnedNode) -> str:
+    """Say why one of several victims was chosen."""
+    gives = ", ".join(
+        f"{name} {amount_of(name, pod.amounts[name])} of {amount_of(name, amount)}"
+        for name, amount in sorted(need.items())
+        if pod.amounts[name]
+    )
+    return f"{_class(pod)}, gives {gives} needed; one of {len(found.victims)}, at most {node.most_victims}"
+
+
+def _miss(miss: Miss, node: PinnedNode) -> str:
+    if isinstance(miss, NoneCovers):
+        return "no pod that may go makes the room alone"
+    if isinstance(miss, TooLarge):
+        return (
+            f"the nearest pod is larger than needed by {_percent(miss.deviation)} of the request, "
+            f"at most {node.settings.single_max_deviation_percent}%"
+        )
+    if isinstance(miss, TooMany):
+        return f"it would take {miss.needed} victims, at most {node.most_victims}"
+    return f"too little even without all that may go ({_missing(miss.short, node)})"
+
+
+def _who_may_go(node: PinnedNode) -> str:
+    """Count the pods of the node: how many may go, and what keeps the others."""
+    total = len(node.pods) + len(node.awaited)
+    kept = _by_rule(node)
+    told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
+    if node.overdue:
+        told.append(f"{node.overdue} should have left")
+    others = f" (kept: {', '.join(told)})" if told else ""
+    return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}"
+
+
+def _by_rule(node: PinnedNode) -> Counter[str]:
+    return Counter(one.verdict.rule for one in node.stay)
+
+
+def _refusal(
+    scope: Scope,
+    node: PinnedNode,
+    message: str,
+    reasons: dict[str, int],
+    missing: Mapping[str, int] | None = None,
+) -> Refusal:
+    """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes.
+
+    `missing`: what would be short even without all that may go.
+    """
+    ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
+    shields, kept = node.snapshot.shields, _by_rule(node)
+    depends_on = [] if shields.source is None else [shields.source]
+    queues = node.snapshot.queues.source
+    if QUEUE_GUARANTEED in kept and queues is not None:
+        depends_on.append(queues)
+    if HARD_BUDGET in kept:
+        depends_on += [
+            ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0
+        ]
+    if PREEMPTION_TOLERATION in kept:
+        depends_on += [
+            ("PriorityClass", "", name) for name in shields.exempting(node.question.preemptor.priority)
+        ]
+    if DELETE_REFUSED in kept:
+        depends_on += refused_pods(node.snapshot, node.question)
+    return Refusal(
+        scope,
+        NO_VICTIMS,
+        message,
+        reasons,
+        retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),
+        depends_on=tuple(depends_on[:MOST]),
+        spared={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
+        nearest=(NearNode(node.name, dict(missing or {}), node.spared),),
+    )
+
+
+def _where(node: PinnedNode) -> str:
+    return f"{_who(node.question)}, which its DaemonSet has bound to node {node.name},"
+
+
+def _who(question: Question) -> str:
+    return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+
+
+def _class(pod: Occupant) -> str:
+    return pod.pod_class.name.lower().replace("_", " ")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _missing(amounts: Mapping[str, int], node: PinnedNode) -> str:
+    """Say what stands in the way: amounts of resources, and constraints by their names."""
+    return ", ".join(
+        name.lower() if name in node.constraints else f"{name} {amount_of(name, amount)} missing"
+        for name, amount in sorted(amounts.items())
+    )
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(share * 100):.4g}%"

@@ -1,0 +1,176 @@
+"""Decisions as values: what was asked and answered, and the record of it that stays. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from makeway.bus import messages
+from makeway.bus.messages import DecisionRecord, PlanRequest
+from makeway.core.k8s.importance import NOT_STARTED, moment_of
+from makeway.core.policy.mode import Mode
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, RemovablePod, Spared
+from makeway.planner.snapshot.changes import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One planned request with its answer: what a decision record is written from, after the reply.
+
+    `queue`: the preemptor's. `looked_at_again`: a refusal's `retry_at` is there since the snapshot was
+    behind. `recording`: where what it was decided from is kept.
+    """
+
+    decision_id: str
+    planner: str
+    at: datetime
+    request: PlanRequest
+    question: Question
+    result: Plan | Refusal
+    policy_revision: str
+    duration_seconds: float
+    queue: str = ""
+    looked_at_again: bool = False
+    recording: str = ""
+
+
+class QuotaInputs(Entry, frozen=True, tag=16, gc=False):
+    """What was known besides the snapshot when a quota was planned for, as recordings hold it.
+
+    `maximum`: what the queue is brought down to. `leaving`: UIDs that orders remove. `running`: queues that
+    other processes run for. `refused`, `stuck`: why pods could not be evicted before, by UID.
+    """
+
+    decision_id: str
+    at: datetime
+    queue: str
+    maximum: dict[str, int]
+    mode: Mode
+    leaving: frozenset[str]
+    running: frozenset[str]
+    refused: dict[str, str]
+    stuck: dict[str, str]
+
+
+def record_of(decision: Decision) -> DecisionRecord:
+    """Write the decision record: what was looked at, what was chosen, by which rule, with which numbers."""
+    result, request = decision.result, decision.request
+    planned = result if isinstance(result, Plan) else None
+    best = planned.candidates[0] if planned and planned.candidates else None
+    return DecisionRecord(
+        decision_id=decision.decision_id,
+        request_id=request.request_id,
+        kind="pod",
+        cluster_uid=request.cluster_uid,
+        planner=decision.planner,
+        at=decision.at,
+        mode=request.mode,
+        status="candidates" if planned else "refused",
+        snapshot_revision=result.scope.revision,
+        policy_revision=decision.policy_revision,
+        preemptor=preemptor_of(decision.question),
+        queue=decision.queue,
+        nodes_total=result.scope.nodes_total,
+        nodes_potential=result.scope.nodes_potential,
+        candidates_total=planned.candidates_total if planned else 0,
+        unmodelled_total=planned.unmodelled_total if planned else 0,
+        nominated_node=best.node if best else "",
+        victims=victims_of(best) if best else (),
+        pdb_violations=best.pdb_violations if best else 0,
+        candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
+        diagnosis=refusal_of(result) if isinstance(result, Refusal) else None,
+        spared_by_rule=result.spared if isinstance(result, Refusal) else {},
+        nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
+        plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
+        recording=decision.recording,
+        ahead=request.ahead,
+        left_to_verification=result.left_out,
+    )
+
+
+def refusal_of(refusal: Refusal) -> messages.Refusal:
+    """Write a refusal down."""
+    return messages.Refusal(
+        reason=refusal.reason,
+        message=refusal.message,
+        node_reasons=refusal.node_reasons,
+        retry_at=refusal.retry_at,
+        depends_on=tuple(
+            messages.Dependency(kind=kind, namespace=namespace, name=name)
+            for kind, namespace, name in refusal.depends_on
+        ),
+    )
+
+
+def awaited_of(proposal: Proposal) -> tuple[messages.Awaited, ...]:
+    """Name the pods that are leaving already, each with the order that removes it."""
+    return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in proposal.awaited)
+
+
+def victims_of(proposal: Proposal) -> tuple[messages.Victim, ...]:
+    """Name the pods that must go."""
+    return tuple(_victim(proposal.node, one) for one in proposal.victims)
+
+
+def _victim(node: str, one: RemovablePod) -> messages.Victim:
+    return messages.Victim(
+        namespace=one.pod.namespace,
+        name=one.pod.name,
+        uid=one.pod.uid,
+        node=node,
+        priority=one.pod.priority,
+        grace_period_seconds=one.pod.grace_period_seconds,
+        rule=one.rule,
+        pdb_violating=one.pdb_violating,
+        assumed=not one.pod.node,
+        detail=one.detail,
+    )
+
+
+def _ranked(proposal: Proposal) -> messages.RankedCandidate:
+    return messages.RankedCandidate(
+        node=proposal.node,
+        victims=victims_of(proposal),
+        awaited=awaited_of(proposal),
+        pdb_violations=proposal.pdb_violations,
+        highest_priority=proposal.highest_priority,
+        priority_sum=proposal.priority_sum,
+        latest_start=None if proposal.start_micros == NOT_STARTED else moment_of(proposal.start_micros),
+        decided_by=proposal.decided_by,
+        spared=_spared(proposal.spared),
+        spared_total=proposal.spared.total,
+    )
+
+
+def _near(near: NearNode) -> messages.NearNode:
+    return messages.NearNode(
+        node=near.node, missing=near.missing, spared=_spared(near.spared), spared_total=near.spared.total
+    )
+
+
+def _spared(spared: Spared) -> tuple[messages.Spared, ...]:
+    return tuple(
+        messages.Spared(
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            uid=one.pod.uid,
+            priority=one.pod.priority,
+            rule=one.verdict.rule,
+            detail=one.verdict.detail,
+            until=one.verdict.until,
+        )
+        for one in spared.pods
+    )
+
+
+def preemptor_of(question: Question) -> messages.Preemptor:
+    """Name the pod that room is made for."""
+    pod = question.preemptor
+    return messages.Preemptor(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        priority=pod.priority,
+        scheduler_name=question.scheduler_name,
+    )

@@ -1,0 +1,58 @@
+"""What a refusal depends on besides the pods and nodes that the scheduler watches itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.state import Snapshot
+
+MOST = 60
+"""Objects that a refusal may name; the plugin remembers 64 for each pod that waits."""
+
+_BUDGETS = 30
+
+
+def dependencies(
+    snapshot: Snapshot,
+    question: Question,
+    budgets: Iterable[Key],
+    *,
+    limited: bool,
+    spared: Mapping[str, int],
+    queues: QueueTerms,
+) -> tuple[tuple[str, str, str], ...]:
+    """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
+
+    `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
+    or forbids victims; the configuration of queues where they do, and the queues that are at their maximum;
+    the budgets that forbid victims, where they are hard; the PriorityClasses by which pods are exempt from
+    this preemptor; the pods that the API server refused to delete. O(classes in use).
+    """
+    found: list[tuple[str, str, str]] = []
+    source = snapshot.shields.source
+    others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
+    if source is not None and (limited or spared.keys() - others):
+        found.append(source)
+    if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
+        found.append(snapshot.queues.source)
+    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
+    if HARD_BUDGET in spared:
+        keys = sorted(budgets)[:_BUDGETS]
+        found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
+    if PREEMPTION_TOLERATION in spared:
+        classes = snapshot.shields.exempting(question.preemptor.priority)
+        found += [("PriorityClass", "", name) for name in classes]
+    if DELETE_REFUSED in spared:
+        found += refused_pods(snapshot, question)
+    return tuple(found[:MOST])
+
+
+def refused_pods(snapshot: Snapshot, question: Question) -> list[tuple[str, str, str]]:
+    """Return the pods whose deletion was refused and that are still there, as (kind, namespace, name)."""
+    pods = (snapshot.pods[uid] for uid in sorted(question.refused) if uid in snapshot.pods)
+    return [("Pod", pod.namespace, pod.name) for pod in pods]

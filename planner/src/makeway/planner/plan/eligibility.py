@@ -1,0 +1,59 @@
+"""Which nodes a preemptor can use at all, whoever goes: what removing pods does not change.
+
+The scheduler's filters that look at the node alone. Where they run they leave such nodes out before they ask,
+but a pod that its full queue keeps out meets none of them: then every node is asked about. Sources:
+kube-scheduler's NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding and VolumeZone plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from makeway.core.k8s.nodes import RequiredNodes
+from makeway.planner.plan.constraints import Constraints
+from makeway.planner.snapshot.columns import Flags, Ints
+from makeway.planner.snapshot.state import Snapshot
+
+CORDON = "Node is cordoned"
+TAINT = "Untolerated taint"
+SELECTOR = "Node selector or affinity does not match"
+VOLUME = "Volume is not there"
+
+
+def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str, Flags]]:
+    """Yield, in the scheduler's order, what may rule nodes out and bool[rows], the nodes that it leaves.
+
+    What rules no node out is left out. O(nodes · conditions).
+    """
+    topology, rows = snapshot.topology, snapshot.columns.nodes
+    if constraints.heeds_cordons and topology.cordoned:
+        yield CORDON, topology.open(constraints.tolerations, rows)
+    if constraints.heeds_taints and topology.tainted:
+        yield TAINT, topology.eligible(RequiredNodes(), constraints.tolerations, rows)
+    for required in constraints.required:
+        yield SELECTOR, topology.eligible(required, None, rows)
+    volumes, namespace = snapshot.volumes, constraints.namespace
+    for required in dict.fromkeys(volumes.nodes(namespace, constraints.binds)):
+        if not required.anywhere:
+            yield VOLUME, topology.eligible(required, None, rows)
+    zones = tuple(dict.fromkeys(volumes.zones(namespace, constraints.zoned)))
+    if zones:
+        yield VOLUME, topology.in_zones(zones, rows)
+
+
+def eligible(snapshot: Snapshot, constraints: Constraints, rows: Ints) -> Ints:
+    """Return those of some rows that the preemptor can use, in their order."""
+    for _, allowed in filters(snapshot, constraints):
+        rows = rows[allowed[rows]]
+    return rows
+
+
+def ruled_out(snapshot: Snapshot, constraints: Constraints, rows: Ints) -> dict[str, int]:
+    """Count those of some rows that the preemptor cannot use, by the first filter that says so."""
+    counts: dict[str, int] = {}
+    for reason, allowed in filters(snapshot, constraints):
+        left = rows[allowed[rows]]
+        if left.size < rows.size:
+            counts[reason] = counts.get(reason, 0) + int(rows.size - left.size)
+        rows = left
+    return counts

@@ -1,0 +1,201 @@
+"""Who would have to go on each node: remove all that may go, then give back whom there is room for.
+
+One pass over the slots with all nodes side by side. Source: defaultpreemption's SelectVictimsOnNode,
+with the resource columns in place of the filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.planner.plan import hard_budgets
+from makeway.planner.plan.batch import Block
+from makeway.planner.plan.constraint_layers import Requirements
+from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
+from makeway.planner.plan.removable import removable as removable_pods
+from makeway.planner.snapshot.budgets import BudgetTable, Key
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was found on the nodes of a block; M nodes, R asked resources and then layers of constraints.
+
+    * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
+    * `budgeted`: bool[slots, M], pods that may not go because of a hard budget; `guarded`: because of the
+      guarantee of a queue.
+    * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
+    * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
+    * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
+    * `over_budget`, `over_limit`: bool[M], it would make room, but against a hard budget, or with more
+      victims than an order may have.
+    * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
+    * `too_small`: bool[R, M], the node could not hold it when empty.
+    * `alone`: bool[M], pods that the preemptor needs near it would go too.
+    * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[R, slots, M],
+      what each pod takes.
+    """
+
+    removable: Flags
+    violating: Flags
+    victims: Flags
+    budgeted: Flags
+    guarded: Flags
+    fits: Flags
+    waits: Flags
+    helps: Flags
+    room: Ints
+    over_budget: Flags
+    over_limit: Flags
+    asked: Ints
+    short: Ints
+    too_small: Flags
+    alone: Flags
+    constraints: tuple[str, ...]
+    uses: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the policy forbids a set of victims.
+
+    `hard_budgets`: to violate budgets of these namespaces; `undecided`: to have pods of some of these, since
+    it is not known which budgets cover them; `most_victims`: to be more than so many.
+    """
+
+    hard_budgets: tuple[str, ...] = ()
+    most_victims: int | None = None
+    undecided: frozenset[str] = frozenset()
+
+
+def evaluate(
+    block: Block,
+    preemptor_priority: int,
+    needs: Mapping[str, int],
+    *,
+    now_micros: int,
+    required: Requirements,
+    budgets: BudgetTable,
+    debits: Mapping[Key, int],
+    bounds: Bounds,
+    queues: QueueTerms = NO_TERMS,
+    undecided: Flags | None = None,
+    devices: frozenset[str] = frozenset(),
+) -> Evaluation:
+    """Find the victims on every node of a block. O(nodes · slots · asked resources and layers).
+
+    `undecided`: bool[kinds], pods that stay since it is not known which hard budgets cover them. `devices`:
+    asked resources that a node without any of them may serve by dynamic allocation: the room there is not
+    limited.
+    """
+    columns, nodes = block.columns, block.nodes
+    vector = columns.amounts(needs)
+    asked = np.flatnonzero(vector > 0)
+    need = vector[asked][:, None]
+    slots = block.depth
+
+    removable = removable_pods(
+        columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
+    )
+    guarded = queues.kept(block, removable)
+    if queues.guards:
+        removable &= ~guarded
+    covered = len(budgets) > 0
+    budgeted = np.zeros_like(removable)
+    hard = budgeted
+    if bounds.hard_budgets and covered:
+        sets = columns.budgets[:slots, nodes]
+        hard = budgets.hard(sets)
+        budgeted = removable & hard & budgets.exhausted(sets, debits)
+    if undecided is not None:
+        budgeted = budgeted | (removable & undecided[columns.kind[:slots, nodes]])
+    removable &= ~budgeted
+    allocatable = columns.allocatable[asked[:, None], nodes]
+    room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
+    leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)
+    uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
+    too_small = need > allocatable
+    if devices:
+        served = np.isin(asked, [columns.resources[name] for name in devices])
+        elsewhere = served[:, None] & (allocatable == 0)
+        room, too_small = np.where(elsewhere, MOST, room), too_small & ~elsewhere
+    if required.names:
+        room = np.concatenate([room, required.room])
+        leaving = np.concatenate([leaving, required.leaving])
+        uses = np.concatenate([uses, required.uses])
+        too_small = np.concatenate([too_small, np.zeros_like(required.room, np.bool_)])
+    emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
+    alone = np.zeros(nodes.size, np.bool_)
+    if required.company is not None:
+        alone = ~required.company.kept(removable)
+    fits = _all(room - leaving >= 0)
+    waits = _all(room >= 0) & ~fits
+    helps = _all(emptied >= 0) & ~alone & ~fits & ~waits & removable.any(axis=0)
+
+    violating = np.zeros_like(removable)
+    victims = np.zeros_like(removable)
+    chosen = np.flatnonzero(helps)
+    if chosen.size:
+        if covered:
+            sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
+            violating[:, chosen] = budgets.violating(sets, debits)
+        victims[:, chosen] = give_back(
+            uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
+        )
+    over_budget = np.zeros_like(helps)
+    if hard.any():
+        sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
+        beyond = hard_budgets.beyond(sets, victims, budgets, debits)
+        over_budget = np.asarray((victims & beyond).any(axis=0))
+        budgeted |= beyond
+        removable &= ~beyond
+        violating &= ~hard
+    over_limit = np.zeros_like(helps)
+    if bounds.most_victims is not None:
+        over_limit = (victims.sum(axis=0) > bounds.most_victims) & ~over_budget
+    helps &= ~over_budget & ~over_limit
+    return Evaluation(
+        removable=removable,
+        violating=violating,
+        victims=victims,
+        budgeted=budgeted,
+        guarded=guarded,
+        fits=fits,
+        waits=waits,
+        helps=helps,
+        room=room,
+        over_budget=over_budget,
+        over_limit=over_limit,
+        asked=asked,
+        short=np.maximum(-emptied, 0),
+        too_small=too_small,
+        alone=alone,
+        constraints=required.names,
+        uses=uses,
+    )
+
+
+def _all(flags: Flags) -> Flags:
+    """Say for each node whether it holds for all resources, also where none is asked."""
+    return np.asarray(np.logical_and.reduce(flags, axis=0))
+
+
+def give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+    """Offer every removed pod its place back: those under a violated budget first, then by importance.
+
+    `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
+    placed. Gives bool[slots, M], who found no place.
+    """
+    left = room.copy()
+    back = np.zeros(removable.shape, np.bool_)
+    turns = [violating, removable & ~violating] if violating.any() else [removable]
+    for turn in turns:
+        for slot in np.flatnonzero(turn.any(axis=1)).tolist():
+            pods = requests[:, slot]
+            stays = _all(pods <= left) & turn[slot]
+            np.subtract(left, pods, out=left, where=stays)
+            back[slot] |= stays
+    return removable & ~back

@@ -1,0 +1,84 @@
+"""Which pods of lower priority rules keep, by which rule, and when the first of them may go.
+
+Everything here explains: a plan does not need it. It is asked for the nodes that a decision record shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+import numpy as np
+
+from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
+from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge
+from makeway.core.text import counted
+from makeway.planner.plan.batch import Block
+from makeway.planner.plan.evaluate import Evaluation
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, guarantee_of
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Spared, SparedPod
+from makeway.planner.snapshot.columns import Flags
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+HARD_BUDGET = "hard-budget"
+"""The rule that keeps a pod under a budget that may not be violated and allows nothing more."""
+
+REFUSED = Verdict(False, DELETE_REFUSED, "the API server refused to delete it for this pod a moment ago")
+"""Of a pod whose deletion was refused for good."""
+
+MOST_PODS = 8
+"""Pods of one node that a record names."""
+
+
+def barred(block: Block, found: Evaluation, preemptor_priority: int) -> Flags:
+    """Give bool[slots, M]: the pods of lower priority that a barrier keeps."""
+    slots = found.removable.shape[0]
+    lower = block.columns.priority[:slots, block.nodes] < preemptor_priority
+    return np.asarray(lower & ~found.removable & ~found.budgeted & ~found.guarded)
+
+
+def of_node(
+    snapshot: Snapshot, block: Block, found: Evaluation, place: int, *, question: Question, now: datetime
+) -> Spared:
+    """Name the least important few of the pods that rules keep on one node, with each one's verdict."""
+    priority = question.preemptor.priority
+    slots = found.removable.shape[0]
+    lower = block.columns.priority[:slots, int(block.nodes[place])] < priority
+    stays = lower & ~found.removable[:, place]
+    if not stays.any():
+        return Spared()
+    kept = block.pods(place, stays)
+    budgeted = found.budgeted[:, place]
+    preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
+    pods = []
+    for slot, pod in kept[: -MOST_PODS - 1 : -1]:
+        if pod.uid in question.refused:
+            verdict = REFUSED
+        elif budgeted[slot]:
+            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod))
+        elif found.guarded[slot, place]:
+            verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
+        else:
+            verdict = judge(snapshot.shields.rules, Pair(preemptor, pod.facts, now))
+        pods.append(SparedPod(pod, verdict))
+    return Spared(len(kept), tuple(pods))
+
+
+def detail_of_budgets(snapshot: Snapshot, pod: PodRecord) -> str:
+    """Say which hard budgets keep a pod, or that this is not known yet."""
+    if pod.namespace in snapshot.undecided:
+        return f"the disruption budgets of namespace {pod.namespace} are being applied"
+    names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
+    budgets = ", ".join(f"{namespace}/{name}" for namespace, name in names)
+    return f"PodDisruptionBudget {budgets} allows no more"
+
+
+def text(counts: Counter[str], ends: str) -> str:
+    """Say how many pods of lower priority stay, by rule; nothing where none does."""
+    parts = []
+    for rule, number in sorted(counts.items()):
+        until = f", the first until {ends}" if ends and rule == PREEMPTION_TOLERATION else ""
+        parts.append(f"{counted(number, 'pod')} spared by {rule}{until}")
+    return ", ".join(parts)

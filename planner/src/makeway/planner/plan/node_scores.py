@@ -1,0 +1,186 @@
+"""How every node stands for one class of preemptors, kept from plan to plan.
+
+Preemptors that ask for the same, at the same priority, are of one class. The first plan of a class looks at
+every node; the next one looks again only at nodes for which something has changed: their pods, or what the
+request lays over them. What is kept of a node is whether it can be helped and the numbers that rank it; the
+few best are then looked at in full.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.core.policy.exemption import FOR_EVER
+from makeway.planner.plan.batch import TOGETHER, Block, Overlaid
+from makeway.planner.plan.constraint_layers import Layers
+from makeway.planner.plan.evaluate import Evaluation
+from makeway.planner.plan.ranking import score, top
+from makeway.planner.plan.refusal_stats import Grounds
+from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.state import Snapshot
+
+AT_ONCE = 4096
+"""Nodes that are looked at in one go: about 10 ms with 30 pods each."""
+
+_FRONT = 256
+"""So many of the best nodes are kept apart, to be compared without all others."""
+
+_NEVER = -1
+_REMEMBERED_ROWS = 2**20
+"""Rows that all classes together may keep, about 80 bytes each and 50 more where preemptors of the class are
+refused; the class least used is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the standing of nodes depends on besides their own columns.
+
+    `layers`: of the preemptor's constraints. `overlaid`: the request's pods, by row. `allowed`: int64, what
+    plans depend on of budgets. `now_micros`: the time.
+    """
+
+    layers: Layers
+    overlaid: Mapping[int, Overlaid]
+    allowed: Ints
+    now_micros: int
+
+
+class Standing:
+    """The standing of all rows of a snapshot for one class.
+
+    `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
+    columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
+    `grounds`: for refusing the class, once one of it was refused.
+
+    The best nodes are kept apart, so that not all have to be compared each time. `_near`: bool[rows], those
+    that were the best when all were compared, the open ones, and all that were put down since. `_firm`:
+    bool[rows], those that were the best and are as they were; who is not near ranks behind each of them.
+    `_all_near`: nobody else is helped.
+    """
+
+    def __init__(self) -> None:
+        self.helps: Flags = np.zeros(0, np.bool_)
+        self.open: Flags = np.zeros(0, np.bool_)
+        self.grounds: Grounds | None = None
+        self._keys: Ints = np.zeros((5, 0), np.int64)
+        self._seen: Ints = np.zeros(0, np.int64)
+        self._until: Ints = np.zeros(0, np.int64)
+        self._covered: Flags = np.zeros(0, np.bool_)
+        self._near: Flags = np.zeros(0, np.bool_)
+        self._firm: Flags = np.zeros(0, np.bool_)
+        self._all_near = True
+        self._before: Circumstances | None = None
+
+    def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
+        """Return those of some rows that have to be looked at again. O(all rows · layers + pods put over)."""
+        self._grow(snapshot.columns.nodes)
+        before = self._before
+        if before is None or now.now_micros < before.now_micros:
+            self._seen[:] = _NEVER
+        else:
+            self._seen[now.layers.differ(before.layers, self._seen.size)] = _NEVER
+            self._seen[self._until < now.now_micros] = _NEVER
+            if not np.array_equal(before.allowed, now.allowed):
+                self._seen[self._covered] = _NEVER
+            self._seen[_overlaid_otherwise(before.overlaid, now.overlaid)] = _NEVER
+        self._before = now
+        return rows[snapshot.changed[rows] > self._seen[rows]]
+
+    def put(self, snapshot: Snapshot, block: Block, found: Evaluation, now_micros: int) -> None:
+        """Keep what was found on the nodes of a block. O(slots · nodes)."""
+        columns, nodes, rows = block.columns, block.nodes, block.rows
+        slots = found.removable.shape[0]
+        awaited = block.awaits
+        self.helps[rows] = found.helps
+        self.open[rows] = (found.fits & (found.removable.any(axis=0) | awaited)) | (
+            (found.helps | found.waits) & awaited
+        )
+        if found.helps.any():
+            helped = np.flatnonzero(found.helps)
+            victims, violating = found.victims[:, helped], found.violating[:, helped]
+            self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
+        self._near[rows], self._firm[rows] = True, False
+        self._seen[rows] = snapshot.revision
+        if self.grounds is not None:
+            self.grounds.forget(snapshot, rows)
+        self._covered[rows] = columns.budgets[:slots, nodes].any(axis=0)
+        self._until[rows] = FOR_EVER
+        barred = columns.barred[nodes] > 0
+        if barred.any():
+            until = columns.immune_until[:slots, nodes[barred]]
+            self._until[rows[barred]] = np.where(until >= now_micros, until, FOR_EVER).min(
+                axis=0, initial=FOR_EVER
+            )
+
+    def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+        """Give rows to look at in full: of some the open ones, and the best of those that are helped.
+
+        At most so many best ones; in no special order. O(rows), one comparison for most of them.
+        """
+        near = self._contenders(snapshot, rows, most)
+        opened = self.open[near]
+        helped = near[self.helps[near] & ~opened]
+        return np.concatenate([near[opened], self._top(snapshot, helped, most)])
+
+    def _contenders(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+        """Give those of some rows that may be among so many best ones; all others rank behind as many."""
+        if rows.size <= TOGETHER:
+            return rows
+        near = rows[self._near[rows]]
+        if near.size <= TOGETHER and self._suffice(near, most):
+            return near
+        self._compare(snapshot)
+        near = rows[self._near[rows]]
+        return near if self._suffice(near, most) else rows
+
+    def _suffice(self, near: Ints, most: int) -> bool:
+        return self._all_near or int(np.count_nonzero(self._firm[near])) >= most
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        """Find the best of all rows anew. O(all rows)."""
+        helped = np.flatnonzero(self.helps & ~self.open)
+        self._all_near = helped.size <= _FRONT
+        self._firm[:] = False
+        self._firm[self._top(snapshot, helped, _FRONT)] = True
+        np.logical_or(self._firm, self.open, out=self._near)
+
+    def _top(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+        return top((*self._keys, snapshot.name_rank()), rows, most)
+
+    def _grow(self, rows: int) -> None:
+        more = rows - self._seen.size
+        if more <= 0:
+            return
+        self.helps, self.open = extended(self.helps, more), extended(self.open, more)
+        self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
+        self._near, self._firm = extended(self._near, more), extended(self._firm, more)
+        self._seen = extended(self._seen, more, _NEVER)
+        self._until = extended(self._until, more, FOR_EVER)
+
+
+def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
+    """Return the rows on which other pods are overlaid than before.
+
+    Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
+    """
+    changed = [row for row, overlaid in now.items() if overlaid.assumed or before.get(row) != overlaid]
+    return [*changed, *(before.keys() - now.keys())]
+
+
+class Standings:
+    """Standings by class."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Standing] = OrderedDict()
+
+    def of(self, key: Hashable, rows: int) -> Standing:
+        """Give the standing of a class; an unknown one has looked at no node."""
+        standing = self._kept.pop(key, None) or Standing()
+        self._kept[key] = standing
+        while len(self._kept) > max(1, _REMEMBERED_ROWS // max(rows, 1)):
+            self._kept.popitem(last=False)
+        return standing

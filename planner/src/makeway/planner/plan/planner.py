@@ -1,0 +1,337 @@
+"""The planner's core: which pods would have to go for a pod to fit, over all nodes at once.
+
+Pure: no await, logger, clock or client. The same input gives the same answer, to the last UID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+
+from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.resources import is_extended
+from makeway.planner.plan import refusal as diagnosis
+from makeway.planner.plan.batch import TOGETHER, Block, overlay
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.candidates import Part, best
+from makeway.planner.plan.constraint_layers import layers_of
+from makeway.planner.plan.constraints import Constraints
+from makeway.planner.plan.daemonset.planner import plan_pinned
+from makeway.planner.plan.debits import debits
+from makeway.planner.plan.eligibility import eligible, ruled_out
+from makeway.planner.plan.evaluate import Bounds, evaluate
+from makeway.planner.plan.node_scores import AT_ONCE, Circumstances, Standing
+from makeway.planner.plan.queue_limits import terms_of
+from makeway.planner.plan.refusal_stats import Grounds
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, Scope
+from makeway.planner.plan.tally import PIECE, Allowance, Unfinished
+from makeway.planner.snapshot.bounds import RESOURCES
+from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
+from makeway.planner.snapshot.state import Snapshot
+
+UNMODELLED_AT_LEAST = 100
+UNMODELLED_PER_CENT = 10
+"""As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
+
+_PIECES = 1000
+"""Pauses for tallies before the rest is worked out at one go: more than the largest question ever needs."""
+
+
+def plan(
+    snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache | None = None
+) -> Plan | Refusal:
+    """Decide which nodes could be helped by removing which pods, best first.
+
+    The snapshot holds the policy in force. `cache`: of plans on the same snapshot; without it this is the
+    first plan on it. The first plan of a class of preemptors costs O(nodes · slots), a
+    few milliseconds for 5,000 nodes; the next O(nodes), and O(slots) for each node that changed. Nothing is
+    sorted but the candidates.
+    """
+    steps = planning(snapshot, question, now, PlanCache() if cache is None else cache)
+    return next(found for found in steps if found is not None)
+
+
+def planning(
+    snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache
+) -> Iterator[Plan | Refusal | None]:
+    """Plan as `plan` does, and pause with None after every AT_ONCE nodes that have to be looked at.
+
+    It pauses as well where what constraints come to has to be worked out for many pods.
+
+    Called by the service for every plan request, on the event loop, which has its turn at each pause. The
+    snapshot may change there; what was looked at before and has changed is looked at again, so that all that
+    is decided on is seen in one piece.
+
+    Raises:
+        ValueError: the cache is of another snapshot.
+    """
+    cache.bind(snapshot)
+    for _ in range(2 * snapshot.columns.nodes // AT_ONCE + _PIECES):
+        found = _attempt(snapshot, question, now, cache, at_most=AT_ONCE, allowance=Allowance(PIECE))
+        yield found
+        if found is not None:
+            return
+    found = _attempt(snapshot, question, now, cache, at_most=snapshot.columns.nodes, allowance=Allowance())
+    assert found is not None  # noqa: S101 - all nodes were looked at
+    yield found
+
+
+def _attempt(
+    snapshot: Snapshot,
+    question: Question,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    at_most: int,
+    allowance: Allowance,
+) -> Plan | Refusal | None:
+    """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
+    try:
+        return _decide(snapshot, question, now, cache, at_most=at_most, allowance=allowance)
+    except Unfinished:
+        return None
+
+
+def _decide(
+    snapshot: Snapshot,
+    question: Question,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    at_most: int,
+    allowance: Allowance,
+) -> Plan | Refusal | None:
+    """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
+    if question.ignore_columns:
+        question = replace(question, needs={}, constraints=Constraints())
+    named, unknown = _potential(snapshot, question)
+    potential = eligible(snapshot, question.constraints, named)
+    scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
+    if not question.may_preempt:
+        return diagnosis.never(scope, question)
+    if not named.size:
+        return diagnosis.no_nodes(scope, question, unknown)
+    needs, missing, uncounted = _modelled(snapshot, question.needs)
+    if missing:
+        return diagnosis.not_offered(scope, question, missing)
+
+    question = replace(question, needs=needs)
+    if question.pinned_to and snapshot.shields.policy.daemon_sets.enabled:
+        if snapshot.rows.get(question.pinned_to) not in potential:
+            excluded = ruled_out(snapshot, question.constraints, named)
+            return diagnosis.no_nodes(scope, question, unknown, excluded)
+        found = plan_pinned(snapshot, question, scope, now, cache.tallies.within(allowance))
+        return replace(found, left_out=(*question.constraints.left_out, *uncounted))
+
+    view = View(snapshot, question, now, cache, allowance)
+    left_out = (*view.left_out, *uncounted)
+    looked = view.few(potential, at_most)
+    if looked is None:
+        return None
+    parts = looked.parts
+
+    candidates, candidates_total = best(
+        (part.helped() for part in parts), question.max_candidates, question.most_pods, looked.beyond
+    )
+    most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
+    unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
+    if candidates_total or unmodelled_total:
+        return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
+    grounds = view.grounds(looked, potential, at_most)
+    if grounds is None:
+        return None
+    near, sample = view.nearest(grounds, potential, np.setdiff1d(named, potential, assume_unique=True))
+    refusal = diagnosis.refusal(
+        scope,
+        question,
+        grounds,
+        potential,
+        snapshot=snapshot,
+        near=near,
+        excluded=ruled_out(snapshot, question.constraints, named),
+        unknown=unknown,
+        now=now,
+        queues=view.queues,
+        sample=sample,
+    )
+    return replace(refusal, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked at in full, how many other nodes are helped as well, and what is kept of all."""
+
+    parts: list[Part]
+    beyond: int
+    standing: Standing
+
+
+class View:
+    """One question over one snapshot: what looking at nodes needs, worked out once."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        question: Question,
+        now: datetime,
+        cache: PlanCache,
+        allowance: Allowance,
+    ) -> None:
+        tallies = cache.tallies.within(allowance)
+        policy = snapshot.shields.policy
+        self.question = question
+        self._overlay = overlay(snapshot, question)
+        placed = self._overlay.placed
+        self._snapshot = snapshot
+        self._standings = cache.standings
+        self._now = now
+        self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
+        self._layers = layers_of(snapshot, question.constraints, placed, tallies)
+        self._devices = snapshot.served_by_devices(question.needs)
+        terms = terms_of(snapshot, question, placed, tallies)
+        self.queues = replace(terms, limits=()) if question.ignore_columns else terms
+        self.left_out = self._layers.left_out
+        undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
+        self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order, undecided)
+        self._undecided = snapshot.kinds.of_namespaces(undecided) if undecided else None
+
+    def part(self, block: Block) -> Part:
+        """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
+        required = self._layers.on(self._snapshot, block, block.depth)
+        if self.queues.limits:
+            reasons = tuple(limit.reason for limit in self.queues.limits)
+            required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
+        found = evaluate(
+            block,
+            self.question.preemptor.priority,
+            self.question.needs,
+            now_micros=microseconds(self._now),
+            required=required,
+            budgets=self._snapshot.budgets,
+            debits=self._debits,
+            bounds=self._bounds,
+            queues=self.queues,
+            undecided=self._undecided,
+            devices=self._devices,
+        )
+        return Part(
+            block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
+        )
+
+    def parts(self, rows: Ints) -> list[Part]:
+        """Look at some nodes as the request changes them."""
+        return [self.part(block) for block in self._overlay.blocks(rows)]
+
+    def few(self, rows: Ints, at_most: int) -> Looked | None:
+        """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
+
+        How the others stand for the preemptor's class is known from plans before. Looks at no more than
+        `at_most` of the changed ones, and gives None where that was not enough.
+        """
+        snapshot = self._snapshot
+        key = (
+            self.question.preemptor.priority,
+            tuple(sorted(self.question.needs.items())),
+            self._layers.keys,
+            self._bounds,
+            self.queues.key,
+            self._devices,
+        )
+        standing = self._standings.of(key, snapshot.columns.nodes)
+        micros = microseconds(self._now)
+        circumstances = Circumstances(
+            self._layers, self._overlay.overlaid, snapshot.budgets.standing(self._debits), micros
+        )
+        stale = standing.stale(snapshot, circumstances, rows)
+        if stale.size > TOGETHER:
+            for first in range(0, min(stale.size, at_most), AT_ONCE):
+                for part in self.parts(stale[first : first + AT_ONCE]):
+                    standing.put(snapshot, part.block, part.found, micros)
+            if stale.size > at_most:
+                return None
+            stale = stale[:0]
+        known = _without(snapshot, rows, stale)
+        chosen = np.concatenate([stale, standing.best(snapshot, known, self.question.max_candidates + 1)])
+        parts = self.parts(chosen)
+        for part in parts:
+            standing.put(snapshot, part.block, part.found, micros)
+        beyond = int(standing.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
+        return Looked(parts, beyond, standing)
+
+    def grounds(self, looked: Looked, rows: Ints, at_most: int) -> Grounds | None:
+        """Give the grounds for a refusal on some rows, none of which is helped.
+
+        What is known from refusals of the class before is not looked at again, beyond what was just looked
+        at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
+        """
+        grounds = looked.standing.grounds = looked.standing.grounds or Grounds()
+        for part in looked.parts:
+            grounds.put(part)
+        unknown = grounds.unknown(self._snapshot, rows)
+        for first in range(0, min(unknown.size, at_most), AT_ONCE):
+            for part in self.parts(unknown[first : first + AT_ONCE]):
+                grounds.put(part)
+        return None if unknown.size > at_most else grounds
+
+    def nearest(
+        self, grounds: Grounds, rows: Ints, others: Ints
+    ) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
+        """Return what the nodes lack that lack least, and a sample of those that the columns rule out.
+
+        `others`: nodes that were ruled out before any was looked at.
+        """
+        near = grounds.nearest(self._snapshot, rows, diagnosis.NEAREST)
+        sample = grounds.sample(self._snapshot, rows, others, self.question.turn)
+        places = [
+            (part, place)
+            for part in self.parts(np.concatenate([near, sample]))
+            for place in range(part.block.rows.size)
+        ]
+        told = [diagnosis.near_node(part, place) for part, place in places[: near.size]]
+        return told, places[-1][0].sample(places[-1][1]) if sample.size else None
+
+
+def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
+    """Give rows without some others, in their order. O(nodes)."""
+    if not others.size:
+        return rows
+    left = np.ones(snapshot.columns.nodes, np.bool_)
+    left[others] = False
+    return rows[left[rows]]
+
+
+def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
+    """Give the rows that may be helped, ascending, and how many named nodes are not known."""
+    names = question.nodes.names
+    if question.nodes.all_but:
+        chosen = snapshot.present.copy()
+        chosen[snapshot.rows_named(names)] = False
+        return np.flatnonzero(chosen), 0
+    rows = np.sort(snapshot.rows_named(names))
+    return rows, len(set(names)) - int(rows.size)
+
+
+def _modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:
+    """Leave out resources that are not counted, and extended ones that no node offers; name another kind.
+
+    Returns what plans look at, a resource that cannot be had, and what is left to verification.
+    A scheduler that asks for room with an extended resource that no node offers has devices behind it (DRA),
+    which have no column. Anything else that no node offers cannot be had by removing pods.
+    """
+    modelled: dict[str, int] = {}
+    left_out: tuple[str, ...] = ()
+    for name, amount in needs.items():
+        if name in BASE_RESOURCES:
+            modelled[name] = amount
+        elif name not in snapshot.offers:
+            if not is_extended(name):
+                return {}, name, ()
+        elif snapshot.count(name):
+            modelled[name] = amount
+        else:
+            left_out = (RESOURCES,)
+    return modelled, "", left_out

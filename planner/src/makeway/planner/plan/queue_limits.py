@@ -1,0 +1,254 @@
+"""What queues mean for one preemptor: whom it may evict, and from where it has to.
+
+Two rules, as numbers over the columns:
+
+* `queue-max`: where the preemptor's queue, or a queue above it, would be over its maximum, only pods of
+  that same queue make room in it. That is one more layer: its room is what is left of the maximum, and a
+  pod of the subtree uses what it requests. Pods that the queue gate never holds are exempt.
+* `queue-guaranteed`: a queue that is not the preemptor's own or above it never falls below its guarantee,
+  whatever is removed on a node together. Pods that would take it there are kept, the most important first.
+
+Pods that live orders remove count as gone, and so do those of orders that ended a moment ago, which the
+watch may not show. A plan where no queue is that near to a limit costs nothing more than finding that out,
+O(queues with a guarantee). Where one is, preemptors are of one class as long as they meet the same limits:
+of a queue that is below its guarantee, however far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.core.k8s.queue_labels import QUEUE_LABELS, asked_for
+from makeway.core.queues.amounts import text_of
+from makeway.core.queues.placement import place
+from makeway.core.queues.queue_exempt import is_exempt
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.planner.plan.batch import Block
+from makeway.planner.plan.constraint_layers import Placed
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.tally import BoundedTallies
+from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+_PYTHON = 300
+"""Steps of a tally for a kind that is placed by itself, without numpy."""
+
+QUEUE_GUARANTEED = "queue-guaranteed"
+"""The rule that keeps a pod since its queue would be below its guarantee."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimit:
+    """A maximum that the preemptor would go over by `-room`."""
+
+    queue: Queue
+    resource: str
+    room: int
+    reason: str
+
+    def used_by(self, pod: PodRecord, number: int) -> int:
+        """Give what a pod uses of it; `number`: of its queue."""
+        inside = self.queue.number <= number < self.queue.below
+        return pod.requests.get(self.resource, 0) if inside else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A guarantee that removing pods of one node could break: what may be removed above it."""
+
+    queue: Queue
+    resource: str
+    spare: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTerms:
+    """What is near enough to a limit to matter; most often nothing.
+
+    `revision`: of the queues. `numbers`: int64[kinds], the pods' queues plus 1; `size`: how many queues there
+    are.
+    """
+
+    limits: tuple[QueueLimit, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    revision: str = ""
+    numbers: Ints | None = None
+    size: int = 0
+
+    @property
+    def key(self) -> Hashable:
+        """What a node's standing depends on here, besides its own pods: the same for plans of one class."""
+        return (
+            self.revision,
+            tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.limits),
+            tuple((one.queue.number, one.resource, one.spare) for one in self.guards),
+        )
+
+    def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
+        """Give int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
+        if self.numbers is None:
+            return np.full((slots, nodes.size), -1, np.int64)
+        return self.numbers[columns.kind[:slots, nodes]] - 1
+
+    def kept(self, block: Block, removable: Flags) -> Flags:
+        """Give bool[slots, M]: removable pods that guarantees keep.
+
+        On every node the least important pods are let go as long as the queue stays at or above its
+        guarantee, so that all that is left as removable may go together. O(slots · nodes), and again for
+        each guarantee that lets some of its pods go.
+        """
+        keep = np.zeros_like(removable)
+        if not self.guards:
+            return keep
+        columns, nodes, slots = block.columns, block.nodes, removable.shape[0]
+        queues = self.queue_numbers(columns, nodes, slots)
+        for resource in dict.fromkeys(guard.resource for guard in self.guards):
+            layer = columns.resources.get(resource)
+            if layer is None:
+                continue
+            # What a pod may use at the most, by its queue: of all guarantees above it the strictest.
+            most = np.full(self.size + 1, MOST, np.int64)
+            guards = [guard for guard in self.guards if guard.resource == resource]
+            for guard in guards:
+                subtree = most[guard.queue.number : guard.queue.below]
+                np.minimum(subtree, guard.spare, out=subtree)
+            uses = np.where(removable & ~keep, columns.requests[layer, :slots][:, nodes], 0)
+            keep |= uses > most[queues]
+            uses[keep] = 0
+            for guard in guards:
+                if guard.spare == 0:
+                    continue
+                inside = (uses > 0) & (queues >= guard.queue.number) & (queues < guard.queue.below)
+                places = np.flatnonzero(inside.sum(axis=0) > 1)
+                if places.size:
+                    these = np.where(inside[:, places], uses[:, places], 0)
+                    keep[:, places] |= _beyond(these, guard.spare)
+                    uses[keep] = 0
+        return keep
+
+    def layers(self, snapshot: Snapshot, block: Block, slots: int) -> tuple[Ints, Ints, Ints]:
+        """Give what pods use of each limit, its room, and what the awaited use: as of `Requirements`."""
+        columns, nodes = block.columns, block.nodes
+        uses = np.zeros((len(self.limits), slots, nodes.size), np.int64)
+        room = np.zeros((len(self.limits), nodes.size), np.int64)
+        leaving = np.zeros_like(room)
+        if not self.limits:
+            return uses, room, leaving
+        queues = self.queue_numbers(columns, nodes, slots)
+        for number, limit in enumerate(self.limits):
+            layer = columns.resources.get(limit.resource)
+            if layer is not None:
+                inside = (queues >= limit.queue.number) & (queues < limit.queue.below)
+                uses[number] = np.where(inside, columns.requests[layer, :slots][:, nodes], 0)
+            room[number] = limit.room
+            for at, pods in block.awaited.items():
+                leaving[number, at] = sum(limit.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods)
+                room[number, at] += leaving[number, at]
+        return uses, room, leaving
+
+
+NO_TERMS = QueueTerms()
+
+
+def terms_of(
+    snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
+) -> QueueTerms:
+    """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
+
+    Raises:
+        Unfinished: the tallies' allowance did not suffice.
+    """
+    book = snapshot.queues
+    tree = book.tree
+    own = book.queue_of(question.preemptor)
+    if tree is None or own is None or book.held is None:
+        return NO_TERMS
+    pod = question.preemptor
+    limits: tuple[QueueLimit, ...] = ()
+    if not is_exempt(pod.namespace, pod.priority, snapshot.shields.exempt_namespaces):
+        limits = tuple(_limits(snapshot, tree, own, pod, [other for _, other in assumed]))
+    guards = tuple(_guards(snapshot, tree, own, question))
+    if not limits and not guards:
+        return NO_TERMS
+
+    def numbered(namespace: str, labels: dict[str, str]) -> int:
+        return place(tree, asked_for(labels), namespace).queue.number + 1
+
+    def weigh(kinds: Ints) -> Ints:
+        return snapshot.kinds.of_labels(QUEUE_LABELS, numbered, kinds)
+
+    numbers = tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
+    return QueueTerms(limits, guards, book.revision, numbers, len(tree))
+
+
+def _limits(
+    snapshot: Snapshot, tree: QueueTree, own: Queue, preemptor: PodRecord, assumed: list[PodRecord]
+) -> Iterable[QueueLimit]:
+    """Give the maxima that the preemptor would go over, nearest queue first."""
+    book = snapshot.queues
+    for queue in tree.line(own.number):
+        held = book.held.of(queue.number) if book.held is not None else {}
+        for name, most in sorted(queue.maximum.items()):
+            asked = preemptor.requests.get(name, 0)
+            coming = sum(
+                pod.requests.get(name, 0)
+                for pod in assumed
+                if not pod.node and queue.number <= book.number_of(pod) < queue.below
+            )
+            room = most - held.get(name, 0) - coming - asked
+            if asked and room < 0:
+                used = f"{text_of(name, held.get(name, 0))} of {text_of(name, most)}"
+                yield QueueLimit(queue, name, max(room, -MOST), f"Queue {queue.path} at max: {name} {used}")
+
+
+def guards_of(snapshot: Snapshot, question: Question) -> tuple[Guard, ...]:
+    """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
+    return () if tree is None or own is None else tuple(_guards(snapshot, tree, own, question))
+
+
+def _guards(snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question) -> Iterable[Guard]:
+    """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
+    if not guaranteed:
+        return
+    usage, _ = snapshot.queues.without(question.in_flight.keys() | question.leaving)
+    columns = snapshot.columns
+    fullest = {name: int(columns.requested[layer].max()) for name, layer in columns.resources.items()}
+    for queue in guaranteed:
+        held = usage.of(queue.number)
+        if not held:
+            continue
+        for name, least in queue.guaranteed.items():
+            spare = held.get(name, 0) - least
+            if spare < fullest.get(name, 0):
+                yield Guard(queue, name, max(spare, 0))
+
+
+def _beyond(uses: Ints, spare: int) -> Flags:
+    """Say which pods are too much: int64[slots, M] counted from the last slot, of at most `spare` in all."""
+    total = uses[::-1].cumsum(axis=0)[::-1]
+    return np.asarray((uses > 0) & (total > spare))
+
+
+def guarantee_of(snapshot: Snapshot, pod: PodRecord, question: Question) -> str:
+    """Say which guarantee keeps a pod, with the numbers."""
+    book = snapshot.queues
+    tree, number = book.tree, book.number_of(pod)
+    own = book.queue_of(question.preemptor)
+    if tree is None or own is None:
+        return ""
+    usage, _ = book.without(question.in_flight.keys() | question.leaving)
+    for queue in tree.line(number):
+        if queue.number in own.line:
+            break
+        for name, least in sorted(queue.guaranteed.items()):
+            held = usage.of(queue.number).get(name, 0)
+            if held - least < pod.requests.get(name, 0):
+                used = f"it uses {text_of(name, held)}"
+                return f"queue {queue.path} is guaranteed {name} {text_of(name, least)}, {used}"
+    return "the pods of its queue on this node would together go below a guarantee"

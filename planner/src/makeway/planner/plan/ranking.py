@@ -1,0 +1,134 @@
+"""Which node is best to make room on.
+
+The rules are those of docs/ranking.md: kube-scheduler's (preemption.pickOneNodeForPreemption), and two more,
+so that the same input gives the same plan. The scheduler plugin ranks by the same ones; both are tested with
+the cases of bus/testdata/ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from makeway.core import comparison
+from makeway.core.k8s.importance import NOT_STARTED
+from makeway.planner.snapshot.columns import Columns, Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+
+RULES = (
+    *comparison.RULES,
+    "fewest-new-victims",
+    "node-name",
+)
+ONLY_CANDIDATE = "only-candidate"
+_SHIFT = comparison.PRIORITY_SHIFT
+_LOWEST = -(2**40)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The numbers that rank M nodes: int64[M] each. `start`: microseconds since 1970."""
+
+    violations: Ints
+    highest: Ints
+    priority_sum: Ints
+    count: Ints
+    start: Ints
+    new: Ints
+    name: Ints
+
+    def order(self) -> Ints:
+        """Give the places of the nodes, best first. O(M log M)."""
+        return np.lexsort(tuple(reversed(self._all())))
+
+    def decided_by(self, better: int, worse: int) -> str:
+        """Name the first rule on which one node beats another."""
+        for rule, key in zip(RULES, self._all(), strict=True):
+            if key[better] != key[worse]:
+                return rule
+        return RULES[-1]
+
+    def keys(self) -> tuple[Ints, ...]:
+        """Give what upstream ranks by, the less the better."""
+        return self.violations, self.highest, self.priority_sum, self.count, -self.start
+
+    def _all(self) -> tuple[Ints, ...]:
+        return *self.keys(), self.new, self.name
+
+
+def top(keys: Sequence[NDArray[Any]], places: Ints, most: int) -> Ints:
+    """Give those `most` of some places that have the least by the first key, then the second …, unordered.
+
+    Each key narrows the places down to those that are surely among them and those that are tied for the
+    rest. O(places) a key; nothing is sorted.
+    """
+    tied = places
+    chosen: list[Ints] = []
+    wanted = most
+    for key in keys:
+        if tied.size <= wanted:
+            break
+        values = key[tied]
+        alike = values == values.min()
+        count = np.count_nonzero(alike)
+        if count >= wanted:  # mostly, and far cheaper than to partition many that are alike
+            tied = tied[alike] if count < tied.size else tied
+            continue
+        limit = np.partition(values, wanted - 1)[wanted - 1]
+        chosen.append(tied[values < limit])
+        wanted -= chosen[-1].size
+        tied = tied[values == limit]
+    return np.concatenate([*chosen, tied[:wanted]])
+
+
+def score(
+    columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints | None = None
+) -> Scores:
+    """Give the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
+
+    The victims stand in order of importance, so the first is of the highest priority, and the longest
+    running of that priority. A pod that has not started counts as NOT_STARTED, later than all: upstream
+    takes the present.
+    """
+    slots = victims.shape[0]
+    priority = columns.priority[:slots, nodes]
+    count = victims.sum(axis=0, dtype=np.int64)
+    highest = np.where(victims, priority, _LOWEST).max(axis=0, initial=_LOWEST)
+    start = columns.start[:slots, nodes]
+    return Scores(
+        violations=(victims & violating).sum(axis=0, dtype=np.int64),
+        highest=highest,
+        priority_sum=np.where(victims, priority + _SHIFT, 0).sum(axis=0, dtype=np.int64),
+        count=count,
+        start=np.where(victims & (priority == highest), start, NOT_STARTED).min(axis=0, initial=NOT_STARTED),
+        new=count.copy(),
+        name=np.zeros_like(count) if name_rank is None else name_rank,
+    )
+
+
+def count_awaited(scores: Scores, place: int, awaited: list[PodRecord]) -> None:
+    """Count pods that are already being removed as victims of the node at `place`, though not as new."""
+    for pod in awaited:
+        if pod.priority > scores.highest[place]:
+            scores.highest[place] = pod.priority
+            scores.start[place] = pod.start_micros
+        elif pod.priority == scores.highest[place]:
+            scores.start[place] = min(pod.start_micros, int(scores.start[place]))
+        scores.priority_sum[place] += pod.priority + _SHIFT
+        scores.count[place] += 1
+
+
+def joined(parts: list[Scores]) -> Scores:
+    """Put the scores of blocks one behind the other; most often there is one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Scores(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("violations", "highest", "priority_sum", "count", "start", "new", "name")
+        )
+    )

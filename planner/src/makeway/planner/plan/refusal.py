@@ -1,0 +1,207 @@
+"""Why nothing helps, said with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from makeway.core.k8s.importance import moment_of
+from makeway.core.k8s.resources import CPU, PODS
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.exemption import DELETE_REFUSED
+from makeway.core.text import counted
+from makeway.planner.plan import exempt as spared
+from makeway.planner.plan.candidates import Part
+from makeway.planner.plan.constraint_layers import NO_AFFINITY
+from makeway.planner.plan.dependencies import dependencies
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
+from makeway.planner.plan.refusal_stats import (
+    ALL_KEPT,
+    NO_LOWER,
+    OVER_BUDGET,
+    OVER_LIMIT,
+    Grounds,
+    resource_names,
+)
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import NearNode, Proposal, Refusal, Scope
+from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.state import Snapshot
+
+NEVER = "PreemptionPolicyNever"
+NO_NODES = "NoPotentialNodes"
+NOT_OFFERED = "ResourceNotOffered"
+NOTHING_REMOVABLE = "NoLowerPriorityPods"
+ALL_SPARED = "PodsSpared"
+NO_ROOM = "NotEnoughRoom"
+FORBIDDEN = "ForbiddenByPolicy"
+
+UNKNOWN_NODE = "Not known to the planner"
+NEAREST = 3
+"""Nodes that a refusal names."""
+MARGIN = timedelta(milliseconds=1)
+"""A toleration holds up to and including its last moment."""
+REFUSED_AGAIN = timedelta(minutes=1)
+"""When a refusal that pods stay for whose deletion was refused is to be looked at again."""
+_MEBI = 2**20
+
+
+def never(scope: Scope, question: Question) -> Refusal:
+    """Refuse a pod whose preemptionPolicy is Never."""
+    return Refusal(scope, NEVER, f"{_who(question)} has preemptionPolicy Never")
+
+
+def no_nodes(
+    scope: Scope, question: Question, unknown: int, excluded: Mapping[str, int] | None = None
+) -> Refusal:
+    """Refuse where preemption would not help on any node. `excluded`: nodes it cannot use, by reason."""
+    reasons = {UNKNOWN_NODE: unknown} if unknown else {}
+    told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
+    reasons |= excluded or {}
+    told += _told(excluded or {})
+    message = f"{_who(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
+    return Refusal(scope, NO_NODES, message, reasons)
+
+
+def not_offered(scope: Scope, question: Question, resource: str) -> Refusal:
+    """Refuse a resource that no node offers."""
+    wanted = amount_of(resource, question.needs[resource])
+    message = f"{_who(question)} asks for {resource} {wanted}, which no node offers"
+    return Refusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
+
+
+def refusal(
+    scope: Scope,
+    question: Question,
+    grounds: Grounds,
+    rows: Ints,
+    *,
+    snapshot: Snapshot,
+    near: Sequence[tuple[NearNode, str]],
+    excluded: Mapping[str, int],
+    unknown: int,
+    now: datetime,
+    queues: QueueTerms = NO_TERMS,
+    sample: Proposal | None = None,
+) -> Refusal:
+    """Refuse where removing every removable pod makes no room, with the grounds of the potential rows.
+
+    `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
+    many nodes the planner does not know; `sample`: one that the columns rule out.
+    """
+    reasons, counts = grounds.reasons(rows), grounds.spared(rows)
+    if unknown:
+        reasons[UNKNOWN_NODE] = unknown
+    reasons.update(excluded)
+    asked = ", ".join(
+        f"{name} {amount_of(name, amount)}" for name, amount in sorted(question.needs.items()) if name != PODS
+    )
+    reason, why = _why(scope, reasons)
+    priority = question.preemptor.priority
+    message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    message += _told(excluded)
+    if queues.limits:
+        message += "; " + "; ".join(limit.reason for limit in queues.limits)
+    if counts:
+        end = grounds.first_end(rows)
+        message += f"; {spared.text(counts, '' if end is None else api_time(moment_of(end)))}"
+    if lacking := [text for _, text in near if text]:
+        message += "; nearest: " + "; ".join(lacking)
+    helps = grounds.first_help(rows)
+    retry_at = None if helps is None else moment_of(helps) + MARGIN
+    return Refusal(
+        scope,
+        reason,
+        message,
+        dict(sorted(reasons.items())),
+        retry_at=until_deleted(retry_at, counts, now),
+        depends_on=dependencies(
+            snapshot,
+            question,
+            grounds.budgets(snapshot, rows) if HARD_BUDGET in counts else (),
+            limited=bool(reasons[OVER_LIMIT] or reasons[OVER_BUDGET]),
+            spared=counts,
+            queues=queues,
+        ),
+        spared=dict(sorted(counts.items())),
+        nearest=tuple(node for node, _ in near),
+        sample=sample,
+    )
+
+
+def until_deleted(retry_at: datetime | None, spared: Mapping[str, int], now: datetime) -> datetime | None:
+    """Return when to try again, no later than what the API server refuses may be asked for once more."""
+    if DELETE_REFUSED not in spared:
+        return retry_at
+    again = now + REFUSED_AGAIN
+    return again if retry_at is None else min(retry_at, again)
+
+
+def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
+    """Give the refusal's reason and its sentence."""
+    potential = scope.nodes_potential
+    if not potential:
+        return NO_NODES, f"preemption would not help on any of {scope.nodes_total} nodes"
+    lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_KEPT, 0)
+    forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
+    if lower == potential:
+        return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
+    if kept == potential:
+        return ALL_SPARED, f"on each of {potential} potential nodes all pods of lower priority are spared"
+    parts = [f"of {potential} potential nodes {lower} have no pod of lower priority"]
+    if kept:
+        parts.append(f"on {kept} all of them are spared")
+    if forbidden:
+        parts.append(f"on {forbidden} the victims would be against the policy")
+    full = potential - lower - kept - forbidden
+    if full:
+        parts.append(f"{full} have too little room even without them")
+    why = ", ".join(parts[:-1]) + f", and {parts[-1]}" if len(parts) > 1 else parts[0]
+    if forbidden:
+        return FORBIDDEN, why
+    return (NO_ROOM if full else ALL_SPARED), why
+
+
+def _told(excluded: Mapping[str, int]) -> str:
+    """Say how many nodes the pod cannot use at all, and why; nothing where there are none."""
+    if not excluded:
+        return ""
+    parts = [f"{counted(number, 'node')} ({reason.lower()})" for reason, number in sorted(excluded.items())]
+    return f"; it cannot use {', '.join(parts)}"
+
+
+def amount_of(resource: str, amount: int) -> str:
+    """Write an amount for people: cores or milli-cores, MiB where whole, else plain units."""
+    if resource == CPU:
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    if amount >= _MEBI and amount % _MEBI == 0:
+        return f"{amount // _MEBI}Mi"
+    return str(amount)
+
+
+def _who(question: Question) -> str:
+    return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+
+
+def near_node(part: Part, place: int) -> tuple[NearNode, str]:
+    """Write down what a node lacks without its removable pods; in words, too, where it has such pods.
+
+    A queue's limit is lacking on no node; the refusal names it once.
+    """
+    block, found = part.block, part.found
+    names = resource_names(block, found)
+    missing = {
+        name: int(short) for name, short in zip(names, found.short[:, place], strict=False) if short > 0
+    }
+    lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
+    against = found.short[found.asked.size :, place] > 0
+    limits = {limit.reason for limit in part.queues.limits}
+    told = zip(found.constraints, against, strict=True)
+    lacking += [name for name, short in told if short and name not in limits]
+    if not lacking and found.alone[place]:
+        lacking = [NO_AFFINITY]
+    node = part.snapshot.names[int(block.rows[place])]
+    lower = int(found.removable[:, place].sum())
+    text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
+    return NearNode(node, missing, part.spared(place)), text

@@ -1,0 +1,67 @@
+"""From a plan to the reply that the plugin waits for."""
+
+from __future__ import annotations
+
+from makeway.bus import messages
+from makeway.bus.messages import API_VERSION, PlanReply
+from makeway.planner.plan.decision import awaited_of, refusal_of
+from makeway.planner.plan.result import Plan, Proposal, Refusal
+
+
+def reply_of(
+    result: Plan | Refusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
+) -> PlanReply:
+    """Write the reply to a planned request."""
+    if isinstance(result, Refusal):
+        return PlanReply(
+            api_version=API_VERSION,
+            request_id=request_id,
+            planner=planner,
+            status="refused",
+            snapshot_revision=result.scope.revision,
+            policy_revision=policy_revision,
+            decision_id=decision_id,
+            refusal=refusal_of(result),
+            sample=None if result.sample is None else _candidate(result.sample),
+        )
+    return PlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="candidates",
+        snapshot_revision=result.scope.revision,
+        policy_revision=policy_revision,
+        decision_id=decision_id,
+        candidates=tuple(_candidate(proposal) for proposal in result.candidates),
+        unmodelled=tuple(_candidate(proposal) for proposal in result.unmodelled),
+        unmodelled_total=result.unmodelled_total,
+    )
+
+
+def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> PlanReply:
+    """Write the reply to a request that is not planned: `reason` is a constant, `message` a sentence.
+
+    Its status is that of a planner that is not ready, so that the plugin does not take it for a no.
+    """
+    return PlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="notSynced",
+        refusal=messages.Refusal(reason=reason, message=message),
+    )
+
+
+def _candidate(proposal: Proposal) -> messages.Candidate:
+    return messages.Candidate(
+        node=proposal.node,
+        removable=tuple(
+            messages.Removable(
+                uid=one.pod.uid, rule=one.rule, victim=one.victim, pdb_violating=one.pdb_violating
+            )
+            for one in proposal.removable
+        ),
+        awaited=awaited_of(proposal),
+        pdb_violations=proposal.pdb_violations,
+        max_victims=proposal.max_victims,
+    )

@@ -1,0 +1,133 @@
+"""What a plan says: values of the core, before they become messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from makeway.core.k8s.importance import NOT_STARTED
+from makeway.core.policy.rules import Verdict
+from makeway.planner.snapshot.records import PodRecord
+
+
+class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that may go, the rule that allows it, and whether the plan needs it gone.
+
+    `detail`: the rule's numbers where they are more than the priorities, for the decision record.
+    """
+
+    pod: PodRecord
+    rule: str
+    victim: bool
+    pdb_violating: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedPod:
+    """A pod that another live order removes and that this plan counts on."""
+
+    pod: PodRecord
+    order_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparedPod:
+    """A pod of lower priority that a rule keeps, and what the rule says."""
+
+    pod: PodRecord
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """The pods of one node that rules keep: how many, and the least important few of them by name."""
+
+    total: int = 0
+    pods: tuple[SparedPod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A node, who may and who must go there, and the numbers that rank it.
+
+    `removable` is in the order in which pods are offered back. `start_micros`: of the longest running
+    victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
+    `spared`: only where it is one of the best few.
+    `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
+    """
+
+    node: str
+    removable: tuple[RemovablePod, ...]
+    awaited: tuple[AwaitedPod, ...]
+    pdb_violations: int
+    highest_priority: int
+    priority_sum: int
+    start_micros: int = NOT_STARTED
+    decided_by: str = ""
+    spared: Spared = Spared()
+    max_victims: int = 0
+
+    @property
+    def victims(self) -> tuple[RemovablePod, ...]:
+        """Give the pods that must go, in the order in which they were offered back."""
+        return tuple(pod for pod in self.removable if pod.victim)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What was looked at: all nodes, those that removing pods may help, and at which revision."""
+
+    revision: int
+    nodes_total: int
+    nodes_potential: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes on which room can be made, best first, and nodes where only the scheduler's filters know.
+
+    The totals count before the lists were cut. `left_out`: constraints beyond the planner's bounds, which
+    only the scheduler's filters look at; constants of `bounds`.
+    """
+
+    scope: Scope
+    candidates: tuple[Proposal, ...]
+    candidates_total: int
+    unmodelled: tuple[Proposal, ...]
+    unmodelled_total: int
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NearNode:
+    """A node that removing pods almost helps: what is `missing` even then, by resource, and who stays."""
+
+    node: str
+    missing: dict[str, int]
+    spared: Spared = Spared()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
+
+    `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
+    whose change may help, as (kind, namespace, name). `spared`: pods of lower priority that rules keep on
+    the potential nodes, by rule. `nearest`: the nodes that lack least. `sample`: a node that the columns rule
+    out, with all that may be removed there; None where no such node has a removable pod. `left_out`: as of a
+    plan.
+    """
+
+    scope: Scope
+    reason: str
+    message: str
+    node_reasons: dict[str, int] = field(default_factory=dict)
+    retry_at: datetime | None = None
+    depends_on: tuple[tuple[str, str, str], ...] = ()
+    spared: dict[str, int] = field(default_factory=dict)
+    nearest: tuple[NearNode, ...] = ()
+    sample: Proposal | None = None
+    left_out: tuple[str, ...] = ()

@@ -1,0 +1,190 @@
+"""How much every pod counts towards a constraint, and the sum on every node.
+
+Both are kept from plan to plan: a new kind is weighed once, and only nodes that changed are summed again.
+What is new to a tally is worked out in pieces: where a plan has used up its allowance, it pauses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.state import Snapshot
+
+Weigh = Callable[[Ints], Ints]
+"""Gives what pods of some kinds count: int64[numbers of kinds] to int64 of that shape."""
+
+PIECE: Final = 1_000_000
+"""Steps between two pauses, of some 10 ns each: a kind against a requirement, a pod in a sum."""
+
+_REMEMBERED = 256
+"""How many tallies are remembered: constraints of different preemptors, the least used forgotten first."""
+
+_REMEMBERED_ENTRIES = 2**22
+"""Kinds and nodes that all tallies together may keep, of 16 bytes each, however many kinds there are."""
+
+_FEWEST = 40
+"""So many tallies are remembered in any case: more than one question has."""
+
+
+class Unfinished(Exception):  # noqa: N818 - it names a state
+    """The allowance is used up; what has been worked out is kept, and the next attempt goes on from there."""
+
+
+class Tally:
+    """What pods count, by kind, and what they come to, by node.
+
+    `use`: int64[kinds], what freeing the pod gives back. `held`: int64[nodes], the sum of what is counted
+    there now, which differs where `counted` does (spread does not count a pod that is terminating, but
+    its removal frees all the same, as upstream has it). `cost`: steps that weighing one kind takes.
+    """
+
+    def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> None:
+        self.key = key
+        self.use: Ints = np.zeros(1, np.int64)
+        self.held: Ints = np.zeros(0, np.int64)
+        self._counted: Ints = self.use
+        self._weigh = weigh
+        self._count = counted
+        self._cost = cost
+        self._new: Ints = np.zeros(0, np.int64)
+        self._serial = 0
+        self._revision = -1
+
+    def renew(self, snapshot: Snapshot, allowance: Allowance) -> None:
+        """Bring both up to the snapshot. O(new kinds + slots of the nodes that changed).
+
+        Raises:
+            Unfinished: the allowance did not suffice.
+        """
+        kinds, columns = snapshot.kinds, snapshot.columns
+        if self._serial != kinds.serial:
+            self.use = _longer(self.use, kinds.size)
+            self._counted = self.use if self._count is None else _longer(self._counted, kinds.size)
+            fresh = kinds.since(self._serial)
+            self._new = np.union1d(self._new, fresh) if self._new.size else fresh
+            self._serial = kinds.serial
+        while self._new.size:
+            some = allowance.some(self._new.size, self._cost)
+            part = self._new[:some]
+            self.use[part] = self._weigh(part)
+            if self._count is not None:
+                self._counted[part] = self._count(part)
+            self._new = self._new[some:]
+        if self._revision != snapshot.revision:
+            self.held = _longer(self.held, columns.nodes)
+            rows = np.flatnonzero(snapshot.changed > self._revision)
+            if rows.size:
+                slots = int(columns.count[rows].max())
+                allowance.whole(rows.size * slots)
+                self.held[rows] = self._counted[columns.kind[:slots, rows]].sum(axis=0)
+            self._revision = snapshot.revision
+
+    def counts(self, number: int) -> int:
+        """Give what a pod of this kind counts where it is."""
+        return int(self._counted[number])
+
+
+class Allowance:
+    """How much may be worked out before the next pause. None: all of it."""
+
+    def __init__(self, steps: int | None = None) -> None:
+        self._most = self._left = steps
+
+    def some(self, number: int, cost: int) -> int:
+        """Use up steps for as many of a number of things as there is allowance for, of so many steps each."""
+        if self._left is None:
+            return number
+        some = min(number, self._left // cost)
+        if some <= 0 and self._left == self._most:
+            some = 1
+        if some <= 0:
+            raise Unfinished
+        self._left -= some * cost
+        return some
+
+    def whole(self, steps: int) -> None:
+        """Use up steps for what cannot be divided: more than the allowance only if it is the first."""
+        if self._left is None:
+            return
+        if steps > self._left and self._left != self._most:
+            raise Unfinished
+        self._left -= steps
+
+
+class Tallies:
+    """Tallies by what they count."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Tally] = OrderedDict()
+        self._remembered: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+
+    def within(self, allowance: Allowance) -> BoundedTallies:
+        """Return the tallies as one attempt at a plan uses them, as far as its allowance goes."""
+        return BoundedTallies(self, allowance)
+
+    def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
+        """Give what was found for a key, found anew where the stamp is another."""
+        known = self._remembered.get(key)
+        if known is None or known[0] != stamp:
+            known = self._remembered[key] = (stamp, find())
+            while len(self._remembered) > _REMEMBERED:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        return known[1]
+
+    def get(
+        self,
+        snapshot: Snapshot,
+        allowance: Allowance,
+        key: Hashable,
+        weigh: Weigh,
+        *,
+        counted: Weigh | None,
+        cost: int,
+    ) -> Tally:
+        """Return the tally of a constraint, up to date. `key` says all that the weights depend on.
+
+        Raises:
+            Unfinished: the allowance did not suffice.
+        """
+        tally = self._kept.get(key)
+        if tally is None:
+            tally = self._kept[key] = Tally(key, weigh, counted, cost)
+            entries = max(1, snapshot.kinds.size + snapshot.columns.nodes)
+            most = min(_REMEMBERED, max(_FEWEST, _REMEMBERED_ENTRIES // entries))
+            while len(self._kept) > most:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        tally.renew(snapshot, allowance)
+        return tally
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedTallies:
+    """Tallies with an allowance for what may be worked out anew."""
+
+    tallies: Tallies
+    allowance: Allowance
+
+    def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
+        """Return what `Tallies.remembered` does."""
+        return self.tallies.remembered(key, stamp, find)
+
+    def get(
+        self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
+    ) -> Tally:
+        """Return what `Tallies.get` does. Raises Unfinished."""
+        return self.tallies.get(snapshot, self.allowance, key, weigh, counted=counted, cost=cost)
+
+
+def _longer(array: Ints, size: int) -> Ints:
+    if array.size >= size:
+        return array
+    return np.concatenate([array, np.zeros(max(size - array.size, array.size), np.int64)])

@@ -1,0 +1,258 @@
+"""Who has to go for one queue's quota, from the snapshot: the core's answer, with names and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDecision, Victim
+from makeway.core.policy.document import Policy
+from makeway.core.policy.mode import MODES, Mode, more_restrictive
+from makeway.core.queues.amounts import Amounts, over
+from makeway.core.queues.quota import Block, QuotaPlan, planning_quota
+from makeway.core.queues.quota_exemption import QUOTA
+from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, selecting
+from makeway.core.text import counted
+from makeway.planner.plan.debits import debits
+from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.state import Snapshot
+
+NAMESPACE_MODE = "namespace-mode"
+"""The rule that keeps pods of a namespace whose mode is more restrictive than another's."""
+
+EXEMPT_NAMESPACE: Final = "exempt-namespace"
+"""The rule that keeps pods of a namespace that queues never hold: they would come straight back."""
+
+NOT_EVICTED: Final = "not-evicted"
+"""The rule that leaves out the pods that an earlier order of the same process could not evict."""
+
+GONE: Final = "gone"
+"""The rule that leaves out pods that have left while a plan was made."""
+
+MOST_RECORDED: Final = 1000
+"""Victims that a decision record names, about 300 kB; it has the amounts of all of them."""
+
+_SHOWN: Final = 3
+"""Pods whose cause is told."""
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAnswer:
+    """A plan, and its victims as an order names them."""
+
+    plan: QuotaPlan
+    victims: tuple[Victim, ...]
+
+    def described(self) -> QuotaDecision:
+        """Write down the numbers for a decision record."""
+        plan = self.plan
+        return QuotaDecision(
+            result=plan.result,
+            usage=dict(plan.usage),
+            max=dict(plan.maximum),
+            need=dict(plan.need),
+            shares=tuple(QueueShare(queue=path, amounts=dict(share)) for path, share in plan.shares),
+            freed=dict(plan.freed),
+            short=dict(plan.short),
+            blocked=tuple(Obstacle(reason=one.reason, message=one.message) for one in plan.blocked),
+        )
+
+
+def mode_of(policy: Policy, own: Mode) -> Mode:
+    """Give how far quotas go: as far as they may for the pods of any namespace; `own`: at the most."""
+    return more_restrictive(own, max((policy.mode, *policy.modes().values()), key=MODES.index))
+
+
+def answering(
+    snapshot: Snapshot,
+    tree: QueueTree,
+    queue: Queue,
+    *,
+    maximum: Amounts,
+    leaving: Collection[str],
+    running: Set[str],
+    mode: Mode,
+    refused: Mapping[str, str] = _NONE,
+    stuck: Mapping[str, str] = _NONE,
+) -> Steps[QuotaAnswer]:
+    """Decide who goes so that a queue comes down to a maximum, with a pause after every few thousand pods.
+
+    The snapshot may change meanwhile. What queues held and which pods were in them is taken at the beginning;
+    whoever acts on the answer asks `still_needed` first.
+
+    `refused`, `stuck`: why pods could not be evicted, by UID. Neither are taken, but where too little can be
+    had without them, those that are stuck may be.
+
+    `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
+    in any case. `running`: queues that another process runs for. `mode`: as `mode_of` gives it; namespaces
+    with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
+    """
+    usage, members = snapshot.queues.without(leaving)
+
+    def without(left_out: Mapping[str, str]) -> Steps[QuotaPlan]:
+        veto = _veto(snapshot, leaving, mode, left_out)
+        steps = planning_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+        plan = yield from steps
+        return _with_causes(plan, left_out)
+
+    refused = {uid: why for uid, why in refused.items() if uid in snapshot.pods}
+    stuck = {uid: why for uid, why in stuck.items() if uid in snapshot.pods}
+    plan = yield from without({**refused, **stuck})
+    if plan.short and stuck:
+        plan = yield from without(refused)
+    violations = _Allowances(snapshot, leaving)
+    victims: list[Victim] = []
+    for place, member in enumerate(plan.victims):
+        if place % PIECE == PIECE - 1:
+            yield
+        if member.uid in snapshot.queues:
+            victims.append(_victim(snapshot, member, violations.violates))
+    return QuotaAnswer(plan, tuple(victims))
+
+
+def still_needed(
+    snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs, victims: tuple[Victim, ...]
+) -> tuple[Victim, ...]:
+    """Return those of some victims that have to go still, as the snapshot is now. In one piece.
+
+    Asked where the snapshot has changed since they were chosen: usage may have fallen, or a guarantee been
+    reached. All of them, where nothing has. O(queues + victims · log).
+    """
+    leaving = inputs.leaving
+    usage, _ = snapshot.queues.without(leaving)
+    queue = tree.at(inputs.queue)
+    need = over(usage.of(queue.number), inputs.maximum)
+    if not need:
+        return ()
+    chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
+    veto = _veto(snapshot, leaving, inputs.mode, inputs.refused)
+    steps = selecting(
+        tree, usage, queue, need, lambda leaf: chosen.get(leaf, ()), running=inputs.running, veto=veto
+    )
+    _, found = finished(steps)
+    violations = _Allowances(snapshot, leaving)
+    return tuple(_victim(snapshot, member, violations.violates) for member in found.victims)
+
+
+def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
+    """Return what forbids to take a pod now, besides its queue."""
+    policy, allowed = snapshot.shields.policy, _Allowances(snapshot, leaving)
+
+    def veto(member: Member) -> str:
+        if member.uid in left_out:
+            return NOT_EVICTED
+        if member.uid not in snapshot.queues:
+            return GONE
+        namespace = snapshot.queues.record(member.uid).namespace
+        if more_restrictive(mode, policy.mode_for(namespace)) != mode:
+            return NAMESPACE_MODE
+        if namespace in snapshot.shields.exempt_namespaces:
+            return EXEMPT_NAMESPACE
+        if policy.has_hard_budgets(namespace) and (
+            namespace in snapshot.undecided or allowed.violates(member.uid)
+        ):
+            return HARD_BUDGET
+        return ""
+
+    return veto
+
+
+def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
+    """Decide with what a recording has of a decision, as `answering` does.
+
+    Raises KeyError where the queue is not in the tree.
+    """
+    return answering(
+        snapshot,
+        tree,
+        tree.at(inputs.queue),
+        maximum=inputs.maximum,
+        leaving=inputs.leaving,
+        running=inputs.running,
+        mode=inputs.mode,
+        refused=inputs.refused,
+        stuck=inputs.stuck,
+    )
+
+
+def record_of(
+    inputs: QuotaInputs,
+    found: QuotaAnswer,
+    snapshot: Snapshot,
+    *,
+    cluster_uid: str,
+    planner: str,
+    duration_seconds: float = 0.0,
+) -> DecisionRecord:
+    """Write a decision about a quota down."""
+    return DecisionRecord(
+        decision_id=inputs.decision_id,
+        request_id=inputs.decision_id,
+        kind="quota",
+        cluster_uid=cluster_uid,
+        planner=planner,
+        at=inputs.at,
+        mode=inputs.mode,
+        status="candidates" if found.victims else "refused",
+        snapshot_revision=snapshot.revision,
+        policy_revision=snapshot.shields.revision,
+        queue=inputs.queue,
+        victims=found.victims[:MOST_RECORDED],
+        pdb_violations=sum(victim.pdb_violating for victim in found.victims),
+        plan_duration_microseconds=int(duration_seconds * 1_000_000),
+        quota=found.described(),
+    )
+
+
+def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:
+    """Name the pods that are left out, and why, in place of the rule's count."""
+    if not left_out or plan.result == "notNeeded":
+        return plan
+    causes = [left_out[uid] for uid in sorted(left_out)]
+    told = "; ".join(causes[:_SHOWN])
+    more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
+    block = Block(NOT_EVICTED, f"{counted(len(causes), 'pod')} could not be evicted: {told}{more}")
+    return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), block))
+
+
+def _victim(snapshot: Snapshot, member: Member, violates: Callable[[str], bool]) -> Victim:
+    pod = snapshot.queues.record(member.uid)
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        priority=pod.priority,
+        grace_period_seconds=pod.grace_period_seconds,
+        rule=QUOTA,
+        pdb_violating=violates(pod.uid),
+    )
+
+
+class _Allowances:
+    """What disruption budgets allow still, as pods are taken one after the other."""
+
+    def __init__(self, snapshot: Snapshot, leaving: Iterable[str]) -> None:
+        self._snapshot = snapshot
+        self._debits = debits(snapshot, leaving)
+        self._left: dict[Key, int] = {}
+
+    def violates(self, uid: str) -> bool:
+        """Take a pod; say whether a budget does not allow it. One that is not allowed is not counted."""
+        budgets, held = self._snapshot.budgets, self._snapshot.budget_set(uid)
+        keys = budgets.charged(held)
+        for key in keys:
+            if key not in self._left:
+                self._left[key] = budgets.allows(key) - self._debits.get(key, 0)
+        if budgets.kept(held, self._left):
+            return True
+        for key in keys:
+            self._left[key] -= 1
+        return False

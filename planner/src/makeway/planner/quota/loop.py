@@ -1,0 +1,401 @@
+"""Enforcing lowered quotas, by the planner that leads: timers, plans, orders, outcomes, results.
+
+One round a moment: note outcomes, plan for the queues that are due, commit an order each. What is remembered
+beyond the process stands in the streams: a new leader goes on with the orders that are live, leaves alone
+what the control state says is settled, and starts every other timer again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NoReturn, Protocol
+
+import structlog
+from msgspec import structs
+
+from makeway.bus.client import Last
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.ids import decision_id, order_id
+from makeway.bus.messages import (
+    PAST_DEADLINE,
+    ControlState,
+    DecisionRecord,
+    EvictionOrder,
+    Fence,
+    LiveOrder,
+    Outcome,
+    SettledQuota,
+    Victim,
+)
+from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.k8s.event import EventType
+from makeway.core.policy.mode import Mode
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.metrics import Metrics
+from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.quota.decide import QuotaAnswer, again_in_pieces, record_of, still_needed
+from makeway.planner.quota.processes import Ended, QuotaControl
+from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.failpoints import failpoint
+
+ROUND_SECONDS: Final = 0.25
+"""Between two rounds."""
+
+ORDER_LIFE: Final = timedelta(seconds=120)
+"""How long an evictor may take for one order."""
+
+MOST_VICTIMS: Final = 500
+"""Victims of one order, about 150 kB; a process goes on with the rest when it has ended."""
+
+_EVENTS: Final[dict[str, tuple[EventType, str]]] = {
+    "success": ("Normal", "QuotaEnforced"),
+    "bestEffort": ("Warning", "QuotaPartlyEnforced"),
+    "unsuccessful": ("Warning", "QuotaNotEnforced"),
+    "observed": ("Normal", "QuotaObserved"),
+}
+
+_log = structlog.get_logger()
+
+
+class Orders(Protocol):
+    """What is used of the bus."""
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        """The last control state and its sequence; raises BusError."""
+
+    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+        """The last order of a queue; raises BusError or Malformed."""
+
+    async def outcome(self, order_id: str) -> Last[Outcome] | None:
+        """The outcome of an order; raises the same."""
+
+    async def publish_order(
+        self, order: EvictionOrder, expected_last_sequence: int
+    ) -> Published | AlreadyExists:
+        """Commit an order; raises BusError."""
+
+
+class OrderLedger(Protocol):
+    """What is used of the ledger of orders that are live or ended lately."""
+
+    def quota_orders(self, now: datetime) -> list[EvictionOrder]:
+        """Return the live orders of quotas."""
+
+    def ordered(self, order: EvictionOrder) -> None:
+        """Take note of an order."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take note of an outcome."""
+
+    def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> Mapping[str, str]:
+        """Return the UIDs that live orders remove, each with its order's id."""
+
+    def leaving(self, now: datetime) -> frozenset[str]:
+        """Return the UIDs that orders removed so lately that budgets may not show it."""
+
+
+class DecisionWriter(Protocol):
+    """What is used of the queue of decision records."""
+
+    def put(self, decision: DecisionRecord) -> None:
+        """Take a record to be written later."""
+
+    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
+        """Take a record, and what the decision was made from besides the snapshot."""
+
+
+class Tells(Protocol):
+    """Who is told of results: Events on the ConfigMap of the queues."""
+
+    def __call__(self, event_type: EventType, reason: str, note: str) -> None:
+        """Tell without waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaSettings:
+    """What does not change while the process lives. `mode()`: the cluster's at this moment.
+
+    `ready()`: whether pods, orders, outcomes and configuration have been read, and applied.
+    """
+
+    cluster_uid: str
+    identity: str
+    mode: Callable[[], Mode]
+    ready: Callable[[], bool]
+
+
+class QuotaLoop:
+    """The loop of one planner. `control` is what its queues are about while it leads, else None."""
+
+    def __init__(
+        self,
+        settings: QuotaSettings,
+        *,
+        snapshot: Snapshot,
+        ledger: OrderLedger,
+        orders: Orders,
+        decisions: DecisionWriter,
+        metrics: Metrics,
+        tell: Tells,
+    ) -> None:
+        self._settings = settings
+        self._snapshot = snapshot
+        self._ledger = ledger
+        self._orders = orders
+        self._decisions = decisions
+        self._metrics = metrics
+        self._tell = tell
+        self._remembered = 0
+        self._in_force: tuple[str, Mode] | None = None
+        self._changed = asyncio.Event()
+        self.control: QuotaControl | None = None
+        self.remember: Callable[[], None] = lambda: None
+        """Called when `settled` may return something else."""
+
+    def changed(self) -> None:
+        """Look at once: the configuration may be another."""
+        self._changed.set()
+
+    def settled(self) -> tuple[SettledQuota, ...] | None:
+        """Return what the next leader has to know; None while this planner does not know it itself."""
+        return self.control.settled() if self.control is not None else None
+
+    async def lead(self, fence: Callable[[], Awaitable[Fence]]) -> NoReturn:
+        """Enforce quotas while this planner leads. `fence`: of its orders; asked before the first."""
+        self.control, self._in_force, self._remembered = None, None, 0
+        try:
+            while True:
+                self._changed.clear()
+                if self._settings.ready():
+                    try:
+                        await self._round(fence)
+                    except BusError as error:
+                        _log.warning("quota_round_failed", error=str(error))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ROUND_SECONDS):
+                        await self._changed.wait()
+        finally:
+            self.control = None
+
+    async def _round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
+        """Do what is due. Raises BusError; what was not done is due again.
+
+        What cannot be read makes the queue wait that it is about, and no other.
+        """
+        control = self.control or await self._begin()
+        now = datetime.now(UTC)
+        self._up_to_date(control, now)
+        for path, order in list(control.awaited().items()):
+            await self._look_for_outcome(control, path, order)
+        tree = self._snapshot.queues.tree
+        for path in control.due(tree, now):
+            try:
+                await self._enforce(control, path, fence)
+            except Malformed as error:
+                _log.warning("quota_round_failed", error=f"{path}: {error}")
+                control.wait(path, now)
+        if control.timers.changes != self._remembered:
+            self._remembered = control.timers.changes
+            self.remember()
+
+    async def _begin(self) -> QuotaControl:
+        """Take over what the planner before has settled, and the orders that are live. Raises BusError."""
+        told, _ = await self._orders.control()
+        ours = told is not None and told.cluster_uid == self._settings.cluster_uid
+        control = QuotaControl.remembering(told.settled if told is not None and ours else ())
+        now = datetime.now(UTC)
+        self._up_to_date(control, now)
+        resumed = self._ledger.quota_orders(now)
+        control.resume(resumed, now)
+        for order in resumed:
+            _log.info("quota_process_resumed", queue=order.queue, order_id=order.order_id)
+        self.control = control
+        return control
+
+    def _up_to_date(self, control: QuotaControl, now: datetime) -> None:
+        """Take over the configuration in force, where it is another."""
+        in_force = (self._snapshot.queues.revision, self._settings.mode())
+        if self._in_force != in_force:
+            control.saved(self._snapshot.queues.tree, in_force[1], now)
+            self._in_force = in_force
+
+    async def _look_for_outcome(self, control: QuotaControl, path: str, order: EvictionOrder) -> None:
+        found = await self._outcome(order)
+        now = datetime.now(UTC)
+        if found is None and now < order.not_after + PAST_DEADLINE:
+            return
+        outcome = None if found is None else found.message
+        if outcome is not None:
+            # The follower may be behind: what was removed must not be counted as staying.
+            self._ledger.ended(outcome)
+            gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
+            self._metrics.quota_victims.inc(gone)
+        before = control.ended.get(path)
+        control.outcome(path, outcome, now)
+        _log.info(
+            "quota_order_ended",
+            queue=path,
+            order_id=order.order_id,
+            result=outcome.result if outcome else "none",
+        )
+        ended = control.ended.get(path)
+        if ended is not None and ended is not before:
+            self._report(path, ended)
+
+    async def _enforce(self, control: QuotaControl, path: str, fence: Callable[[], Awaitable[Fence]]) -> None:
+        """Plan for one queue, and order what was planned."""
+        now = datetime.now(UTC)
+        last = await self._orders.last_quota_order(path)
+        if last is not None and await self._is_live(last.message, now):
+            # An earlier attempt of ours that was not answered, or another planner's.
+            self._metrics.quota_orders.labels("adopted").inc()
+            self._ledger.ordered(last.message)
+            control.ordered(path, last.message, whole=False)
+            return
+        tree = self._snapshot.queues.tree
+        queue = tree.find(path) if tree is not None else None
+        if tree is None or queue is None:
+            control.finish(path, Ended("notNeeded", now, f"{path} is no queue any more"), now)
+            return
+        mode = self._settings.mode()
+        if mode == "off":
+            control.finish(path, Ended("notNeeded", now, f"{path}: the mode is off"), now)
+            return
+        if not self._settings.ready():
+            control.wait(path, now)
+            return
+        began = time.perf_counter()
+        refused, stuck = control.left_out(path)
+        inputs = QuotaInputs(
+            decision_id=decision_id(now),
+            at=now,
+            queue=path,
+            maximum=dict(control.maximum_for(path, queue)),
+            mode=mode,
+            leaving=frozenset(self._leaving(control, now)),
+            running=control.running(path),
+            refused=dict(refused),
+            stuck=dict(stuck),
+        )
+        # The revision does not tell that pods were matched with their budgets meanwhile.
+        revision, decided = self._snapshot.revision, not self._snapshot.undecided
+        planned = await self._plan(control, tree, inputs, now)
+        seconds = time.perf_counter() - began
+        if planned is None:
+            control.wait(path, now)
+            return
+        found, victims = planned
+        self._metrics.quota_plan_seconds.observe(seconds)
+        record = record_of(
+            inputs,
+            found,
+            self._snapshot,
+            cluster_uid=self._settings.cluster_uid,
+            planner=self._settings.identity,
+            duration_seconds=seconds,
+        )
+        if decided and self._snapshot.revision == revision:
+            self._decisions.put_quota(record, inputs)
+        else:
+            self._decisions.put(record)  # no snapshot of a recording is the one that it was made from
+        if mode == "observe" or not found.victims:
+            ended = control.concluded(path, found.plan, now, observed=mode == "observe")
+            self._report(path, ended)
+            return
+        control.planned(path, found.plan, now)
+        order = self._order(path, victims, record, await fence())
+        await failpoint("planner.before-quota-order")
+        answered = await self._orders.publish_order(order, last.sequence if last is not None else 0)
+        await failpoint("planner.after-quota-order")
+        if isinstance(answered, AlreadyExists):
+            control.wait(path, now)
+            return
+        self._metrics.quota_orders.labels("committed").inc()
+        self._ledger.ordered(order)
+        control.ordered(path, order, whole=len(victims) == len(found.victims))
+        _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
+
+    async def _plan(
+        self, control: QuotaControl, tree: QueueTree, inputs: QuotaInputs, now: datetime
+    ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
+        """Plan in pieces; return the plan and whom to order first, who have to go as the snapshot is now.
+
+        None where the plan does not hold any more when it is made.
+        """
+        snapshot = self._snapshot
+        began, policy = snapshot.revision, snapshot.shields.revision
+        steps = again_in_pieces(snapshot, tree, inputs)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: QuotaAnswer = end.value
+                break
+            await asyncio.sleep(0)
+            if snapshot.queues.tree is not tree or not self._settings.ready():
+                return None
+        first = found.victims[: self._most_victims()]
+        if snapshot.revision == began or not first:
+            return found, first
+        if snapshot.shields.revision != policy or self._settings.mode() != inputs.mode:
+            return None
+        now_leaving = structs.replace(inputs, leaving=frozenset(self._leaving(control, now)))
+        first = still_needed(snapshot, tree, now_leaving, first)
+        return (found, first) if first else None
+
+    async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
+        return now < order.not_after + PAST_DEADLINE and await self._outcome(order) is None
+
+    async def _outcome(self, order: EvictionOrder) -> Last[Outcome] | None:
+        """Give an order's outcome; one that cannot be read is none, and the order ends by its deadline."""
+        try:
+            return await self._orders.outcome(order.order_id)
+        except Malformed:
+            return None  # told of and put aside by those who follow the outcomes
+
+    def _leaving(self, control: QuotaControl, now: datetime) -> set[str]:
+        return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
+
+    def _most_victims(self) -> int:
+        allowed = self._snapshot.shields.policy.limits.victims_per_order
+        return MOST_VICTIMS if allowed is None else min(MOST_VICTIMS, allowed)
+
+    def _order(
+        self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence
+    ) -> EvictionOrder:
+        # The time of being written, not of the round: an order that waited for its turn has its full life.
+        now = datetime.now(UTC)
+        return EvictionOrder(
+            order_id=order_id(now),
+            kind="quota",
+            cluster_uid=self._settings.cluster_uid,
+            fence=fence,
+            writer=self._settings.identity,
+            created_at=now,
+            not_after=now + ORDER_LIFE,
+            queue=path,
+            decision_id=record.decision_id,
+            victims=victims,
+            pdb_violations=sum(victim.pdb_violating for victim in victims),
+        )
+
+    def _report(self, path: str, ended: Ended) -> None:
+        """Tell of a result: metric, log, and an Event unless nothing had to be done."""
+        self._metrics.quota_processes.labels(ended.result).inc()
+        _log.info(
+            "quota_process_ended",
+            queue=path,
+            result=ended.result,
+            message=ended.message,
+            evicted=ended.evicted,
+            blocked=[block.reason for block in ended.blocked],
+        )
+        if ended.result in _EVENTS:
+            event_type, reason = _EVENTS[ended.result]
+            note = ended.message if not ended.evicted else f"{ended.message}; evicted {ended.evicted} in all"
+            self._tell(event_type, reason, note)

@@ -1,0 +1,75 @@
+"""What a planner says of its queues: limits, usage, timers, processes and their ends. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from makeway.bus.messages import API_VERSION, Obstacle
+from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer
+from makeway.core.k8s.resources import PODS
+from makeway.core.queues.tree import Queue
+from makeway.planner.quota.processes import Ended, Process, QuotaControl
+from makeway.planner.snapshot.queue_usage import QueueBook
+
+
+def report_of(
+    book: QueueBook, control: QuotaControl, *, queue: str, planner: str, now: datetime
+) -> QueueReport:
+    """Tell of one queue by its path, or of all where that is empty. O(queues told of)."""
+    tree = book.tree
+    return QueueReport(
+        api_version=API_VERSION,
+        planner=planner,
+        at=now,
+        revision=book.revision if tree is not None else "",
+        quota_preemption=tree is not None and tree.quota_preemption,
+        misplaced=len(book.misplaced),
+        unknown=bool(queue) and (tree is None or tree.find(queue) is None),
+        queues=()
+        if tree is None
+        else tuple(_state(book, control, one) for one in tree if queue in ("", one.path)),
+    )
+
+
+def _state(book: QueueBook, control: QuotaControl, queue: Queue) -> QueueState:
+    held = dict(book.held.of(queue.number)) if book.held is not None else {}
+    staying = book.staying.of(queue.number) if book.staying is not None else {}
+    leaving = {name: amount - staying.get(name, 0) for name, amount in held.items()}
+    timer = control.timer(queue.path)
+    process = control.processes.get(queue.path)
+    ended = control.ended.get(queue.path)
+    return QueueState(
+        path=queue.path,
+        leaf=queue.is_leaf,
+        pods=held.get(PODS, 0),
+        usage=held,
+        leaving={name: amount for name, amount in leaving.items() if amount},
+        guaranteed=dict(queue.guaranteed),
+        max=dict(queue.maximum),
+        namespaces=tuple(sorted(queue.namespaces)),
+        delay_seconds=int(queue.delay.total_seconds()),
+        miss_percent=queue.miss_percent,
+        timer=None if timer is None else QuotaTimer(since=timer.since, fires_at=timer.fires_at),
+        process=None if process is None else _process(process, control.waits_for(queue.path)),
+        last=None if ended is None else _end(ended),
+    )
+
+
+def _process(process: Process, below: tuple[str, ...]) -> QuotaProcess:
+    return QuotaProcess(
+        since=process.began_at,
+        order_id=process.order.order_id if process.order is not None else "",
+        victims=len(process.victims),
+        evicted=process.evicted,
+        waits_for=below if process.order is None else (),
+    )
+
+
+def _end(ended: Ended) -> QuotaEnd:
+    return QuotaEnd(
+        result=ended.result,
+        at=ended.at,
+        message=ended.message,
+        evicted=ended.evicted,
+        blocked=tuple(Obstacle(reason=one.reason, message=one.message) for one in ended.blocked),
+    )

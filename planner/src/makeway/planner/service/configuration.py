@@ -1,0 +1,128 @@
+"""The planner's configuration: policy, queues and the brake; read, and told to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.messages import ControlState, QueueLimit
+from makeway.core import queues
+from makeway.core.k8s.event import EventType
+from makeway.core.policy import document as policy
+from makeway.core.policy.brake import braked
+from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.mode import Mode
+from makeway.core.queues.parsing import Queues, parse_queues
+from makeway.planner.service.control import state_of
+from makeway.runtime.brake import BrakeMetrics, BrakeReader, Requests
+from makeway.runtime.config import Config, Kind
+from makeway.runtime.config_events import ConfigEvents, Records
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.config_sources import source_for
+from makeway.runtime.settings import ConfigSettings
+
+POLICY: Final[Kind[Policy]] = Kind("policy", policy.KEY, parse_policy, Policy())
+QUEUES: Final[Kind[Queues | None]] = Kind(
+    "queues",
+    queues.parsing.KEY,
+    parse_queues,
+    None,
+    lambda found: found.warnings if found else (),
+    "nothing but `partitions: [{queues: []}]`",
+)
+
+
+def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
+    """Give the limits of a tree as they are told, parents before children."""
+    return tuple(
+        QueueLimit(
+            path=queue.path,
+            max=dict(queue.maximum),
+            namespaces=tuple(sorted(queue.namespaces)),
+            guaranteed=dict(queue.guaranteed),
+        )
+        for queue in (found.tree if found else ())
+    )
+
+
+class Configuration:
+    """Both configurations of one planner, and the brake. `remembered`: this cluster's last control state."""
+
+    def __init__(
+        self,
+        api: Requests,
+        settings: ConfigSettings,
+        registry: CollectorRegistry,
+        recorder: Records,
+        remembered: ControlState | None,
+    ) -> None:
+        metrics = ConfigMetrics(registry)
+        self._recorder = recorder
+        self._namespace = settings.namespace
+        self.policy = Config(POLICY, metrics, remembered=remembered.policy_revision if remembered else "")
+        self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
+        self.brake = BrakeReader(api, BrakeMetrics(registry), metrics, namespace=settings.namespace)
+        self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
+        self._sources = [
+            source_for(config, api, metrics, namespace=settings.namespace, configmap=configmap, file=file)
+            for config, configmap, file in (
+                (self.policy, settings.policy_configmap, settings.policy_file),
+                (self.queues, settings.queues_configmap, settings.queues_file),
+            )
+        ]
+
+    @property
+    def in_force(self) -> Policy:
+        """The policy, under the brake: where that holds, the mode is off."""
+        return braked(self.policy.current, self.brake.current)
+
+    def unsynced(self) -> str:
+        """Give what is missing before anything may be planned; empty where nothing is."""
+        return self.brake.unsynced() or self.policy.unsynced() or self.queues.unsynced()
+
+    def unhealthy(self) -> str:
+        """Give what stands in the way of reading, or of what was read; for readiness."""
+        return "; ".join(
+            trouble for source in (self.brake, *self._sources) if (trouble := source.unhealthy())
+        )
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after anything may have changed."""
+        self.brake.subscribe(listener)
+        self.policy.subscribe(listener)
+        self.queues.subscribe(listener)
+
+    def begin_telling(self) -> None:
+        """Write Events from now on: this planner leads."""
+        for events in self._events:
+            events.begin()
+
+    def end_telling(self) -> None:
+        """Leave Events to whoever leads now."""
+        for events in self._events:
+            events.end()
+
+    def tell_of_queues(self, event_type: EventType, reason: str, note: str) -> None:
+        """Write an Event on the object that holds the queues, where there is one."""
+        verdict = self.queues.verdict
+        if verdict is not None and verdict.about is not None:
+            self._recorder.record(verdict.about, event_type, reason, "Enforce", note)
+
+    def control_state(self, mode: Mode, cluster_uid: str) -> ControlState | None:
+        """Give what is to be in force, without a revision; None while that is not known."""
+        if self.unsynced():
+            return None
+        return state_of(
+            self.in_force,
+            self.policy.revision,
+            mode=mode,
+            cluster_uid=cluster_uid,
+            queues=(self.queues.revision, queue_limits(self.queues.current)),
+            own_namespace=self._namespace,
+        )
+
+    def runs(self) -> list[Coroutine[Any, Any, Any]]:
+        """Give the coroutines to run; each runs for ever."""
+        return [source.run() for source in (self.brake, *self._sources)]

@@ -1,0 +1,232 @@
+"""Telling plugin and evictors what is in force: the control state, said by the planner that leads.
+
+What is stored is read every few seconds and said again where it is not what should be: NATS may have
+lost it, or somebody else may have spoken. Two planners that both believe to lead cannot undo one
+another unseen, as each word is published with the sequence of the last that its writer has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NoReturn, Protocol
+
+import structlog
+from msgspec.structs import replace
+
+from makeway.bus import codec
+from makeway.bus.errors import BusError
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
+from makeway.bus.publishing import AlreadyExists, Published
+from makeway.core.policy.document import Policy
+from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.core.queues.queue_exempt import exempt_namespaces
+from makeway.planner.metrics import Metrics
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at what is stored, where nothing changes."""
+
+RETRY_SECONDS: Final = 0.5
+"""After NATS did not take it, or another planner was first."""
+
+MOST_BYTES: Final = codec.MAX_BYTES - 4096
+"""Of a control state; the rest is for its envelope."""
+
+_LAST_REVISION: Final = 2**63 - 1
+
+_log = structlog.get_logger()
+
+
+class Speaks(Protocol):
+    """What is used of the bus."""
+
+    async def control(self) -> tuple[ControlState | None, int]:
+        """The last word and its sequence; raises BusError."""
+
+    async def publish_control(
+        self, state: ControlState, expected_last_sequence: int, at: datetime
+    ) -> Published | AlreadyExists:
+        """Say the next; raises BusError."""
+
+
+Queues = Callable[[], tuple[str, tuple[QueueLimit, ...]]]
+"""The revision of the queue configuration and its limits in tree order; empty and none without one."""
+
+
+def state_of(
+    policy: Policy,
+    policy_revision: str,
+    *,
+    mode: Mode,
+    cluster_uid: str,
+    queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
+    own_namespace: str = "",
+) -> ControlState:
+    """Give what a policy means to plugin and evictors, without a revision. Pure.
+
+    `mode` is the planner's own argument: nothing may go further. `own_namespace`: makeway's, empty where that
+    is not known.
+    """
+    limits = Limits(
+        victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
+    )
+    queues_revision, queue_limits = queues
+    return ControlState(
+        revision=0,
+        mode=more_restrictive(mode, policy.mode),
+        cluster_uid=cluster_uid,
+        policy_revision=policy_revision,
+        namespace_modes={
+            namespace: more_restrictive(mode, own) for namespace, own in sorted(policy.modes().items())
+        },
+        limits=None if limits == Limits() else limits,
+        queues_revision=queues_revision,
+        queues=queue_limits,
+        rules=rules_of(policy),
+        exempt_namespaces=tuple(sorted(exempt_namespaces(policy, own_namespace))),
+    )
+
+
+def rules_of(policy: Policy) -> Rules:
+    """Return what a policy says of victims, for preemption without a plan. Pure."""
+    protection = policy.protection
+    return Rules(
+        protected_namespaces=tuple(sorted(protection.namespaces)),
+        minimum_priority=protection.minimum_priority,
+        never_evict_namespaces=tuple(sorted(protection.never_evict_namespaces)),
+        hard_budget_namespaces=tuple(sorted(policy.hard_budgets)),
+        when_unplanned=policy.when_unplanned,
+    )
+
+
+def within_bounds(state: ControlState) -> ControlState:
+    """Return a control state that NATS carries. Pure. O(bytes).
+
+    One with too long lists of namespaces says instead that a scheduler without a plan evicts nothing, which
+    keeps whom they protect. Queues are not cut: one that is still too large is not published.
+    """
+    if state.rules is None or len(codec.encode(state)) <= MOST_BYTES:
+        return state
+    return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
+
+
+def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> ControlState:
+    """Return a control state with the memory of the quotas, without it where NATS would not carry both. Pure.
+
+    A planner that finds no memory starts every timer again.
+    """
+    told = replace(state, settled=settled)
+    return told if not settled or len(codec.encode(told)) <= MOST_BYTES else state
+
+
+def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
+    """Give a revision above every one that this cluster has seen.
+
+    Milliseconds, so that it also rises where the stream was lost together with what stood in it. Raises
+    OverflowError where the stored one leaves no room.
+    """
+    seen = stored.revision if stored is not None and stored.cluster_uid == cluster_uid else 0
+    revision = max(seen + 1, own + 1, int(now.timestamp() * 1000))
+    if revision > _LAST_REVISION:
+        raise OverflowError(f"revision {seen} of the stored control state leaves no room for another")
+    return revision
+
+
+class Control:
+    """`state()`: what should be in force, with any revision; None while that is not known.
+
+    `settled()`: what is remembered of the quotas; None while that is not known, and what is stored stays.
+    """
+
+    def __init__(
+        self,
+        bus: Speaks,
+        cluster_uid: str,
+        state: Callable[[], ControlState | None],
+        metrics: Metrics,
+        settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
+    ) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._state = state
+        self._settled = settled
+        self._metrics = metrics
+        self._changed = asyncio.Event()
+        self._revision = 0
+        self._standing = 0
+
+    @property
+    def said(self) -> int:
+        """The revision of what stands, as this planner said or found it while leading; 0 for none."""
+        return self._standing
+
+    def changed(self) -> None:
+        """Look at once: something in force may have changed."""
+        self._changed.set()
+
+    async def say_for_ever(self) -> NoReturn:
+        """See to it that what is stored is what should be. Run while leading, by one planner.
+
+        No loop for tenacity: a change ends the pause, and a success pauses too.
+        """
+        while True:
+            self._changed.clear()
+            try:
+                pause = LOOK_SECONDS if await self._say() else RETRY_SECONDS
+            except (BusError, OverflowError) as error:
+                self._metrics.control.labels("failed").inc()
+                _log.warning("control_not_published", error=str(error))
+                pause = RETRY_SECONDS if isinstance(error, BusError) else LOOK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    async def _say(self) -> bool:
+        """Publish where that is needed; gives False where another was first."""
+        in_force = self._state()
+        if in_force is None:
+            return True
+        stored, sequence = await self._bus.control()
+        settled = self._settled()
+        if settled is None:
+            ours = stored is not None and stored.cluster_uid == self._cluster_uid
+            settled = stored.settled if stored is not None and ours else ()
+        whole = remembering(in_force, settled)
+        wanted = within_bounds(whole)
+        if stored is not None and replace(stored, revision=wanted.revision) == wanted:
+            self._stands(stored.revision)
+            return True
+        now = datetime.now(UTC)
+        state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
+        answer = await self._bus.publish_control(state, sequence, now)
+        if isinstance(answer, AlreadyExists):
+            return False
+        self._revision = state.revision
+        self._metrics.control.labels("published").inc()
+        self._stands(state.revision)
+        if wanted is not whole:
+            self._metrics.control.labels("cut").inc()
+            _log.error(
+                "control_rules_cut",
+                policy_revision=state.policy_revision,
+                bytes=len(codec.encode(whole)),
+                most_bytes=MOST_BYTES,
+                effect="schedulers evict nothing where they get no plan",
+                remedy="name fewer namespaces under protection, or shorten the queues",
+            )
+        _log.info(
+            "control_published",
+            revision=state.revision,
+            mode=state.mode,
+            namespace_modes=len(state.namespace_modes),
+            policy_revision=state.policy_revision,
+            queues_revision=state.queues_revision,
+            queues=len(state.queues),
+        )
+        return True
+
+    def _stands(self, revision: int) -> None:
+        self._standing = revision
+        self._metrics.control_revision.set(revision)

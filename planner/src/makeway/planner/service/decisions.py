@@ -1,0 +1,82 @@
+"""Decision records on their way to the bus, off the path of replies.
+
+A reply never waits for its record: records go into a bounded queue, and one that finds it full is
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn, Protocol
+
+import structlog
+
+from makeway.bus.errors import BusError
+from makeway.bus.messages import DecisionRecord
+from makeway.planner.metrics import Metrics
+from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
+from makeway.planner.recording.journal import Journal
+from makeway.runtime.failpoints import failpoint
+
+QUEUE_LIMIT = 1024
+"""Decisions that may wait; at a few kilobytes each."""
+
+BEHIND_SECONDS = 0.02
+"""How long a decision waits before its record is written, so that its reply is out by then."""
+
+_log = structlog.get_logger()
+
+
+class Publishes(Protocol):
+    """What is used of the bus."""
+
+    async def publish_decision(self, record: DecisionRecord) -> object:
+        """Store a record; raises BusError."""
+
+
+class Decisions:
+    """The queue of decisions and the one task that writes them. `journal`: notes them too, for replays."""
+
+    def __init__(
+        self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT, *, journal: Journal | None = None
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._metrics = metrics
+        self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(limit)
+
+    def put(self, decision: Decision | DecisionRecord) -> None:
+        """Take a decision, or a record that is one already, to be written later. Never waits."""
+        if self._journal is not None and isinstance(decision, Decision):
+            decision = self._journal.decided(decision)
+        try:
+            self._queue.put_nowait(decision)
+        except asyncio.QueueFull:
+            self._metrics.decisions.labels("dropped").inc()
+            _log.warning("decision_dropped", decision_id=decision.decision_id, waiting=self._queue.qsize())
+
+    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
+        """Take the record of a decision about a quota, and what it was made from besides the snapshot."""
+        self.put(record if self._journal is None else self._journal.quota_decided(record, inputs))
+
+    async def write_for_ever(self) -> NoReturn:
+        """Write decisions in the order in which they were taken."""
+        while True:
+            decision = await self._queue.get()
+            # The loop's next turn is the reply's, and writing a record takes longer than sending a reply.
+            await asyncio.sleep(BEHIND_SECONDS)
+            await self._write(decision)
+            while not self._queue.empty():
+                await self._write(self._queue.get_nowait())
+
+    async def _write(self, decision: Decision | DecisionRecord) -> None:
+        try:
+            await failpoint("planner.before-record")
+            record = decision if isinstance(decision, DecisionRecord) else record_of(decision)
+            await self._bus.publish_decision(record)
+            await failpoint("planner.after-record")
+        except BusError as error:
+            self._metrics.decisions.labels("failed").inc()
+            _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
+        else:
+            self._metrics.decisions.labels("written").inc()

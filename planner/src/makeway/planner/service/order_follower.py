@@ -1,0 +1,130 @@
+"""From the streams into the ledger: every order and every outcome, from a while ago until now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+
+import msgspec
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.follow import Start, StreamMessage
+from makeway.bus.messages import LONGEST_NOT_AFTER
+from makeway.bus.quarantine import Parked
+from makeway.planner.metrics import Metrics
+from makeway.planner.service.ledger import Ledger
+
+LOOK_BACK = timedelta(minutes=30)
+"""Orders older than this cannot be live: their `not_after` is a minute or so after they were made."""
+
+_MAX_WAITING = 1000
+_RETRY_SECONDS = 5.0
+
+_log = structlog.get_logger()
+
+
+class Astray(Exception):  # noqa: N818 - a state, like `Malformed`
+    """A message on another subject than its own, or of a time that no writer gives: not to be noted."""
+
+
+class InFlight:
+    """Two followers that keep a ledger, and a third that puts aside what they cannot read."""
+
+    def __init__(self, bus: Bus, ledger: Ledger, metrics: Metrics, now: datetime) -> None:
+        self._bus = bus
+        self._ledger = ledger
+        self._metrics = metrics
+        self._start = Start.at_time(now - LOOK_BACK)
+        self._orders_read = asyncio.Event()
+        self._outcomes_read = asyncio.Event()
+        self._aside: asyncio.Queue[Parked] = asyncio.Queue(_MAX_WAITING)
+
+    @property
+    def synced(self) -> bool:
+        """Whether what was in the streams at the start has been read."""
+        return self._orders_read.is_set() and self._outcomes_read.is_set()
+
+    async def follow_orders(self) -> None:
+        """Note every order. Those that cannot be read are the evictors' to put aside."""
+        stream = self._bus.subjects.orders_stream
+        messages = self._bus.follow(
+            stream, start=self._start, caught_up=self._orders_read, restarted=self._ledger.forget_live
+        )
+        await self._each(messages, "orders", self._ordered)
+
+    async def follow_outcomes(self) -> None:
+        """Note every outcome; put aside those that cannot be read."""
+        stream = self._bus.subjects.outcomes_stream
+        messages = self._bus.follow(stream, start=self._start, caught_up=self._outcomes_read)
+        await self._each(messages, "outcomes", self._ended, aside=stream)
+
+    async def put_aside_for_ever(self) -> None:
+        """Put messages aside, beside the following, which never waits for it.
+
+        No loop for tenacity: without a back-off or an end it would take more lines for the same.
+        """
+        while True:
+            message = await self._aside.get()
+            while True:
+                try:
+                    await self._bus.park(message)
+                except BusError as error:
+                    _log.warning("message_not_parked", sequence=message.sequence, error=str(error))
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    break
+
+    def _ordered(self, message: StreamMessage) -> None:
+        order = codec.unwrap_order(message.data)
+        if message.subject != (self._bus.subjects.order(order) or message.subject):
+            raise Astray(f"order {order.order_id} is on another subject than its own")
+        if order.not_after > message.time + LONGEST_NOT_AFTER:
+            raise Astray(f"order {order.order_id} would live until {order.not_after.isoformat()}")
+        self._ledger.ordered(order)
+
+    def _ended(self, message: StreamMessage) -> None:
+        outcome = codec.unwrap_outcome(message.data)
+        if message.subject != self._bus.subjects.outcome(outcome.order_id):
+            raise Astray(f"an outcome of {outcome.order_id}")
+        # A time to come would be remembered until then.
+        self._ledger.ended(
+            msgspec.structs.replace(outcome, finished_at=min(outcome.finished_at, message.time))
+        )
+
+    async def _each(
+        self,
+        messages: AsyncIterator[StreamMessage],
+        source: str,
+        note: Callable[[StreamMessage], None],
+        aside: str = "",
+    ) -> None:
+        async for message in messages:
+            try:
+                note(message)
+            except Malformed as error:
+                self._complain(message, source, error.reason, error.detail, aside)
+            except Astray as error:
+                self._complain(message, source, "wrong-subject", str(error), aside)
+
+    def _complain(self, message: StreamMessage, source: str, reason: str, detail: str, aside: str) -> None:
+        self._metrics.decode_errors.labels(source).inc()
+        _log.warning("message_malformed", source=source, sequence=message.sequence, reason=reason)
+        # Full only in a flood; the stream keeps the message, and the next planner meets it again.
+        if aside and not self._aside.full():
+            self._aside.put_nowait(
+                Parked(
+                    component="planner",
+                    subject=message.subject,
+                    stream=aside,
+                    sequence=message.sequence,
+                    reason=reason,
+                    detail=detail,
+                    deliveries=0,
+                    published_at=message.time,
+                    data=message.data,
+                )
+            )

@@ -1,0 +1,63 @@
+"""Between the queues' configuration, the snapshot, and whoever asks about queues."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.core.queues.parsing import Queues
+from makeway.planner.quota.loop import QuotaLoop
+from makeway.planner.quota.processes import QuotaControl
+from makeway.planner.quota.report import report_of
+from makeway.planner.service.settling import until_settled
+from makeway.planner.snapshot.changes import Adopt
+from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.config import Config
+
+_log = structlog.get_logger()
+_decode = msgspec.json.Decoder(QueueQuery).decode
+
+
+def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
+    """Keep the snapshot to the tree in force; one that has not changed is left as it is."""
+
+    def adopt() -> None:
+        if config.revision == snapshot.queues.revision:
+            return
+        found, verdict = config.current, config.verdict
+        about = verdict.about if verdict is not None else None
+        source = (about.kind, about.namespace, about.name) if about is not None else None
+        snapshot.apply(Adopt(found.tree if found is not None else None, config.revision, source))
+        _log.info(
+            "queues_in_force",
+            revision=config.revision,
+            queues=len(found.tree) if found is not None else 0,
+        )
+
+    config.subscribe(adopt)
+
+
+class QueueAnswers:
+    """Answers `makeway queues`."""
+
+    def __init__(self, identity: str, snapshot: Snapshot, quotas: QuotaLoop) -> None:
+        self._identity = identity
+        self._snapshot = snapshot
+        self._quotas = quotas
+
+    async def handle(self, data: bytes) -> bytes:
+        """Answer one question; one that is not understood is answered as if it asked for all."""
+        try:
+            query = _decode(data)
+        except msgspec.DecodeError:
+            query = QueueQuery()
+        await until_settled(self._snapshot.backlog)
+        return msgspec.json.encode(self._report(query.queue))
+
+    def _report(self, queue: str) -> QueueReport:
+        now = datetime.now(UTC)
+        control = self._quotas.control or QuotaControl()
+        return report_of(self._snapshot.queues, control, queue=queue, planner=self._identity, now=now)

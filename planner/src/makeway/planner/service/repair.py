@@ -1,0 +1,82 @@
+"""Proposing the repair of marks left behind, for as long as the process lives.
+
+Every replica does: the standby too watches pods and orders, and a proposal that comes twice does nothing
+the second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NoReturn, Protocol
+
+import structlog
+
+from makeway.bus.errors import BusError
+from makeway.bus.messages import API_VERSION, RepairProposal
+from makeway.planner.metrics import Metrics
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.marks import Mark, Marks
+from makeway.runtime.failpoints import failpoint
+
+ROUND_SECONDS = 1.0
+"""Between two looks at the marks."""
+
+_log = structlog.get_logger()
+
+
+class Proposes(Protocol):
+    """What is used of the bus."""
+
+    async def propose(self, proposal: RepairProposal) -> None:
+        """Send a proposal; raises BusError."""
+
+
+class Repairing:
+    """The loop from marks to proposals. `synced()`: whether the ledger and the pods are complete."""
+
+    def __init__(
+        self,
+        cluster_uid: str,
+        *,
+        marks: Marks,
+        ledger: Ledger,
+        bus: Proposes,
+        metrics: Metrics,
+        synced: Callable[[], bool],
+    ) -> None:
+        self._cluster_uid = cluster_uid
+        self._marks = marks
+        self._ledger = ledger
+        self._bus = bus
+        self._metrics = metrics
+        self._synced = synced
+
+    async def propose_for_ever(self) -> NoReturn:
+        """Run as a part of the process."""
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            if self._synced():
+                await self.propose_once(datetime.now(UTC))
+
+    async def propose_once(self, now: datetime) -> None:
+        """Propose what is due; what the bus does not take is proposed again later."""
+        for mark in self._marks.due(self._ledger.in_flight((), now)):
+            await failpoint("planner.before-proposal")
+            try:
+                await self._bus.propose(self._proposal(mark))
+            except BusError as error:
+                _log.warning("repair_not_proposed", victim_uid=mark.uid, error=str(error))
+                return
+            self._metrics.proposals.inc()
+            _log.info("repair_proposed", victim=f"{mark.namespace}/{mark.name}", victim_uid=mark.uid)
+
+    def _proposal(self, mark: Mark) -> RepairProposal:
+        return RepairProposal(
+            api_version=API_VERSION,
+            cluster_uid=self._cluster_uid,
+            namespace=mark.namespace,
+            name=mark.name,
+            uid=mark.uid,
+        )

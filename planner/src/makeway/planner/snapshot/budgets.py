@@ -1,0 +1,391 @@
+"""Disruption budgets as columns: which sets of them cover a pod, and whose removal violates one.
+
+A pod's covering budgets are worked out when the pod or a budget changes; the columns hold the number of
+the *set*. A plan then only counts. Pods of other health have other sets: where budgets are hard, the eviction
+API evicts some without asking their budget, and so they are charged to none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from makeway.core.k8s.budget import HEALTHS, PENDING, UNREADY, Budget, Health
+from makeway.core.policy.document import in_namespaces
+from makeway.planner.snapshot.columns import Flags, Ints, extended
+
+Key = tuple[str, str]
+"""Namespace and name of a budget."""
+
+NO_BUDGETS = 0
+"""The number of the empty set."""
+
+MOST_A_POD: Final = 16
+"""Budgets that may cover one pod. A pod under more has none to give: the eviction API itself refuses to evict
+a pod that is under two."""
+
+MOST_LOOSE: Final = 100
+"""Budgets of one namespace that no label finds, since their selectors require none, and that each of its pods
+is compared with. Where there are more, its pods have none to give."""
+
+TOO_MANY: Final = "(too many budgets)"
+"""Stands for the name of a budget that allows nothing and covers pods under too many of them."""
+
+_ANY: Final = ("", "")
+_EMPTY: Final = ("", "empty")
+"""Under these stand budgets that no label finds: any pod may match them, or they have an empty selector."""
+
+
+class _Namespace:
+    """The budgets of one namespace, by a label that they require."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], dict[int, None]] = {}
+
+    def put(self, number: int, budget: Budget) -> None:
+        for label in _labels(budget):
+            self.found.setdefault(label, {})[number] = None
+
+    def drop(self, number: int, budget: Budget) -> None:
+        for label in _labels(budget):
+            numbers = self.found[label]
+            del numbers[number]
+            if not numbers:
+                del self.found[label]
+
+    def loose(self, hard: bool) -> int:
+        """Return how many are found by no label; those with an empty selector only where budgets are hard."""
+        return len(self.found.get(_ANY, ())) + (len(self.found.get(_EMPTY, ())) if hard else 0)
+
+    def candidates(self, labels: Mapping[str, str], hard: bool) -> Iterable[int]:
+        """Return the budgets that may cover a pod, each once."""
+        yield from self.found.get(_ANY, ())
+        if hard:
+            yield from self.found.get(_EMPTY, ())
+        for label in labels.items():
+            yield from self.found.get(label, ())
+
+
+def _labels(budget: Budget) -> list[tuple[str, str]]:
+    """Return the labels by which a budget is found; none for one that covers nothing."""
+    if budget.selector is None:
+        return []
+    if budget.selector.empty:
+        return [_EMPTY]
+    required = [one for one in budget.selector.requirements if one.operator == "In"]
+    first = min(required, key=lambda one: len(one.values), default=None)
+    return [_ANY] if first is None else [(first.key, value) for value in first.values]
+
+
+class BudgetTable:
+    """Budgets by number, and interned sets of them. Mutated only by the snapshot that owns it.
+
+    What plans read of all budgets and sets at once stands in arrays that are kept with every change:
+    `_allowed`: int64[numbers], what each budget allows; `_table`: int64[sets, MOST_A_POD], their budgets, -1
+    where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets; `_health`:
+    int64[sets], their pods'; `_hard`: bool[sets], they are of namespaces whose budgets are hard, which
+    `_hard_spaces` lists; `_frees`: bool[numbers], hard budgets that free pods that are not ready.
+    `_stand_ins`: how many stand for too many.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Key, int] = {}
+        self._budgets: list[Budget | None] = []
+        self._discarded: set[int] = set()
+        self._sets: dict[tuple[Health, tuple[int, ...]], int] = {}
+        self._members: list[tuple[int, ...]] = [()]
+        self._holders: list[int] = [0]
+        self._free_sets: list[int] = []
+        self._by_namespace: dict[str, _Namespace] = {}
+        self._allowed: Ints = np.zeros(8, np.int64)
+        self._table: Ints = np.full((8, MOST_A_POD), -1, np.int64)
+        self._widest = 0
+        self._spaces: list[str] = [""]
+        self._health: Ints = np.zeros(8, np.int64)
+        self._hard: Flags = np.zeros(8, np.bool_)
+        self._hard_spaces: Container[str] = ()
+        self._frees: Flags = np.zeros(8, np.bool_)
+        self._stand_ins = 0
+
+    def __len__(self) -> int:
+        """How many budgets there are."""
+        return len(self._numbers) - self._stand_ins
+
+    def get(self, key: Key) -> Budget | None:
+        """Give a budget by namespace and name."""
+        number = self._numbers.get(key)
+        return None if number is None else self._budgets[number]
+
+    def keys(self) -> list[Key]:
+        """Give namespace and name of every budget, in order."""
+        return sorted(key for key in self._numbers if key[1] != TOO_MANY)
+
+    def put(self, budget: Budget) -> None:
+        """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
+        number = self._numbers.get(budget.key)
+        if number is None:
+            number = self._numbers[budget.key] = self._take_number()
+        namespace = self._by_namespace.setdefault(budget.namespace, _Namespace())
+        before = self._budgets[number]
+        if before is None or before.selector != budget.selector:
+            if before is not None:
+                namespace.drop(number, before)
+            namespace.put(number, budget)
+        self._budgets[number] = budget
+        self._count(number, budget)
+
+    def hold(self, namespaces: Container[str]) -> list[str]:
+        """Let the budgets of these namespaces be hard, `"*"` for all, and no others. O(budgets + sets).
+
+        Return those namespaces whose pods have to be matched anew: other budgets may cover them now.
+        """
+        before = {name for name in self._by_namespace if self._is_hard(name)}
+        self._hard_spaces = namespaces
+        for number, budget in enumerate(self._budgets):
+            if budget is not None:
+                self._count(number, budget)
+        for number, space in enumerate(self._spaces):
+            self._hard[number] = self._is_hard(space)
+        return [
+            name
+            for name, budgets in self._by_namespace.items()
+            if (name in before) != self._is_hard(name) and self._covers_unlabelled(budgets)
+        ]
+
+    def _covers_unlabelled(self, budgets: _Namespace) -> bool:
+        loose = (*budgets.found.get(_ANY, ()), *budgets.found.get(_EMPTY, ()))
+        found = (self._budgets[number] for number in loose)
+        return any(budget is not None and budget.covers_unlabelled for budget in found)
+
+    def _is_hard(self, namespace: str) -> bool:
+        return bool(namespace) and in_namespaces(namespace, self._hard_spaces)
+
+    def _count(self, number: int, budget: Budget) -> None:
+        hard = self._is_hard(budget.namespace)
+        self._allowed[number] = 0 if hard and not budget.settled else budget.allowed
+        self._frees[number] = hard and budget.frees_unready
+
+    def discard(self, key: Key) -> None:
+        """Forget a budget. Sets may have it until each has been exchanged for one of what covers the pod."""
+        number = self._numbers.pop(key)
+        budget = self._budgets[number]
+        assert budget is not None  # noqa: S101 - its key had its number
+        namespace = self._by_namespace.setdefault(key[0], _Namespace())
+        namespace.drop(number, budget)
+        if not namespace.found:
+            del self._by_namespace[key[0]]
+        self._budgets[number] = None
+        self._allowed[number] = 0
+        self._frees[number] = False
+        self._discarded.add(number)
+
+    def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the numbers of the budgets that cover a pod, ascending.
+
+        Where they are hard as the eviction API has it, else as kube-scheduler.
+        One that allows nothing stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
+        O(labels + budgets that require one of them).
+        """
+        budgets = self._by_namespace.get(namespace)
+        hard = self._is_hard(namespace)
+        if budgets is None or not (labels or hard):
+            return ()
+        if budgets.loose(hard) > MOST_LOOSE:
+            return (self._too_many(namespace),)
+        found = []
+        for number in budgets.candidates(labels, hard):
+            budget = self._budgets[number]
+            if budget is None:
+                continue
+            covers = budget.covers_eviction if hard else budget.covers
+            if covers(namespace, name, labels):
+                found.append(number)
+        return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
+
+    def exchange(self, held: int, members: tuple[int, ...], health: Health) -> int:
+        """Hold the set of these budgets, for a pod of this health, in place of another; give its number."""
+        changed = self.acquire(members, health)
+        self.release(held)
+        return changed
+
+    def acquire(self, members: tuple[int, ...], health: Health) -> int:
+        """Return the number of a set and count one more holder of it; the empty set counts none.
+
+        `health`: of the pod that holds it.
+        """
+        if not members:
+            return NO_BUDGETS
+        number = self._sets.get((health, members))
+        if number is None:
+            if self._free_sets:
+                number = self._free_sets.pop()
+                self._members[number] = members
+                self._holders[number] = 0
+            else:
+                number = len(self._members)
+                self._members.append(members)
+                self._holders.append(0)
+                self._spaces.append("")
+                if number == self._table.shape[0]:
+                    self._table = extended(self._table, number, -1, axis=0)
+                    self._health, self._hard = extended(self._health, number), extended(self._hard, number)
+            self._table[number, : len(members)] = members
+            self._widest = max(self._widest, len(members))
+            first = self._budgets[members[0]]
+            self._spaces[number] = first.namespace if first is not None else ""
+            self._health[number] = health
+            self._hard[number] = self._is_hard(self._spaces[number])
+            self._sets[health, members] = number
+        self._holders[number] += 1
+        return number
+
+    def release(self, number: int) -> None:
+        """Count one holder of a set less; a set without holders is forgotten."""
+        if number == NO_BUDGETS:
+            return
+        self._holders[number] -= 1
+        if self._holders[number] == 0:
+            del self._sets[HEALTHS[self._health[number]], self._members[number]]
+            self._members[number] = ()
+            self._table[number] = -1
+            self._spaces[number] = ""
+            self._hard[number] = False
+            self._free_sets.append(number)
+
+    def members(self, number: int) -> tuple[Key, ...]:
+        """Give the budgets of a set, by namespace and name."""
+        return self._keys(self._members[number])
+
+    def covering_keys(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[Key, ...]:
+        """Return the budgets that cover a pod, by namespace and name. As `covering`."""
+        return self._keys(self.covering(namespace, name, labels))
+
+    def violating(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
+        """Say which pods violate a budget if all these are removed, most important first.
+
+        `sets`: int64[slots, nodes], the set of each removable pod and 0 elsewhere. Budgets are counted
+        on each node by itself, in slot order, as kube-scheduler does. `debits`: what plans in flight
+        take from a budget that its status does not show yet. O(covered pods · log).
+        """
+        flags = np.zeros(sets.shape, np.bool_)
+        if not self._sets or not sets.any():
+            return flags
+        nodes, slots = np.nonzero(sets.T)
+        allowed = self.allowed(debits)
+        # A pod appears once for each budget of its set; nodes stay ascending, slots within a node too.
+        members = self._charges()[sets[slots, nodes]]
+        pods, places = np.nonzero(members >= 0)
+        budget = members[pods, places]
+        spent = allowed[budget] <= 0
+        flags[slots[pods[spent]], nodes[pods[spent]]] = True
+        counted = ~spent & (allowed[budget] < sets.shape[0])
+        beyond = pods[counted][_beyond(budget[counted], nodes[pods[counted]], allowed)]
+        flags[slots[beyond], nodes[beyond]] = True
+        return flags
+
+    def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
+        """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
+
+        Of hard budgets also those that are several: the eviction API evicts no pod that two cover.
+        """
+        members = self._charges()
+        spent = np.zeros(len(self._budgets) + 1, np.bool_)  # the last place, which -1 means, is no budget's
+        spent[:-1] = self.allowed(debits) <= 0
+        several = self._hard[: len(self._members)] & ((members >= 0).sum(axis=1) > 1)
+        return np.asarray(np.asarray(spent[members].any(axis=1) | several)[sets])
+
+    def hard(self, sets: Ints) -> Flags:
+        """Report which sets are of hard budgets; the empty set is not. O(sets).
+
+        `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is hard or soft.
+        """
+        return np.asarray(self._hard[sets])
+
+    def charged(self, number: int) -> tuple[Key, ...]:
+        """Return the budgets that allow one disruption less when a pod of a set goes."""
+        return () if self._hard[number] and self._free()[number] else self.members(number)
+
+    def kept(self, number: int, left: Mapping[Key, int]) -> tuple[Key, ...]:
+        """Return the budgets that keep a pod of a set, where they have so much `left`.
+
+        Those that allow nothing more; and where they are hard and several, all.
+        """
+        keys = self.charged(number)
+        if len(keys) > 1 and self._hard[number]:
+            return keys
+        return tuple(key for key in keys if left.get(key, 1) <= 0)
+
+    def allows(self, key: Key) -> int:
+        """Return what a budget allows; 0 where there is none. O(1)."""
+        number = self._numbers.get(key)
+        return 0 if number is None else int(self._allowed[number])
+
+    def standing(self, debits: Mapping[Key, int]) -> Ints:
+        """Return all of the budgets that a plan depends on, to be compared with what it was. O(budgets)."""
+        return np.concatenate([self.allowed(debits), self._frees[: len(self._budgets)]])
+
+    def allowed(self, debits: Mapping[Key, int]) -> Ints:
+        """Return int64[numbers], what each budget still allows; 0 where a number is not in use."""
+        allowed = self._allowed[: len(self._budgets)].copy()
+        for key, taken in debits.items():
+            number = self._numbers.get(key)
+            if number is not None:
+                allowed[number] -= taken
+        return allowed
+
+    def _too_many(self, namespace: str) -> int:
+        """Return the number of the budget that stands for too many in a namespace."""
+        key = (namespace, TOO_MANY)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._take_number()
+            self._stand_ins += 1
+            self._budgets[number] = Budget(namespace, TOO_MANY, 0, None, frozenset())
+        return number
+
+    def _take_number(self) -> int:
+        """Give a number that no set has: a discarded one if there is one, else the next. O(sets)."""
+        free = self._discarded and self._discarded.difference(*self._members)
+        if not free:
+            self._budgets.append(None)
+            if len(self._budgets) > self._allowed.size:
+                self._frees = extended(self._frees, self._allowed.size)
+                self._allowed = extended(self._allowed, self._allowed.size)
+            return len(self._budgets) - 1
+        number = min(free)
+        self._discarded.remove(number)
+        return number
+
+    def _keys(self, numbers: tuple[int, ...]) -> tuple[Key, ...]:
+        budgets = (self._budgets[number] for number in numbers)
+        return tuple(sorted(budget.key for budget in budgets if budget is not None))
+
+    def _charges(self) -> Ints:
+        """Return int64[sets, most members], the budgets that each set is charged to; -1 where no more are."""
+        table = self._table[: len(self._members), : max(1, self._widest)]
+        if not self._hard[: len(self._members)].any():
+            return table
+        return np.where(self._free()[:, None], -1, table)
+
+    def _free(self) -> Flags:
+        """Return bool[sets], those whose pods the eviction API evicts without asking a hard budget."""
+        sets = len(self._members)
+        health, first = self._health[:sets], self._table[:sets, 0]
+        alone = (first >= 0) & (self._table[:sets, 1] < 0)
+        unready = (health == UNREADY) & alone & self._frees[first]
+        return np.asarray(self._hard[:sets] & ((health == PENDING) | unready))
+
+
+def _beyond(budget: Ints, node: Ints, allowed: Ints) -> Ints:
+    """Give the places of pods beyond what their budget allows: the k-th on a node, for k > allowed."""
+    if budget.size == 0:
+        return budget
+    # A stable sort by budget keeps nodes, and the order of importance within each, as they came.
+    order = np.argsort(budget, kind="stable")
+    budget, node = budget[order], node[order]
+    begins = np.flatnonzero(np.r_[True, (budget[1:] != budget[:-1]) | (node[1:] != node[:-1])])
+    sizes = np.diff(np.r_[begins, budget.size])
+    rank = np.arange(budget.size) - np.repeat(begins, sizes) + 1
+    return order[rank > allowed[budget]]

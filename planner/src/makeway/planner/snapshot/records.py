@@ -1,0 +1,201 @@
+"""What the planner keeps of a pod and of a node: only what a plan needs, already counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from makeway.core.k8s.budget import READY, Health, health_of
+from makeway.core.k8s.importance import Importance, importance, microseconds
+from makeway.core.k8s.objects import Node, Pod, Taint
+from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
+from makeway.core.k8s.resources import allocatable
+from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
+from makeway.planner.snapshot.signatures import Kind, kind_of
+
+DEFAULT_GRACE_PERIOD_SECONDS = 30
+"""terminationGracePeriodSeconds where the pod does not say, as in Kubernetes."""
+
+
+_REMEMBERED_WORKLOADS = 4096
+"""Workloads whose last record is kept, with some 3 kB each. A list comes workload by workload."""
+
+_REMEMBERED_KINDS = 16384
+"""Kinds of pods of which the value is shared."""
+
+_LARGEST_LOOK = 32 * 1024
+"""Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One incarnation of a pod.
+
+    `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`),
+    as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
+    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp,
+    and `ends_micros` is that, when its grace period ends, in microseconds.
+    `facts`: what rules look at. `kind`: what other pods' constraints look at. `health`: as the eviction API
+    has it, for hard disruption budgets.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    priority: int
+    start_micros: int
+    grace_period_seconds: int
+    terminating: bool
+    requests: Mapping[str, int]
+    labels: Mapping[str, str]
+    facts: PodFacts
+    kind: Kind
+    ends_micros: int = 0
+    health: Health = READY
+
+    @property
+    def importance(self) -> Importance:
+        """The key that puts the most important pod of a node first."""
+        return importance(self.priority, self.start_micros, self.uid)
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A node: its name, what it can hold, by column, and what constraints look at.
+
+    `unschedulable`: it is cordoned.
+    """
+
+    name: str
+    allocatable: dict[str, int]
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+def pod_record(pod: Pod) -> PodRecord:
+    """Count a pod as the scheduler's NodeInfo does. Raises QuantityError."""
+    return _counted(pod, kind_of(pod), pod_requests(pod, placed=True))
+
+
+class PodRecords:
+    """Records of pods that are read one after the other: alike pods share what they can, which changes none.
+
+    Pods of one workload differ in little more than name, node and times. The last record of each controller's
+    pods (of each namespace's, for pods without one) is kept with all that it depended on; where that is the
+    same, the new record shares what was counted then. It is kept as bytes: objects lie scattered over the
+    memory, and to look at those of a pod read long ago takes longer than to write down those just read.
+    Other pods that ask for the same, or are of one kind, share that.
+    """
+
+    def __init__(self) -> None:
+        self._requests = KnownRequests()
+        self._kinds: dict[Kind, tuple[Kind, Mapping[str, str]]] = {}
+        self._alike: dict[str, tuple[bytes, PodRecord]] = {}
+
+    def record(self, pod: Pod) -> PodRecord:
+        """Return what `pod_record` does. Raises QuantityError."""
+        metadata, spec, status = pod.metadata, pod.spec, pod.status
+        owners = metadata.owner_references
+        workload = owners[0].uid if owners else metadata.namespace
+        look = _encode(
+            (
+                metadata.namespace,
+                metadata.labels,
+                annotations_read(metadata),
+                owners,
+                metadata.deletion_timestamp is None,
+                metadata.deletion_grace_period_seconds,
+                spec.priority,
+                spec.priority_class_name,
+                spec.termination_grace_period_seconds,
+                spec.containers,
+                spec.init_containers,
+                spec.overhead,
+                spec.resources,
+                spec.affinity,
+                spec.volumes,
+                status.container_statuses,
+                status.init_container_statuses,
+                status.allocated_resources,
+                status.resources,
+                is_resize_infeasible(pod),
+            )
+        )
+        known = self._alike.get(workload)
+        if known is None or known[0] != look:
+            record = self._count(pod)
+            if len(look) > _LARGEST_LOOK:
+                self._alike.pop(workload, None)
+                return record
+            if len(self._alike) >= _REMEMBERED_WORKLOADS:
+                self._alike.clear()
+            self._alike[workload] = look, record
+            return record
+        return replace(
+            known[1],
+            name=metadata.name,
+            uid=metadata.uid,
+            node=spec.node_name or "",
+            start_micros=microseconds(status.start_time),
+            ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
+            health=health_of(pod),
+            facts=replace(
+                known[1].facts,
+                scheduled_micros=scheduled_since(pod),
+                created_micros=microseconds(metadata.creation_timestamp),
+            ),
+        )
+
+    def requests(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
+        """Return what `pod_requests` does. Raises QuantityError."""
+        return self._requests.of(pod, placed=placed)
+
+    def _count(self, pod: Pod) -> PodRecord:
+        kind = kind_of(pod)
+        known = self._kinds.get(kind)
+        if known is None:
+            if len(self._kinds) >= _REMEMBERED_KINDS:
+                self._kinds.clear()
+            known = self._kinds[kind] = kind, dict(kind.labels)
+        return _counted(pod, known[0], self.requests(pod, placed=True), known[1])
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _counted(
+    pod: Pod, kind: Kind, requests: Mapping[str, int], labels: Mapping[str, str] | None = None
+) -> PodRecord:
+    metadata, spec = pod.metadata, pod.spec
+    grace = metadata.deletion_grace_period_seconds
+    if grace is None:
+        grace = spec.termination_grace_period_seconds
+    return PodRecord(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        node=spec.node_name or "",
+        priority=spec.priority or 0,
+        start_micros=microseconds(pod.status.start_time),
+        grace_period_seconds=DEFAULT_GRACE_PERIOD_SECONDS if grace is None else grace,
+        terminating=metadata.deletion_timestamp is not None,
+        requests=requests,
+        labels=dict(kind.labels) if labels is None else labels,
+        facts=facts_of(pod),
+        kind=kind,
+        ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
+        health=health_of(pod),
+    )
+
+
+def node_record(node: Node) -> NodeRecord:
+    """Count a node's allocatable. Raises QuantityError."""
+    return NodeRecord(
+        name=node.metadata.name,
+        allocatable=allocatable(node.status.allocatable),
+        labels=node.metadata.labels or {},
+        taints=node.spec.taints or (),
+        unschedulable=bool(node.spec.unschedulable),
+    )

@@ -1,0 +1,262 @@
+"""What of a pod other pods' constraints look at, shared by all pods that are alike.
+
+A cluster has far fewer kinds than pods, so that a selector is matched once for a kind; the columns hold
+each pod's kind, and a constraint becomes a table from kind to number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Set
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from makeway.core.k8s.affinity import Term, anti_affinity_terms
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.ports import HostPort, host_ports
+from makeway.core.k8s.selector import SelectorError
+from makeway.planner.snapshot.anti_affinity_index import Forbidding
+from makeway.planner.snapshot.bounds import MOST_TERMS, is_large_affinity
+from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.label_columns import LabelColumns, is_one_of
+
+_V = TypeVar("_V", bound=Hashable)
+
+_REMEMBERED_SEEN = 4096
+"""Kinds of which is remembered what selectors see of them: those of the workloads whose pods come and go."""
+
+
+class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """The side of a pod that others' constraints see.
+
+    `labels`: pairs, in order. `anti_affinity`: its required terms. `claims`: names of its
+    PersistentVolumeClaims. `terminating`: it has a deletionTimestamp, and spread no longer counts it.
+    `left_out`: it has more terms or host ports than are looked at, and counts as having none.
+    """
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
+    claims: tuple[str, ...] = ()
+    terminating: bool = False
+    left_out: bool = False
+
+
+def kind_of(pod: Pod) -> Kind:
+    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term."""
+    ports, claims, left_out = host_ports(pod), claims_of(pod), False
+    if len(ports) > MOST_TERMS:
+        ports, left_out = (), True
+    terms: tuple[Term, ...] = ()
+    if pod.spec.affinity is not None:
+        if is_large_affinity(pod.spec.affinity.pod_anti_affinity):
+            left_out = True
+        else:
+            try:
+                terms = anti_affinity_terms(pod)
+            except SelectorError:
+                terms = ()
+    return Kind(
+        namespace=pod.metadata.namespace,
+        labels=tuple(sorted((pod.metadata.labels or {}).items())),
+        ports=ports,
+        anti_affinity=terms,
+        claims=claims,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        left_out=left_out,
+    )
+
+
+def claims_of(pod: Pod) -> tuple[str, ...]:
+    """Return the names of the claims that a pod mounts, each once, in order."""
+    volumes = pod.spec.volumes or ()
+    sources = [volume.persistent_volume_claim for volume in volumes if volume.persistent_volume_claim]
+    return tuple(sorted({source.claim_name for source in sources})) if sources else ()
+
+
+class KindTable:
+    """Kinds by number, with how many pods hold each. Mutated only by the snapshot that owns it.
+
+    Of a pod only what constraints ask for counts: of its labels those in `keys`, of its claims those that are
+    exclusive. So labels and claims that no other pod has do not make a kind of each pod.
+
+    `assigned`: int64[numbers], the serial at which a number was last given to a kind, so that whoever
+    keeps a table by kind knows which entries are new since it last looked. `terminating`: bool[numbers].
+    `labels`: their labels; `forbidding`: their anti-affinity. `left_out`: how many pods have more
+    anti-affinity or host ports than is looked at.
+    """
+
+    def __init__(self, exclusive: Set[tuple[str, str]]) -> None:
+        self.serial = 0
+        self.left_out = 0
+        self.keys: frozenset[str] = frozenset()
+        self.assigned: Ints = np.zeros(64, np.int64)
+        self.terminating: Flags = np.zeros(64, np.bool_)
+        self.labels = LabelColumns()
+        self.forbidding = Forbidding()
+        self._kinds: Values[Kind] = Values()
+        self._namespaces: Values[str] = Values()
+        self._ports: Values[tuple[HostPort, ...]] = Values()
+        self._claims: Values[tuple[str, ...]] = Values()
+        self._namespace: Ints = np.zeros(64, np.int64)
+        self._forbids: Ints = np.zeros(64, np.int64)
+        self._port: Ints = np.zeros(64, np.int64)
+        self._claim: Ints = np.zeros(64, np.int64)
+        self._exclusive = exclusive
+        self._seen: dict[int, tuple[Kind, Kind]] = {}
+
+    def __len__(self) -> int:
+        """Return how many kinds there are."""
+        return len(self._kinds)
+
+    @property
+    def size(self) -> int:
+        """Return one more than the highest number in use so far."""
+        return self._kinds.size
+
+    # --------------------------------------------------------------------------------- changing
+
+    def acquire(self, kind: Kind) -> int:
+        """Return the number of a pod's kind and count one more holder of it. O(labels) at the most."""
+        seen = self._see(kind)
+        number, new = self._kinds.take(seen)
+        if new:
+            self._enter(number, seen)
+        if seen.left_out:
+            self.left_out += 1
+        return number
+
+    def release(self, number: int) -> None:
+        """Count one holder less; a kind without holders is forgotten and its number used again."""
+        kind = self._kinds.value(number)
+        if kind is None:
+            raise KeyError(number)
+        if kind.left_out:
+            self.left_out -= 1
+        if not self._kinds.give(number):
+            return
+        self.labels.drop(number, kind.labels)
+        self._namespaces.give(int(self._namespace[number]))
+        self.forbidding.give(int(self._forbids[number]))
+        if kind.ports:
+            self._ports.give(int(self._port[number]))
+        if kind.claims:
+            self._claims.give(int(self._claim[number]))
+
+    def ask(self, keys: frozenset[str]) -> None:
+        """Count labels of these keys and no others; pods that are there are to be entered anew."""
+        self.keys = keys
+        self._seen.clear()
+
+    def ask_again(self) -> None:
+        """Look again at what is exclusive; its pods are to be entered anew."""
+        self._seen.clear()
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def since(self, serial: int) -> Ints:
+        """Return the numbers assigned after a serial, ascending. O(numbers)."""
+        return np.flatnonzero(self.assigned[: self.size] > serial)
+
+    def meant(self, term: Term, numbers: Ints) -> Ints:
+        """Return those of some numbers whose kinds a resolved term means. O(numbers) a requirement."""
+        if term.selector is None:
+            return numbers[:0]
+        if term.namespace_selector is None:
+            numbers = self._in_namespaces(term.namespaces, numbers)
+        for requirement in term.selector.requirements:
+            if not numbers.size:
+                return numbers
+            numbers = numbers[self.labels.meets(requirement, numbers)]
+        return numbers
+
+    def in_namespace(self, namespace: str, numbers: Ints) -> Ints:
+        """Return those of some numbers whose kinds are of a namespace."""
+        return self._in_namespaces((namespace,), numbers)
+
+    def of_namespaces(self, namespaces: Set[str]) -> Flags:
+        """Return bool[numbers], which kinds are of these namespaces."""
+        wanted = [self._namespaces.number(name) for name in namespaces]
+        return is_one_of(self._namespace[: self.size], wanted)
+
+    def forbidden(self, weights: Ints, numbers: Ints) -> Ints:
+        """Return int64[numbers], the weights of the kinds' terms. `weights`: int64[groups of terms]."""
+        return weights[self._forbids[numbers]]
+
+    def of_ports(self, weigh: Callable[[tuple[HostPort, ...]], int], numbers: Ints) -> Ints:
+        """Return int64[numbers], what the host ports of the kinds weigh; 0 where they have none."""
+        return _weighed(self._ports, self._port[numbers], weigh)
+
+    def of_claims(self, weigh: Callable[[tuple[str, ...]], int], numbers: Ints) -> Ints:
+        """Return int64[numbers], what the exclusive claims of the kinds weigh; 0 where they have none."""
+        return _weighed(self._claims, self._claim[numbers], weigh)
+
+    def of_labels(
+        self, keys: tuple[str, ...], weigh: Callable[[str, dict[str, str]], int], numbers: Ints
+    ) -> Ints:
+        """Return int64[numbers], what namespace and the labels of some keys weigh.
+
+        O(numbers · log), and once for each combination that there is.
+        """
+        told = np.stack([self._namespace[numbers], *(self.labels.of(key, numbers) for key in keys)])
+        different, place = np.unique(told, axis=1, return_inverse=True)
+        amounts = [
+            weigh(
+                self._namespaces.value(int(one[0])) or "",
+                {key: self.labels.value(key, int(at)) for key, at in zip(keys, one[1:], strict=True) if at},
+            )
+            for one in different.T
+        ]
+        return np.array(amounts, np.int64)[place.reshape(-1)]
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _in_namespaces(self, names: Set[str] | tuple[str, ...], numbers: Ints) -> Ints:
+        wanted = [self._namespaces.number(name) for name in names]
+        return numbers[is_one_of(self._namespace[numbers], wanted)]
+
+    def _see(self, kind: Kind) -> Kind:
+        """Return what constraints ask for of a kind; remembered for those that many pods share."""
+        known = self._seen.get(id(kind))
+        if known is not None and known[0] is kind:
+            return known[1]
+        labels = tuple(pair for pair in kind.labels if pair[0] in self.keys)
+        claims = tuple(name for name in kind.claims if (kind.namespace, name) in self._exclusive)
+        seen = kind
+        if len(labels) != len(kind.labels) or len(claims) != len(kind.claims):
+            seen = msgspec.structs.replace(kind, labels=labels, claims=claims)
+        if len(self._seen) >= _REMEMBERED_SEEN:
+            self._seen.clear()
+        self._seen[id(kind)] = kind, seen
+        return seen
+
+    def _enter(self, number: int, kind: Kind) -> None:
+        if number >= self.assigned.size:
+            self._lengthen()
+        self.serial += 1
+        self.assigned[number] = self.serial
+        self.terminating[number] = kind.terminating
+        self.labels.put(number, kind.labels)
+        self._namespace[number], _ = self._namespaces.take(kind.namespace)
+        self._forbids[number] = self.forbidding.take(kind.anti_affinity)
+        self._port[number] = self._ports.take(kind.ports)[0] if kind.ports else NONE
+        self._claim[number] = self._claims.take(kind.claims)[0] if kind.claims else NONE
+
+    def _lengthen(self) -> None:
+        more = self.assigned.size
+        self.assigned, self.terminating = extended(self.assigned, more), extended(self.terminating, more)
+        self._namespace, self._forbids = extended(self._namespace, more), extended(self._forbids, more)
+        self._port, self._claim = extended(self._port, more), extended(self._claim, more)
+
+
+def _weighed(values: Values[_V], held: Ints, weigh: Callable[[_V], int]) -> Ints:
+    """Return int64[…], what the held values weigh, each different one weighed once; 0 for NONE."""
+    table = np.zeros(values.size, np.int64)
+    for number in np.unique(held).tolist():
+        value = values.value(number)
+        if value is not None:
+            table[number] = weigh(value)
+    return np.asarray(table[held])

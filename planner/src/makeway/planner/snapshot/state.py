@@ -1,0 +1,680 @@
+"""The cluster as the watch last saw it, kept in columns.
+
+Only the watch, the configuration and what these leave to do later change it, on the event loop. A plan
+reads it in between; all that it may leave behind is what it asked to be counted or told apart, and no answer
+but its own depends on that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Set
+
+import numpy as np
+
+from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.importance import Importance
+from makeway.core.k8s.objects import Namespace, PriorityClass
+from makeway.core.k8s.resources import is_extended
+from makeway.core.policy.document import Policy
+from makeway.core.queues.tree import QueueTree
+from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
+from makeway.planner.snapshot.changes import (
+    Adopt,
+    Change,
+    Enforce,
+    KnowVolumes,
+    PutBudget,
+    PutClaim,
+    PutDevices,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPriorityClass,
+    PutStorageClass,
+    PutVolume,
+    RemoveBudget,
+    RemoveNamespace,
+    RemoveNode,
+    RemovePod,
+    RemovePriorityClass,
+)
+from makeway.planner.snapshot.claim_users import Claimants
+from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
+from makeway.planner.snapshot.exemptions import Shields, Source
+from makeway.planner.snapshot.label_keys import AskedKeys
+from makeway.planner.snapshot.node_resources import Offers
+from makeway.planner.snapshot.owner_index import Kinship
+from makeway.planner.snapshot.pending_updates import Backlog
+from makeway.planner.snapshot.queue_usage import QueueBook
+from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.signatures import KindTable
+from makeway.planner.snapshot.topology import Topology
+from makeway.planner.snapshot.volumes import ClaimRecord, Volumes
+
+REMEMBERED_DEPARTURES = 4096
+"""How many pods that are gone are remembered, for budgets whose status does not show it yet."""
+
+MOST_ASKED_RESOURCES = 32
+"""Resources that have a layer because a preemptor asked for them, which takes 8 bytes a slot: 50 MiB in all
+with 200,000 slots. Of others the scheduler's filters judge."""
+
+_ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
+_NO_PODS: Mapping[str, str] = {}
+
+
+def _nothing(_: Change) -> None:
+    """Do nothing."""
+
+
+class Departure:
+    """A pod that left, or began to, and the revision at which the watch saw it."""
+
+    __slots__ = ("pod", "revision")
+
+    def __init__(self, pod: PodRecord, revision: int) -> None:
+        self.pod = pod
+        self.revision = revision
+
+
+class Snapshot:
+    """Nodes, pods, budgets, namespaces, priority classes and the policy in force at one `revision`.
+
+    Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
+    known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
+    nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
+    `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
+    int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
+    claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
+    resources that nodes may serve by dynamic allocation, None where that is not known. `backlog`: what
+    has still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the
+    snapshot.
+    `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` report if they
+    have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
+    budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
+    `applied` is called with each change that has made a difference.
+    """
+
+    def __init__(self, *, piece: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
+        self.revision = 0
+        self._applied = applied
+        self.backlog = Backlog(piece)
+        self.upkeep = Backlog(piece)
+        self.columns = Columns()
+        self.offers = Offers()
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = []
+        self.slots: list[list[PodRecord]] = []
+        self.order: list[list[Importance]] = []
+        self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
+        self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
+        self.nodes: dict[str, NodeRecord] = {}
+        self.pods: dict[str, PodRecord] = {}
+        self.budgets = BudgetTable()
+        self.shields = Shields()
+        self.kinship = Kinship()
+        self.queues = QueueBook(self.shields, self.kinship)
+        self.namespaces: dict[str, Namespace] = {}
+        self.namespaces_changed = 0
+        self.exclusive_claims: set[Key] = set()
+        self.volumes = Volumes()
+        self.devices: frozenset[str] | None = frozenset()
+        self.kinds = KindTable(self.exclusive_claims)
+        self.topology = Topology()
+        self.departures: OrderedDict[str, Departure] = OrderedDict()
+        self._budget_revisions: dict[Key, int] = {}
+        self.serving = False
+        self._matching: dict[str, bool] = {}
+        self._budget_sets: dict[str, int] = {}
+        self._kinds: dict[str, int] = {}
+        self._claimants = Claimants()
+        self._asked_keys = AskedKeys()
+        self._asked_resources = 0
+        self._counting: set[str] = set()
+        self._regrouping = False
+        self.kinds.ask(self._asked_keys.keys)
+        self._uids: dict[str, dict[str, str]] = {}
+        self._free_rows: list[int] = []
+        self._node_names: tuple[str, ...] | None = None
+        self._name_rank: Ints = np.zeros(0, np.int64)
+
+    # ---------------------------------------------------------------------------------- reading
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return int(self.present.sum())
+
+    def node_names(self) -> tuple[str, ...]:
+        """Give the names of all present nodes, in order. O(1) while no node comes or goes."""
+        if self._node_names is None:
+            self._order_names()
+        return self._node_names or ()
+
+    def name_rank(self) -> Ints:
+        """Give int64[nodes], each present node's place in the order of names."""
+        if self._node_names is None:
+            self._order_names()
+        return self._name_rank
+
+    def rows_named(self, names: Iterable[str]) -> Ints:
+        """Give the rows of those of the named nodes that are present, each once, in no special order."""
+        rows = np.array([self.rows[name] for name in set(names) if name in self.rows], np.int64)
+        return rows[self.present[rows]]
+
+    def budget_set(self, uid: str) -> int:
+        """Give the number of the set of budgets that cover a pod."""
+        return self._budget_sets.get(uid, NO_BUDGETS)
+
+    def kind(self, uid: str) -> int:
+        """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
+        return self._kinds[uid]
+
+    @property
+    def undecided(self) -> Set[str]:
+        """The namespaces of which it is not known for all pods which disruption budgets cover them."""
+        return self._matching.keys()
+
+    @property
+    def budget_revisions(self) -> Mapping[Key, int]:
+        """All budgets, each with the revision at which its object was last seen to change."""
+        return self._budget_revisions
+
+    def budget_revision(self, key: Key) -> int:
+        """Give the revision at which a budget's object was last seen to change."""
+        return self._budget_revisions.get(key, 0)
+
+    def uid_of(self, namespace: str, name: str) -> str | None:
+        """Give the UID of the pod that has this name now."""
+        return self._uids.get(namespace, {}).get(name)
+
+    def served_by_devices(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those extended resources that nodes may serve by dynamic allocation, as far as is known."""
+        asked = (name for name in names if is_extended(name))
+        return frozenset(name for name in asked if self.devices is None or name in self.devices)
+
+    @property
+    def priority_classes(self) -> Mapping[str, PriorityClass]:
+        """The PriorityClasses by name."""
+        return self.shields.classes
+
+    # --------------------------------------------------------------------------------- changing
+
+    def apply(self, change: Change) -> None:
+        """Take over one change, and tell `applied` of it where it made a difference.
+
+        Each says below what it costs, besides O(1). All that changes the cluster comes this way, so that who
+        takes the same changes in the same order has the same snapshot, at the same revision.
+        """
+        before = self.revision
+        match change:
+            case PutPod(pod):
+                self._put_pod(pod)
+            case RemovePod(uid):
+                self._remove_pod(uid)
+            case PutNode(node):
+                self._put_node(node)
+            case RemoveNode(name):
+                self._remove_node(name)
+            case PutBudget(budget):
+                self._put_budget(budget)
+            case RemoveBudget(key):
+                self._remove_budget(key)
+            case PutNamespace(namespace):
+                self._put_namespace(namespace)
+            case RemoveNamespace(name):
+                self._remove_namespace(name)
+            case PutPriorityClass(priority_class):
+                self._put_priority_class(priority_class)
+            case RemovePriorityClass(name):
+                self._remove_priority_class(name)
+            case PutClaim(key, exclusive, volume, storage_class):
+                self._put_claim(key, ClaimRecord(volume, storage_class, exclusive))
+            case PutVolume(name, volume_record):
+                self.revision += self.volumes.put_volume(name, volume_record)
+            case PutStorageClass(name, nodes):
+                self.revision += self.volumes.put_class(name, nodes)
+            case KnowVolumes(known):
+                self.revision += self.volumes.known != known
+                self.volumes.known = known
+            case PutDevices(resources):
+                self.revision += self.devices != resources
+                self.devices = resources
+            case Enforce(policy, revision, source):
+                self._enforce(policy, revision, source)
+            case Adopt(tree, revision, source):
+                self._adopt(tree, revision, source)
+        if self.revision != before:
+            self._applied(change)
+
+    def retain_pods(self, uids: Set[str]) -> None:
+        """Apply that every pod but these is gone. O(pods)."""
+        if self.pods.keys() <= uids:
+            return
+        before = dict(self.pods)
+
+        def compare(uid: str) -> None:
+            if self.pods.get(uid) is before.pop(uid) and uid not in uids:
+                self.apply(RemovePod(uid))
+
+        self.backlog.visit("a new list of pods is being compared", before, compare)
+
+    def restore(
+        self, revision: int, departures: Iterable[tuple[PodRecord, int]], budgets: Iterable[tuple[Key, int]]
+    ) -> None:
+        """Take over what changes do not tell: the revision, and when what came before was seen.
+
+        `departures`: pods that are gone, `budgets`: all that there are, each with the revision at which that
+        was seen.
+        """
+        self.revision = revision
+        np.minimum(self.changed, self.revision, out=self.changed)
+        self.departures.clear()
+        for pod, seen in departures:
+            self._remember(pod, seen)
+        self._budget_revisions = dict(budgets)
+
+    def count(self, name: str) -> bool:
+        """Have a resource counted that a preemptor asks for; report whether it is, for all pods.
+
+        O(1) for one that was asked for before; another is ready after a visit to all pods, unless there are
+        MOST_ASKED_RESOURCES already.
+        """
+        if name not in self.columns.resources:
+            if self._asked_resources >= MOST_ASKED_RESOURCES:
+                return False
+            self._asked_resources += 1
+            self._lay([name])
+            self._counting.add(name)
+            self.upkeep.visit(
+                f"{name} is being counted", self.pods, self._recount, lambda: self._counting.discard(name)
+            )
+        return name not in self._counting
+
+    def tell_apart(self, keys: frozenset[str]) -> bool:
+        """Have kinds tell labels of these keys apart; report whether they do, for all pods.
+
+        Called by plans, for the selectors that they match. O(1) for keys that were asked for before; others
+        are ready after a visit to all pods.
+        """
+        if self._asked_keys.want(keys):
+            self.kinds.ask(self._asked_keys.keys)
+            if not self._regrouping:
+                self._regroup()
+        return keys <= self._asked_keys.ready
+
+    # ------------------------------------------------------------------------------ each change
+
+    def _put_node(self, node: NodeRecord) -> None:
+        row = self._row(node.name)
+        moved = self.topology.put(row, node)
+        other = self.offers.put(row, node.allocatable)
+        if self.present[row] and not other and not moved:
+            return
+        self.columns.set_allocatable(row, node.allocatable)
+        if not self.present[row]:
+            self.present[row] = True
+            self._node_names = None
+        self.nodes[node.name] = node
+        self._touch(row)
+
+    def _remove_node(self, name: str) -> None:
+        row = self.rows.get(name)
+        if row is None or not self.present[row]:
+            return
+        del self.nodes[name]
+        self.present[row] = False
+        self._node_names = None
+        self.topology.drop(row)
+        self.offers.drop(row)
+        self.columns.set_allocatable(row, {})
+        self._touch(row)
+        self._release_row(name)
+
+    def _put_pod(self, pod: PodRecord) -> None:
+        """Add a pod or put its new version in its place. O(slots of its node + budgets of its namespace)."""
+        uid = pod.uid
+        before = self.pods.get(uid)
+        if before == pod:
+            return
+        named = self._uids.get(pod.namespace, _NO_PODS).get(pod.name)
+        if named != uid:
+            if named is not None:
+                self.apply(RemovePod(named))
+            if before is not None:
+                self._forget_name(before)
+            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
+        if before is not None and before.node == pod.node and before.importance == pod.importance:
+            self._exchange(before, pod)
+        else:
+            if before is not None:
+                self._take_out(before)
+            self.revision += 1
+            self._put_in(pod)
+        if pod.terminating and (before is None or not before.terminating):
+            self._depart(pod)
+        self.pods[uid] = pod
+
+    def _remove_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return
+        self._take_out(pod)
+        self.revision += 1
+        self._depart(pod)
+        self._forget_name(pod)
+
+    def _put_budget(self, budget: Budget) -> None:
+        """Add a budget or change it; pods that it may cover now, or no longer, are matched anew.
+
+        O(pods of its namespace) where its selector is new, O(pods) that the API server has begun or ended to
+        count as disrupted otherwise.
+        """
+        before = self.budgets.get(budget.key)
+        self.revision += 1
+        self._budget_revisions[budget.key] = self.revision
+        self.budgets.put(budget)
+        if before is None or before.selector != budget.selector:
+            self._match_again(budget.namespace)
+        else:
+            named = self._uids.get(budget.namespace, _NO_PODS)
+            for name in before.disrupted ^ budget.disrupted:
+                self._match(named.get(name, ""))
+
+    def _remove_budget(self, key: Key) -> None:
+        """Forget a budget. O(pods of its namespace)."""
+        if self.budgets.get(key) is None:
+            return
+        self.revision += 1
+        del self._budget_revisions[key]
+        self.budgets.discard(key)
+        self._match_again(key[0])
+
+    def _put_claim(self, key: Key, claim: ClaimRecord) -> None:
+        if not self.volumes.put_claim(key, claim):
+            return
+        self.revision += 1
+        if claim.exclusive == (key in self.exclusive_claims):
+            return
+        if claim.exclusive:
+            self.exclusive_claims.add(key)
+        else:
+            self.exclusive_claims.discard(key)
+        self.kinds.ask_again()
+        what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
+        self.upkeep.visit(what, self._claimants.get(key), self._group)
+
+    def _put_priority_class(self, priority_class: PriorityClass) -> None:
+        """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
+        self.revision += 1
+        name = priority_class.metadata.name
+        uids = self.shields.put_class(priority_class)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+
+    def _remove_priority_class(self, name: str) -> None:
+        """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
+        self.revision += 1
+        uids = self.shields.remove_class(name)
+        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+
+    def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
+        """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
+        self.revision += 1
+        for namespace in self.budgets.hold(policy.hard_budgets):
+            self._match_again(namespace)
+        if self.shields.enforce(policy, revision, source):
+            self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
+
+    def _adopt(self, tree: QueueTree | None, revision: str, source: Source | None) -> None:
+        """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
+        self.revision += 1
+        self.queues.source = source
+        limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
+        # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
+        if self._lay(sorted(limited)) or not limited.isdisjoint(self._counting):
+            # No revision of its own: a replay may meet as new what was known long before its recording.
+            self.backlog.visit("a new resource is being counted", self.pods, self._recount)
+        self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
+        self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
+
+    def _put_namespace(self, namespace: Namespace) -> None:
+        self.revision += 1
+        self.namespaces_changed += 1
+        self.namespaces[namespace.metadata.name] = namespace
+
+    def _remove_namespace(self, name: str) -> None:
+        self.revision += 1
+        self.namespaces_changed += 1
+        self.namespaces.pop(name, None)
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _lay(self, names: Iterable[str]) -> list[str]:
+        """Give resources that have no layer yet one, with what nodes offer; return which. O(nodes) each."""
+        new = self.columns.offer(names)
+        for name in new:
+            layer = self.columns.allocatable[self.columns.resources[name]]
+            for row, amount in self.offers.of(name):
+                layer[row] = min(amount, MOST)
+        return new
+
+    def _regroup(self) -> None:
+        """Enter all pods by the keys that are asked for now, and again where others are asked for meanwhile.
+
+        It changes no answer: what was counted of a pod, on its node too, is the same for its new kind.
+        """
+        asked, self._regrouping = self._asked_keys, True
+        asked.begin()
+
+        def done() -> None:
+            self._regrouping = False
+            if asked.end():
+                self._regroup()
+
+        self.upkeep.visit("pods are being grouped by more labels", self.pods, self._group, done)
+
+    def _group(self, uid: str) -> None:
+        """Enter a pod by what is asked for now."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        before = self._kinds[uid]
+        number = self._kinds[uid] = self.kinds.acquire(pod.kind)
+        self.kinds.release(before)
+        if pod.node and number != before:
+            row = self.rows[pod.node]
+            self.columns.kind[self._slot(row, pod), row] = number
+
+    def _row(self, name: str) -> int:
+        row = self.rows.get(name)
+        if row is not None:
+            return row
+        if self._free_rows:
+            row = self._free_rows.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+            self.slots.append([])
+            self.order.append([])
+            if row == self.columns.nodes:
+                self.columns.grow_nodes()
+                more = self.columns.nodes - row
+                self.present = extended(self.present, more)
+                self.changed = extended(self.changed, more)
+        self.rows[name] = row
+        self._node_names = None
+        return row
+
+    def _release_row(self, name: str) -> None:
+        """Give a row back once neither its node nor a pod on it is known."""
+        row = self.rows[name]
+        if not self.present[row] and not self.slots[row]:
+            del self.rows[name]
+            self.names[row] = ""
+            self._free_rows.append(row)
+
+    def _forget_name(self, pod: PodRecord) -> None:
+        names = self._uids[pod.namespace]
+        del names[pod.name]
+        if not names:
+            del self._uids[pod.namespace]
+
+    def _touch(self, row: int) -> None:
+        self.revision += 1
+        self.changed[row] = self.revision
+
+    def _put_in(self, pod: PodRecord) -> None:
+        kind, budgets = self._count_in(pod)
+        if not pod.node:
+            return
+        row = self._row(pod.node)
+        order, importance = self.order[row], pod.importance
+        slot = bisect_left(order, importance)
+        order.insert(slot, importance)
+        self.slots[row].insert(slot, pod)
+        self.columns.insert(
+            row,
+            slot,
+            priority=pod.priority,
+            start=pod.start_micros,
+            budgets=budgets,
+            kind=kind,
+            requests=pod.requests,
+            barrier=self.shields.of(pod.facts),
+        )
+        self.changed[row] = self.revision
+
+    def _take_out(self, pod: PodRecord) -> None:
+        self._count_out(pod)
+        if not pod.node:
+            return
+        row = self.rows[pod.node]
+        slot = self._slot(row, pod)
+        del self.order[row][slot]
+        del self.slots[row][slot]
+        self.columns.remove(row, slot)
+        self.changed[row] = self.revision + 1
+        self._release_row(pod.node)
+
+    def _exchange(self, before: PodRecord, pod: PodRecord) -> None:
+        """Put a pod's new version into the slot of the one before, whose place it takes."""
+        self._count_out(before)
+        self.revision += 1
+        kind, budgets = self._count_in(pod)
+        if not pod.node:
+            return
+        row = self.rows[pod.node]
+        slot = self._slot(row, pod)
+        self.slots[row][slot] = pod
+        barrier = self.shields.of(pod.facts)
+        self.columns.replace(row, slot, budgets=budgets, kind=kind, requests=pod.requests, barrier=barrier)
+        self.changed[row] = self.revision
+
+    def _count_in(self, pod: PodRecord) -> tuple[int, int]:
+        """Enter a pod everywhere but in the columns; give the numbers of its kind and of its budgets' set."""
+        kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
+        if pod.kind.claims:
+            self._claimants.add(pod)
+        budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
+        if budgets != NO_BUDGETS:
+            self._budget_sets[pod.uid] = budgets
+        self.shields.add(pod)
+        displaced = self.kinship.add(pod)
+        self.queues.place(pod)
+        self.queues.renew(displaced)
+        return kind, budgets
+
+    def _count_out(self, pod: PodRecord) -> None:
+        self.kinds.release(self._kinds.pop(pod.uid))
+        if pod.kind.claims:
+            self._claimants.discard(pod)
+        self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
+        self.shields.discard(pod)
+        self.queues.discard(pod)
+        self.queues.renew(self.kinship.discard(pod))
+
+    def _slot(self, row: int, pod: PodRecord) -> int:
+        return bisect_left(self.order[row], pod.importance)
+
+    def _match_again(self, namespace: str) -> None:
+        """Match the pods of a namespace with its budgets, once more after a pass that is under way.
+
+        Until then what covers them is `undecided`. So the budgets of one namespace, however often they
+        change, never keep others from being planned for.
+        """
+        if namespace in self._matching:
+            self._matching[namespace] = True
+            return
+        self._matching[namespace] = False
+
+        def done() -> None:
+            if self._matching.pop(namespace):
+                self._match_again(namespace)
+
+        what = f"disruption budgets of namespace {namespace} are being applied"
+        backlog = self.upkeep if self.serving else self.backlog
+        backlog.visit(what, self._uids.get(namespace, _NO_PODS).values(), self._match, done)
+
+    def _match(self, uid: str) -> None:
+        """Enter a pod under the budgets that cover it now."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        held = self.budget_set(uid)
+        covering = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+        if (changed := self.budgets.exchange(held, covering, pod.health)) != held:
+            self._hold(pod, changed)
+
+    def _hold(self, pod: PodRecord, budgets: int) -> None:
+        """Put down which set of budgets covers a pod now."""
+        if budgets == NO_BUDGETS:
+            del self._budget_sets[pod.uid]
+        else:
+            self._budget_sets[pod.uid] = budgets
+        if pod.node:
+            row = self.rows[pod.node]
+            self.columns.budgets[self._slot(row, pod), row] = budgets
+            # Plans may have looked at the node at this revision.
+            self.changed[row] = self.revision + 1
+
+    def _raise_barrier(self, uid: str) -> None:
+        """Work out a pod's barrier, and mark its node where that differs."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node:
+            return
+        self.queues.renew(uid)
+        row = self.rows[pod.node]
+        if self.columns.set_barrier(row, self._slot(row, pod), self.shields.of(pod.facts)):
+            self.changed[row] = self.revision
+
+    def _place(self, uid: str) -> None:
+        """Count a pod in the queues in force."""
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self.queues.place(pod)
+
+    def _recount(self, uid: str) -> None:
+        """Count what a pod requests of resources that have a layer now, and mark its node."""
+        pod = self.pods.get(uid)
+        if pod is None or not pod.node or pod.requests.keys() <= _ALWAYS_COUNTED:
+            return
+        row = self.rows[pod.node]
+        if self.columns.recount(row, self._slot(row, pod), pod.requests):
+            # Plans may have looked at the node at this revision.
+            self.changed[row] = self.revision + 1
+
+    def _depart(self, pod: PodRecord) -> None:
+        self._remember(pod, self.revision)
+
+    def _remember(self, pod: PodRecord, revision: int) -> None:
+        self.departures.setdefault(pod.uid, Departure(pod, revision))
+        while len(self.departures) > REMEMBERED_DEPARTURES:
+            self.departures.popitem(last=False)
+
+    def _order_names(self) -> None:
+        rows = [row for name, row in sorted(self.rows.items()) if self.present[row]]
+        self._name_rank = np.zeros(self.columns.nodes, np.int64)
+        self._name_rank[rows] = np.arange(len(rows))
+        self._node_names = tuple(self.names[row] for row in rows)

@@ -1,0 +1,244 @@
+"""Nodes by their labels: topology domains as numbers, and which nodes a pod could run on by itself."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.core.k8s.nodes import (
+    NAME_FIELD,
+    UNSCHEDULABLE,
+    NodeTerm,
+    RequiredNodes,
+    compares,
+    keeps_out,
+    tolerates,
+)
+from makeway.core.k8s.objects import Taint, Toleration
+from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.records import NodeRecord
+from makeway.planner.snapshot.volumes import GENERAL, ZONE_LABELS, Zone
+
+NO_ROW = -1
+NO_DOMAIN = -1
+"""Domain of a node that lacks the label, or is not known."""
+
+_REMEMBERED = 256
+"""How many labels' domains are remembered, and how many selections of nodes."""
+
+_WORN = 4
+"""Domains are numbered anew once there have been so many times more than rows (nodes that came and went)."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was worked out for every row, and at which change of the nodes."""
+
+    values: Ints
+    stamp: int
+
+
+class Topology:
+    """Labels and taints of the nodes, by row of the snapshot. Mutated only by the snapshot that owns it.
+
+    What is asked of all rows is worked out once, and again only for nodes that have changed since.
+    `tainted`, `cordoned`: how many nodes have taints, and how many are cordoned.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._labels: list[Mapping[str, str] | None] = []
+        self._taints: Values[tuple[Taint, ...]] = Values()
+        self._tainted: Ints = np.zeros(8, np.int64)
+        self._cordons: Flags = np.zeros(8, np.bool_)
+        self._known: Flags = np.zeros(8, np.bool_)
+        self._rows: dict[str, int] = {}
+        self.tainted = 0
+        self.cordoned = 0
+        self._stamp = 0
+        self._changed: Ints = np.zeros(8, np.int64)
+        self._values: dict[str, dict[str, int]] = {}
+        self._domains: OrderedDict[str, _Known] = OrderedDict()
+        self._eligible: OrderedDict[object, _Known] = OrderedDict()
+
+    def put(self, row: int, node: NodeRecord) -> bool:
+        """Put down a row's node; say whether it has changed."""
+        name, labels, taints = node.name, node.labels, node.taints
+        self._make_room(row)
+        if (
+            self._names[row] == name
+            and self._labels[row] == labels
+            and (self._taints.value(int(self._tainted[row])) or ()) == taints
+            and bool(self._cordons[row]) == node.unschedulable
+        ):
+            return False
+        self._clear(row)
+        self._touch(row)
+        self._names[row], self._labels[row] = name, labels
+        self._rows[name] = row
+        self._known[row] = True
+        if taints:
+            self._tainted[row] = self._taints.take(taints)[0]
+            self.tainted += 1
+        if node.unschedulable:
+            self._cordons[row] = True
+            self.cordoned += 1
+        return True
+
+    def drop(self, row: int) -> None:
+        """Forget a row's node."""
+        if row < len(self._names) and self._labels[row] is not None:
+            self._clear(row)
+            self._touch(row)
+
+    def domains(self, key: str, rows: int) -> Ints:
+        """Give int64[rows], the number of each node's domain under a label, or NO_DOMAIN.
+
+        O(nodes that changed since it was last asked).
+        """
+        known = self._domains.get(key)
+        if known is None or len(self._values[key]) > _WORN * rows:
+            known = self._domains[key] = _Known(np.full(0, NO_DOMAIN, np.int64), -1)
+            self._values[key] = {}
+            while len(self._domains) > _REMEMBERED:
+                del self._values[self._domains.popitem(last=False)[0]]
+        self._domains.move_to_end(key)
+        values = self._values[key]
+        for row in self._renew(known, rows, NO_DOMAIN):
+            labels = self._labels[row]
+            value = None if labels is None else labels.get(key)
+            known.values[row] = NO_DOMAIN if value is None else values.setdefault(value, len(values))
+        return known.values[:rows]
+
+    def count(self, key: str) -> int:
+        """Give how many numbers of domains there are under a label."""
+        return len(self._values.get(key, ()))
+
+    def eligible(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: int) -> Flags:
+        """Give bool[rows]: known nodes that a pod's own requirements allow.
+
+        `tolerations` None: taints are not looked at. O(nodes that changed since it was last asked).
+        """
+        key = (nodes, tolerations)
+        known = self._eligible.get(key)
+        if known is None:
+            known = self._eligible[key] = _Known(np.zeros(0, np.int64), -1)
+            while len(self._eligible) > _REMEMBERED:
+                self._eligible.popitem(last=False)
+        else:
+            self._eligible.move_to_end(key)
+        stale = np.array(self._renew(known, rows, 0), np.int64)
+        if stale.size:
+            known.values[stale] = self._allowed(nodes, tolerations, stale)
+        return known.values[:rows] > 0
+
+    def open(self, tolerations: tuple[Toleration, ...], rows: int) -> Flags:
+        """Return bool[rows]: nodes that are not cordoned; all where a pod tolerates that."""
+        open_ = np.ones(rows, np.bool_)
+        if not any(tolerates(one, UNSCHEDULABLE) for one in tolerations):
+            cordons = self._cordons[:rows]
+            open_[: cordons.size] = ~cordons
+        return open_
+
+    def in_zones(self, zones: Iterable[Zone], rows: int) -> Flags:
+        """Return bool[rows]: nodes whose zone and region labels have one of the values of each.
+
+        A node without any such label will do; so will, for a beta label, one that has the general one alone.
+        """
+        labelled, fits = np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
+        for key in ZONE_LABELS:
+            labelled |= self.domains(key, rows) != NO_DOMAIN
+        for key, values in zones:
+            found = self._one_of(key, values, rows)
+            general = GENERAL.get(key)
+            if general is not None:
+                found |= (self.domains(key, rows) == NO_DOMAIN) & self._one_of(general, values, rows)
+            fits &= found
+        return ~labelled | fits
+
+    def _one_of(self, key: str, values: Iterable[str], rows: int) -> Flags:
+        domains, numbers = self.domains(key, rows), self._values[key]
+        return np.isin(domains, [numbers[value] for value in values if value in numbers])
+
+    def _allowed(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: Ints) -> Flags:
+        """Return bool[rows], whether a pod's own requirements allow them. O(rows) a condition."""
+        allowed: Flags = self._known[rows]
+        for key, value in nodes.labels:
+            allowed &= self._meets(key, "In", (value,), rows)
+        if nodes.terms is not None:
+            any_term = np.zeros(rows.size, np.bool_)
+            for term in nodes.terms:
+                any_term |= self._matches(term, rows)
+            allowed &= any_term
+        if tolerations is not None:
+            tainted = self._tainted[rows]
+            for number in np.unique(tainted).tolist():
+                if keeps_out(self._taints.value(number) or (), tolerations):
+                    allowed &= tainted != number
+        return allowed
+
+    def _matches(self, term: NodeTerm, rows: Ints) -> Flags:
+        """Return bool[rows], which nodes a term means; one without any condition means none."""
+        matches = np.full(rows.size, bool(term.expressions or term.fields))
+        for key, operator, values in term.expressions:
+            matches &= self._meets(key, operator, values, rows)
+        for key, operator, values in term.fields:
+            if operator not in ("In", "NotIn") or len(values) != 1:
+                return np.zeros(rows.size, np.bool_)  # the API server accepts no others
+            named = self._rows.get(values[0], NO_ROW) if key == NAME_FIELD else NO_ROW
+            matches &= (rows == named) == (operator == "In")
+        return matches
+
+    def _meets(self, key: str, operator: str, values: tuple[str, ...], rows: Ints) -> Flags:
+        """Return bool[rows], which nodes' labels meet a condition."""
+        held = self.domains(key, len(self._names))[rows]
+        numbers = self._values[key]
+        if operator in ("Exists", "DoesNotExist"):
+            return np.asarray((held != NO_DOMAIN) == (operator == "Exists"))
+        table = np.zeros(len(numbers) + 1, np.bool_)  # the last for a node without the label
+        if operator in ("In", "NotIn"):
+            table[[numbers[value] for value in values if value in numbers]] = True
+            return np.asarray(table[held] == (operator == "In"))
+        for value, number in numbers.items():
+            table[number] = compares(operator, values, value)
+        return table[held]
+
+    def _renew(self, known: _Known, rows: int, filler: int) -> list[int]:
+        """Lengthen what is known to `rows`, never fewer than nodes; give those to work out again."""
+        if known.values.size < rows:
+            more = np.full(rows - known.values.size, filler, np.int64)
+            known.values = np.concatenate([known.values, more])
+        stale = np.flatnonzero(self._changed[: len(self._names)] > known.stamp)
+        known.stamp = self._stamp
+        return stale.tolist()
+
+    def _make_room(self, row: int) -> None:
+        while row >= len(self._names):
+            self._names.append("")
+            self._labels.append(None)
+        if row >= self._changed.size:
+            more = max(self._changed.size, row + 1 - self._changed.size)
+            self._changed, self._tainted = extended(self._changed, more), extended(self._tainted, more)
+            self._cordons, self._known = extended(self._cordons, more), extended(self._known, more)
+
+    def _clear(self, row: int) -> None:
+        """Take the node of a row, if there is one, out of all that is kept of it."""
+        if self._labels[row] is None:
+            return
+        self._labels[row] = None
+        if self._rows.get(self._names[row]) == row:
+            del self._rows[self._names[row]]
+        if taints := int(self._tainted[row]):
+            self._taints.give(taints)
+            self._tainted[row] = NONE
+            self.tainted -= 1
+        self.cordoned -= int(self._cordons[row])
+        self._cordons[row] = self._known[row] = False
+
+    def _touch(self, row: int) -> None:
+        self._stamp += 1
+        self._changed[row] = self._stamp
