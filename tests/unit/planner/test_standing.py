@@ -237,7 +237,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(int(block.nodes.size))
         return evaluate(block, *args, **more)
 
-    monkeypatch.setattr("makeway.planner.plan.evaluate", counting)
+    monkeypatch.setattr("makeway.planner.plan.planner.evaluate", counting)
     return sizes
 
 
