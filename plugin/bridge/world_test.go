@@ -167,6 +167,18 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		}
 		return true
 	})
+	// A node that the engine hears of later would have the pods of a test tried again.
+	w.eventually("the nodes are known", func() bool {
+		engine.retry.mu.Lock()
+		defer engine.retry.mu.Unlock()
+		known := 0
+		for _, meant := range engine.retry.recent {
+			if meant != nil && meant(wire.Dependency{Kind: kindNode}) {
+				known++
+			}
+		}
+		return known >= min(len(nodes), mostChanges/2)
+	})
 	if !given.gate && !given.findsOut {
 		engine.gate.assumeNone()
 	}
