@@ -3,18 +3,24 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // Bounds of what is decoded. A NATS server refuses more than 1 MiB by default; a v1.Pod with all
-// its managed fields nests about 20 deep.
+// its managed fields nests about 20 deep. An object of the contract has more than 16 bytes, so a message that has
+// more than MaxNested objects and lists is none; a million empty ones would take a hundred times its memory.
 const (
-	MaxBytes = 1 << 20
-	MaxDepth = 100
+	MaxBytes  = 1 << 20
+	MaxDepth  = 100
+	MaxNested = MaxBytes / 16
 )
 
 // Reasons for which a message is malformed. The Python side uses the same ones.
@@ -53,8 +59,9 @@ func Encode(message any) ([]byte, error) {
 	return unescapeSeparators(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 }
 
-// Decode reads one message within the bounds. Fields it does not know are ignored; everything else is
-// held to the message's shape, see checkShape. into is a pointer to one of this package's structs.
+// Decode reads one message within the bounds. Fields that it does not know are ignored, also those whose name
+// differs in case alone; a field that is there twice is refused, and so is what Validate finds. into is a
+// pointer to an empty one of this package's structs. Where the Python side differs: docs/consumers.md.
 func Decode(data []byte, into any) error {
 	if err := checkBounds(data); err != nil {
 		return err
@@ -65,13 +72,14 @@ func Decode(data []byte, into any) error {
 	if half, ok := halfSurrogate(data); ok {
 		return malformed(ReasonNotJSON, "%s stands for no character", half)
 	}
-	if err := checkShape(data, into); err != nil {
-		return err
+	if problem := nullAt(data, reflect.TypeOf(into).Elem()); problem != "" {
+		return malformed(ReasonInvalid, "$%s", problem)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
+	if err = errors.Join(append(strict, err)...); err != nil {
 		return malformed(ReasonInvalid, "%v", err)
 	}
-	return nil
+	return Validate(into)
 }
 
 // DecodePlanReply reads a planner's answer and refuses another major version.
@@ -99,7 +107,7 @@ func checkAPIVersion(data []byte) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 	}
-	if err := json.Unmarshal(data, &head); err == nil && head.APIVersion != "" && head.APIVersion != APIVersion {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err == nil && head.APIVersion != "" && head.APIVersion != APIVersion {
 		return malformed(ReasonUnknownVersion, "apiVersion %q, this side speaks %s", head.APIVersion, APIVersion)
 	}
 	return nil
@@ -164,12 +172,12 @@ func Unwrap(data []byte, eventType string, into any) (*Envelope, error) {
 // stem is an event type without its version: dev.makeway.order of dev.makeway.order.v1.
 func stem(eventType string) string { return eventType[:max(strings.LastIndex(eventType, ".v"), 0)] }
 
-// checkBounds looks at size and depth without decoding, in one pass over the bytes.
+// checkBounds looks at size, depth and the number of objects and lists without decoding, in one pass over the bytes.
 func checkBounds(data []byte) error {
 	if len(data) > MaxBytes {
 		return malformed(ReasonTooLarge, "%d bytes, at most %d", len(data), MaxBytes)
 	}
-	depth, inString, escaped := 0, false, false
+	depth, nested, inString, escaped := 0, 0, false, false
 	for _, c := range data {
 		switch {
 		case escaped:
@@ -182,6 +190,9 @@ func checkBounds(data []byte) error {
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
 				return malformed(ReasonTooDeep, "nested more than %d deep", MaxDepth)
+			}
+			if nested++; nested > MaxNested {
+				return malformed(ReasonTooLarge, "more than %d objects and lists", MaxNested)
 			}
 		case c == '}' || c == ']':
 			depth--

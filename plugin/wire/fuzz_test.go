@@ -2,9 +2,11 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -98,16 +100,20 @@ func fuzz(f *testing.F, kind string, decode func([]byte) (any, error)) {
 func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 	good := string(read(t, "order-envelope.minimal.json")["order-envelope.minimal"])
 	for name, change := range map[string]struct{ from, to string }{
-		"a key in another case":        {`"orderId":`, `"orderID":`},
-		"a key that is there twice":    {`"kind":`, `"kind":"pod","kind":`},
-		"null for a text":              {`"kind":"quota"`, `"kind":null`},
-		"null for a list":              {`"notAfter":`, `"victims":null,"notAfter":`},
-		"a kind that there is not":     {`"kind":"quota"`, `"kind":"queue"`},
-		"an id that is no token":       {`"orderId":"`, `"orderId":"a.`},
-		"a required number is missing": {`"epoch":`, `"epoche":`},
-		"a number with a fraction":     {`"epoch":`, `"epoch":1.0,"x":`},
-		"a number beyond 64 bits":      {`"epoch":`, `"epoch":9223372036854775808,"x":`},
-		"a comma before the fraction":  {`"createdAt":"2026-01-31T12:00:00`, `"createdAt":"2026-01-31T12:00:00,5`},
+		"a key in another case":       {`"orderId":`, `"orderID":`},
+		"a key that is there twice":   {`"kind":`, `"kind":"pod","kind":`},
+		"null for a text":             {`"kind":"quota"`, `"kind":null`},
+		"null for a list":             {`"notAfter":`, `"victims":null,"notAfter":`},
+		"null for an optional text":   {`"notAfter":`, `"node":null,"notAfter":`},
+		"null for an optional number": {`"notAfter":`, `"pdbViolations":null,"notAfter":`},
+		"null for a time":             {`"createdAt":`, `"createdAt":null,"x":`},
+		"a kind that there is not":    {`"kind":"quota"`, `"kind":"queue"`},
+		"an id that is no token":      {`"orderId":"`, `"orderId":"a.`},
+		"a required text is missing":  {`"writer":`, `"written":`},
+		"a required time is missing":  {`"createdAt":`, `"created":`},
+		"a number with a fraction":    {`"epoch":`, `"epoch":1.0,"x":`},
+		"a number beyond 64 bits":     {`"epoch":`, `"epoch":9223372036854775808,"x":`},
+		"a comma before the fraction": {`"createdAt":"2026-01-31T12:00:00`, `"createdAt":"2026-01-31T12:00:00,5`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := strings.Replace(good, change.from, change.to, 1)
@@ -119,6 +125,128 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 				t.Errorf("got %v, want %s", err, ReasonInvalid)
 			}
 		})
+	}
+}
+
+// mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
+var mayBeNull = map[string]bool{
+	"deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
+	"ordersInFlight": true, "pod": true, "preemptor": true, "quota": true, "refusal": true, "retryAt": true,
+	"rollback": true, "rules": true, "sample": true, "until": true, "victimsPerOrder": true,
+}
+
+// A list of protected namespaces that is null must not be read as a list that protects none.
+func TestNullIsRefusedWhereverTheContractHasNone(t *testing.T) {
+	tried := map[string]bool{}
+	for name, golden := range read(t, "*.json") {
+		kind, _, _ := strings.Cut(name, ".")
+		if strings.HasSuffix(kind, "-envelope") || notSpoken[kind] {
+			continue
+		}
+		var document any
+		decoder := json.NewDecoder(bytes.NewReader(golden))
+		decoder.UseNumber()
+		if err := decoder.Decode(&document); err != nil {
+			t.Fatal(err)
+		}
+		eachNulled(document, "", func(path string) {
+			changed, err := json.Marshal(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			field := path[strings.LastIndex(path, ".")+1:]
+			tried[field] = true
+			err = Decode(changed, kinds[kind]())
+			if want := mayBeNull[field]; (err == nil) != want {
+				t.Errorf("%s with null at %s: %v, want it taken: %t", name, path, err, want)
+			}
+		})
+	}
+	for _, field := range []string{
+		"neverEvictNamespaces", "protectedNamespaces", "hardBudgetNamespaces", "whenUnplanned", "namespaceModes",
+		"queues", "max", "guaranteed", "namespaces", "exemptNamespaces", "mode",
+	} {
+		if !tried[field] {
+			t.Errorf("no golden message has %s", field)
+		}
+	}
+}
+
+// eachNulled calls try with each field and element of a document set to null in turn, but for those of raw JSON.
+func eachNulled(document any, path string, try func(path string)) {
+	switch in := document.(type) {
+	case map[string]any:
+		for key, value := range in {
+			at := path + "." + key
+			in[key] = nil
+			try(at)
+			in[key] = value
+			if key != "pod" && key != "filterArgs" {
+				eachNulled(value, at, try)
+			}
+		}
+	case []any:
+		for i, value := range in {
+			at := path + ".[" + strconv.Itoa(i) + "]"
+			in[i] = nil
+			try(at)
+			in[i] = value
+			eachNulled(value, at, try)
+		}
+	}
+}
+
+func TestMoreObjectsThanAMessageCanHoldAreRefusedUnread(t *testing.T) {
+	message := []byte(`{"queues":[` + strings.Repeat("{},", MaxNested) + `{}]}`)
+	var malformed *MalformedError
+
+	err := Decode(message, &ControlState{})
+
+	if !errors.As(err, &malformed) || malformed.Reason != ReasonTooLarge {
+		t.Errorf("got %v, want %s", err, ReasonTooLarge)
+	}
+}
+
+func TestNullInWhatIsNotReadIsIgnored(t *testing.T) {
+	good := string(read(t, "order-envelope.minimal.json")["order-envelope.minimal"])
+
+	_, err := Unwrap([]byte(strings.Replace(good, `"notAfter":`, `"later":[null,{"x":null}],"notAfter":`, 1)), TypeOrder, &EvictionOrder{})
+
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Of what docs/consumers.md lists as a difference: what Go takes and Python refuses.
+func TestARequiredNumberThatIsMissingIsZero(t *testing.T) {
+	good := string(read(t, "order-envelope.minimal.json")["order-envelope.minimal"])
+	got := &EvictionOrder{}
+
+	_, err := Unwrap([]byte(strings.Replace(good, `"epoch":`, `"epoche":`, 1)), TypeOrder, got)
+
+	if err != nil || got.Fence.Epoch != 0 {
+		t.Errorf("got epoch %d and %v, want 0", got.Fence.Epoch, err)
+	}
+}
+
+func TestAKeyInAnotherCaseIsIgnored(t *testing.T) {
+	good := string(read(t, "order-envelope.minimal.json")["order-envelope.minimal"])
+	got := &EvictionOrder{}
+
+	_, err := Unwrap([]byte(strings.Replace(good, `"kind":`, `"Kind":"pod","kind":`, 1)), TypeOrder, got)
+
+	if err != nil || got.Kind != "quota" {
+		t.Errorf("got kind %q and %v, want quota", got.Kind, err)
+	}
+}
+
+func TestAVersionInAnotherCaseIsIgnored(t *testing.T) {
+	good := string(read(t, "plan-reply.refused.json")["plan-reply.refused"])
+
+	_, err := DecodePlanReply([]byte(strings.Replace(good, `{`, `{"apiversion":"makeway.dev/v2",`, 1)))
+
+	if err != nil {
+		t.Error(err)
 	}
 }
 

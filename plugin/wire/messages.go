@@ -1,6 +1,7 @@
 // Package wire holds the messages of the bus as Go structs. The Python structs in
 // bus/src/makeway/bus/messages.py are the source of the contract; the golden files in bus/testdata
-// hold both sides to it, byte for byte. It imports nothing of Kubernetes, so that it can be fuzzed.
+// hold both sides to it, byte for byte. It imports nothing of Kubernetes but its JSON decoder, so that it can be
+// fuzzed.
 package wire
 
 import "encoding/json"

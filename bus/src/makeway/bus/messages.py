@@ -10,7 +10,8 @@ Rules that hold for all of them:
 * Plan request and reply are bare JSON; everything that goes into a stream travels in the `data`
   of a `CloudEvent` (see `makeway.bus.envelope`).
 
-The Go structs in `plugin/wire` mirror these and are tested against the same golden files.
+The Go structs in `plugin/wire` mirror these and are tested against the same golden files. What each side
+takes beyond the contract is listed in `docs/consumers.md`.
 """
 
 from __future__ import annotations
