@@ -1,0 +1,291 @@
+"""The parts of a planner, made in three steps: what it sees, what it decides from that, and how it leads.
+
+Nothing is read, asked or written here; `makeway.planner.service.process` runs the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.client import Bus
+from makeway.bus.messages import ControlState
+from makeway.core.policy.mode import Mode
+from makeway.planner.metrics import Metrics
+from makeway.planner.observe.loop import Observing
+from makeway.planner.quota.decide import mode_of
+from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.recording.journal import Journal
+from makeway.planner.recording.recorder import Recorder
+from makeway.planner.service.class_warnings import ClassWarnings
+from makeway.planner.service.configuration import Configuration
+from makeway.planner.service.control import Control
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.marks import Marks
+from makeway.planner.service.order_follower import InFlight
+from makeway.planner.service.queue_query import QueueAnswers, follow_queues
+from makeway.planner.service.queue_warnings import QueueWarnings
+from makeway.planner.service.quota_fence import PlannerFence
+from makeway.planner.service.repair import Repairing
+from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.status import Status
+from makeway.planner.service.watch import Watch
+from makeway.planner.snapshot.changes import Enforce
+from makeway.planner.snapshot.pending_updates import PIECE
+from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.events import EventRecorder
+from makeway.runtime.kube import Api
+from makeway.runtime.lease import Leadership, LeaseSettings
+from makeway.runtime.settings import ConfigSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What a planner is given: its name and settings, and the cluster and bus that it is connected to.
+
+    `mode`: how far plugin and evictors are told to go at the most. `lease`: answer only while holding it;
+    None answers always. `remembered`: this cluster's last control state, None where there is none.
+    """
+
+    identity: str
+    mode: Mode
+    lease: LeaseSettings | None
+    config: ConfigSettings
+    api: Api
+    bus: Bus
+    cluster_uid: str
+    remembered: ControlState | None
+    registry: CollectorRegistry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """The snapshot, and everything that follows the cluster, the orders and the configuration for it."""
+
+    metrics: Metrics
+    ledger: Ledger
+    journal: Journal
+    snapshot: Snapshot
+    decisions: Decisions
+    marks: Marks
+    events: EventRecorder
+    class_warnings: ClassWarnings
+    observing: Observing
+    watch: Watch
+    in_flight: InFlight
+    configuration: Configuration
+
+    def unsynced(self) -> str:
+        """Return what is missing before there is anything to plan on; empty where nothing is."""
+        if not self.watch.synced:
+            return f"the snapshot is not complete: {self.watch.unhealthy()}"
+        self.snapshot.serving = True
+        if not self.in_flight.synced:
+            return "orders and outcomes have not been read yet"
+        return self.configuration.unsynced() or self.snapshot.backlog.unsettled
+
+    def runs(self) -> list[Coroutine[Any, Any, Any]]:
+        """Return the coroutines that keep it up to date; each runs for ever."""
+        return [
+            *self.watch.runs(),
+            *self.configuration.runs(),
+            settle_for_ever(self.snapshot.backlog),
+            settle_for_ever(self.snapshot.upkeep, half_the_time=True),
+            self.events.write_for_ever(),
+            self.in_flight.follow_orders(),
+            self.in_flight.follow_outcomes(),
+            self.in_flight.put_aside_for_ever(),
+            self.decisions.write_for_ever(),
+            self.observing.look_for_ever(),
+            self.observing.write_for_ever(),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deciding:
+    """What answers, orders and tells, from what is seen."""
+
+    planner: Planner
+    repairing: Repairing
+    quotas: QuotaLoop
+    control: Control
+    recorder: Recorder
+    queue_answers: QueueAnswers
+    queue_warnings: QueueWarnings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """A planner. `leadership` is None where every planner answers."""
+
+    seen: Seen
+    deciding: Deciding
+    leadership: Leadership | None
+    fence: PlannerFence
+    status: Status
+    checks: Callable[[], dict[str, str]]
+
+
+def parts_of(around: Around) -> Parts:
+    """Return a planner that nothing runs yet."""
+    seen = _seen(around)
+    return _leading(around, seen, _deciding(around, seen))
+
+
+def _seen(around: Around) -> Seen:
+    api, bus, metrics, ledger = around.api, around.bus, Metrics(around.registry), Ledger()
+    journal = Journal(lambda: snapshot.undecided)
+    snapshot = Snapshot(piece=PIECE, applied=journal.note)
+    marks = Marks()
+    events = EventRecorder(api, "makeway.dev/planner", around.identity)
+    warnings = ClassWarnings(events)
+    observing = Observing(around.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes)
+    configuration = Configuration(api, around.config, around.registry, events, around.remembered)
+    policy, source = configuration.policy, around.config.policy_object()
+
+    def enforce() -> None:
+        snapshot.apply(Enforce(configuration.in_force, policy.revision, source))
+
+    policy.subscribe(enforce)
+    configuration.brake.subscribe(enforce)
+    follow_queues(configuration.queues, snapshot)
+    return Seen(
+        metrics=metrics,
+        ledger=ledger,
+        journal=journal,
+        snapshot=snapshot,
+        decisions=Decisions(bus, metrics, journal=journal),
+        marks=marks,
+        events=events,
+        class_warnings=warnings,
+        observing=observing,
+        watch=Watch(api, snapshot, metrics, around.cluster_uid, pods=(marks, observing), classes=(warnings,)),
+        in_flight=InFlight(bus, ledger, metrics, datetime.now(UTC)),
+        configuration=configuration,
+    )
+
+
+def _deciding(around: Around, seen: Seen) -> Deciding:
+    bus, cluster_uid, configuration = around.bus, around.cluster_uid, seen.configuration
+    quotas = QuotaLoop(
+        QuotaSettings(
+            cluster_uid=cluster_uid,
+            identity=around.identity,
+            mode=lambda: mode_of(configuration.in_force, around.mode),
+            ready=lambda: not seen.unsynced(),
+        ),
+        snapshot=seen.snapshot,
+        ledger=seen.ledger,
+        orders=bus,
+        decisions=seen.decisions,
+        metrics=seen.metrics,
+        tell=configuration.tell_of_queues,
+    )
+    control = Control(
+        bus,
+        cluster_uid,
+        lambda: configuration.control_state(around.mode, cluster_uid),
+        seen.metrics,
+        quotas.settled,
+    )
+    quotas.remember = control.changed
+    configuration.subscribe(control.changed)
+    configuration.subscribe(quotas.changed)
+    return Deciding(
+        planner=Planner(
+            Facts(cluster_uid, around.identity),
+            snapshot=seen.snapshot,
+            ledger=seen.ledger,
+            decisions=seen.decisions,
+            metrics=seen.metrics,
+            unsynced=seen.unsynced,
+            behind=seen.watch.behind,
+            brake=lambda: configuration.brake.current,
+            observe=seen.observing.expect,
+        ),
+        repairing=Repairing(
+            cluster_uid,
+            marks=seen.marks,
+            ledger=seen.ledger,
+            bus=bus.repairs,
+            metrics=seen.metrics,
+            synced=lambda: not seen.unsynced(),
+        ),
+        quotas=quotas,
+        control=control,
+        recorder=Recorder(
+            bus,
+            seen.snapshot,
+            seen.journal,
+            seen.metrics,
+            cluster_uid=cluster_uid,
+            identity=around.identity,
+            unsynced=seen.unsynced,
+        ),
+        queue_answers=QueueAnswers(around.identity, seen.snapshot, quotas),
+        queue_warnings=QueueWarnings(seen.snapshot, seen.events),
+    )
+
+
+def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
+    bus, watch, configuration = around.bus, seen.watch, seen.configuration
+
+    def unfit() -> str:
+        """Return why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
+        if not watch.synced or not seen.in_flight.synced:
+            return seen.unsynced()
+        return bus.disconnected() or configuration.unsynced()
+
+    def checks() -> dict[str, str]:
+        return {
+            "nats": bus.healthy(),
+            "snapshot": watch.unhealthy(),
+            "configuration": configuration.unhealthy(),
+            "synced": seen.unsynced(),
+        }
+
+    lease = around.lease
+    leadership = Leadership(around.api, lease, around.identity, unfit, watch.unhealthy) if lease else None
+    _watch_state(seen)
+    return Parts(
+        seen=seen,
+        deciding=deciding,
+        leadership=leadership,
+        fence=PlannerFence(bus.epochs, leadership),
+        status=Status(
+            around.identity,
+            around.cluster_uid,
+            around.mode,
+            configuration=configuration,
+            said=lambda: deciding.control.said,
+            trouble=lambda: (
+                bus.healthy() or seen.unsynced() or watch.unhealthy() or configuration.unhealthy()
+            ),
+        ),
+        checks=checks,
+    )
+
+
+def _watch_state(seen: Seen) -> None:
+    snapshot = seen.snapshot
+    seen.metrics.watch_state(
+        age=seen.watch.age_seconds,
+        revision=lambda: snapshot.revision,
+        in_flight=lambda: len(seen.ledger),
+        marks=lambda: len(seen.marks),
+        comparing=lambda: len(seen.observing),
+        left_out=lambda: snapshot.kinds.left_out,
+        sizes={
+            "nodes": lambda: snapshot.node_count,
+            "pods": lambda: len(snapshot.pods),
+            "priorityclasses": lambda: len(snapshot.priority_classes),
+            "poddisruptionbudgets": lambda: len(snapshot.budgets),
+            "namespaces": lambda: len(snapshot.namespaces),
+        },
+    )
