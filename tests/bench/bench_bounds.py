@@ -29,7 +29,7 @@ from makeway.planner.quota.decide import answering
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import Kind
+from makeway.planner.snapshot.signatures import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, ask, make_budget, make_pod
@@ -67,9 +67,10 @@ def pods_of(
             labels=own,
             requests={"cpu": CPU},
         )
-        kind = Kind("default", tuple(sorted(own.items())), anti_affinity=forbids(number))
+        signature = PodSignature("default", tuple(sorted(own.items())), anti_affinity=forbids(number))
         yield PodRecord(
-            **{name: getattr(pod, name) for name in pod.__struct_fields__ if name != "kind"}, kind=kind
+            **{name: getattr(pod, name) for name in pod.__struct_fields__ if name != "signature"},
+            signature=signature,
         )
 
 
@@ -172,7 +173,7 @@ def asking(*, terms: int = 0, spread: bool = False, **labels: str) -> Constraint
     return Constraints(
         namespace="default",
         labels=tuple(sorted(own.items())),
-        social=True,
+        has_affinity=True,
         anti_affinity=forbidden,
         spreads=spreads,
     )
@@ -205,7 +206,7 @@ def tell(benchmark: BenchmarkFixture, pieces: list[float], snapshot: Snapshot) -
         "pieces": len(pieces),
         "longest_piece_ms": round(1000 * max(pieces), 2),
         "median_piece_ms": round(1000 * sorted(pieces)[len(pieces) // 2], 2),
-        "kinds": len(snapshot.kinds),
+        "signatures": len(snapshot.signatures),
         "layers": len(snapshot.columns.resources),
     }
     benchmark.extra_info.update(info)
@@ -243,7 +244,7 @@ def test_grouping_by_a_new_label(benchmark: BenchmarkFixture, snapshot: Snapshot
     pieces: list[float] = []
 
     def group() -> None:
-        snapshot.tell_apart(frozenset({f"key-{next(_numbers)}"}))
+        snapshot.use_label_keys(frozenset({f"key-{next(_numbers)}"}))
         pieces.extend(settle(snapshot))
 
     benchmark.pedantic(group, rounds=2)  # type: ignore[no-untyped-call]
@@ -282,7 +283,11 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
     for number, pod in enumerate(pods_of(lambda number: {"app": f"app-{number % 600}"})):
         namespace = "busy" if number < 20_000 else "default"
         snapshot.apply(
-            PutPod(structs.replace(pod, namespace=namespace, kind=Kind(namespace, pod.kind.labels)))
+            PutPod(
+                structs.replace(
+                    pod, namespace=namespace, signature=PodSignature(namespace, pod.signature.labels)
+                )
+            )
         )
     for budget in budgets:
         snapshot.apply(PutBudget(budget))

@@ -18,7 +18,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, Proposal, Refusal
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import Kind
+from makeway.planner.snapshot.signatures import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 
@@ -62,7 +62,9 @@ def make_pod(
         ends_micros=0 if ends is None else microseconds(NOW + timedelta(seconds=ends)),
         requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
         labels=dict(labels or {}),
-        kind=Kind(namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating),
+        signature=PodSignature(
+            namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating
+        ),
         facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
         health=health,
     )

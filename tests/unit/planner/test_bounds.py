@@ -20,11 +20,11 @@ from makeway.planner.plan.refusal import NOT_OFFERED
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, Refusal
 from makeway.planner.snapshot import bounds, records
-from makeway.planner.snapshot.anti_affinity_index import MOST_CANDIDATES, Forbidding
+from makeway.planner.snapshot.anti_affinity_index import MOST_CANDIDATES, AntiAffinityIndex
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
 from makeway.planner.snapshot.columns import BASE_RESOURCES
 from makeway.planner.snapshot.records import NodeRecord, node_record
-from makeway.planner.snapshot.signatures import Kind, KindTable
+from makeway.planner.snapshot.signatures import PodSignature, SignatureTable
 from makeway.planner.snapshot.state import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.snapshot.topology import Topology
 from makeway.planner.snapshot.volumes import ClaimRecord
@@ -146,21 +146,21 @@ def test_an_existing_pod_with_thousands_of_terms_weighs_on_no_plan() -> None:
 
     result = planned(snapshot, question(pod("P", priority=9, labels=WEB)))
 
-    assert snapshot.kinds.left_out == 1
-    assert snapshot.kinds.forbidding.size == 1
+    assert snapshot.signatures.left_out == 1
+    assert snapshot.signatures.anti_affinity.size == 1
     assert result.left_out == (bounds.EXISTING_ANTI_AFFINITY,)
 
     snapshot.apply(RemovePod("large"))
-    assert snapshot.kinds.left_out == 0
+    assert snapshot.signatures.left_out == 0
 
 
 def test_a_plan_compares_only_terms_that_name_the_preemptors_namespace_and_a_label_of_it() -> None:
-    forbidding = Forbidding()
+    index = AntiAffinityIndex()
     for number in range(3 * MOST_CANDIDATES):
-        forbidding.take((_term(("app", f"app-{number}")), _term(("app", "web"), f"tenant-{number}")))
+        index.acquire((_term(("app", f"app-{number}")), _term(("app", "web"), f"tenant-{number}")))
 
-    assert forbidding.meaning("default", {}, WEB) == []
-    assert forbidding.meaning("tenant-7", {}, WEB) == [_term(("app", "web"), "tenant-7")]
+    assert index.matching("default", {}, WEB) == []
+    assert index.matching("tenant-7", {}, WEB) == [_term(("app", "web"), "tenant-7")]
 
 
 def test_where_too_many_terms_might_mean_a_preemptor_existing_anti_affinity_is_left_to_verification() -> None:
@@ -203,35 +203,35 @@ def test_labels_and_claims_that_no_selector_asks_for_make_no_kind_of_each_pod(ke
 
     planned(snapshot, question(own))
 
-    assert len(snapshot.kinds) == 2
+    assert len(snapshot.signatures) == 2
 
 
 def test_a_label_that_a_selector_asks_for_tells_kinds_apart() -> None:
     pods = [pod(f"p{number}", "a", labels={"own": str(number)}) for number in range(4)]
     snapshot = cluster(node("a"), *pods)
-    assert len(snapshot.kinds) == 1
+    assert len(snapshot.signatures) == 1
 
     result = planned(
         snapshot, question(pod("P", priority=9, affinity=anti_affinity(term(HOST, {"own": "2"}))))
     )
 
-    assert len(snapshot.kinds) == 4
+    assert len(snapshot.signatures) == 4
     assert choices(result) == [("a", {"p2"})]
 
 
 def test_a_claim_that_becomes_exclusive_tells_its_pod_apart() -> None:
     users = [pod(f"p{number}", "a", volumes=[claim(f"data-{number}")]) for number in range(4)]
     snapshot = cluster(node("a"), *users)
-    assert len(snapshot.kinds) == 1
+    assert len(snapshot.signatures) == 1
 
     snapshot.apply(PutClaim.of(("default", "data-2"), ClaimRecord(exclusive=True)))
 
-    assert len(snapshot.kinds) == 2
+    assert len(snapshot.signatures) == 2
     asked = question(pod("P", priority=9, volumes=[claim("data-2")]))
     assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
 
     snapshot.apply(PutClaim.of(("default", "data-2"), ClaimRecord(exclusive=False)))
-    assert len(snapshot.kinds) == 1
+    assert len(snapshot.signatures) == 1
 
 
 def in_pieces(pods: int) -> Snapshot:
@@ -261,28 +261,28 @@ def test_a_label_asked_for_while_pods_are_being_grouped_is_told_apart_after_them
     snapshot = in_pieces(4)
     first, second = frozenset({"own"}), frozenset({"other"})
 
-    assert not snapshot.tell_apart(first)
+    assert not snapshot.use_label_keys(first)
     snapshot.upkeep.work()
-    assert not snapshot.tell_apart(second)
-    while snapshot.upkeep.unsettled and not snapshot.tell_apart(first):
-        assert not snapshot.tell_apart(second)
+    assert not snapshot.use_label_keys(second)
+    while snapshot.upkeep.unsettled and not snapshot.use_label_keys(first):
+        assert not snapshot.use_label_keys(second)
         snapshot.upkeep.work()
     settle(snapshot)
 
-    assert snapshot.tell_apart(first | second)
+    assert snapshot.use_label_keys(first | second)
 
 
 def test_the_label_that_was_not_asked_for_longest_is_given_up() -> None:
     snapshot = cluster(*(pod(f"p{n}", labels={"own": str(n), "mine": str(n)}) for n in range(3)))
-    snapshot.tell_apart(frozenset({"own"}))
-    assert len(snapshot.kinds) == 3
+    snapshot.use_label_keys(frozenset({"own"}))
+    assert len(snapshot.signatures) == 3
 
     for number in range(100):
-        assert snapshot.tell_apart(frozenset({f"key-{number}"}))
-    assert len(snapshot.kinds) == 1
+        assert snapshot.use_label_keys(frozenset({f"key-{number}"}))
+    assert len(snapshot.signatures) == 1
 
-    assert snapshot.tell_apart(frozenset({"own"}))
-    assert len(snapshot.kinds) == 3
+    assert snapshot.use_label_keys(frozenset({"own"}))
+    assert len(snapshot.signatures) == 3
 
 
 # ------------------------------------------------------------------- the same as matching one by one
@@ -306,8 +306,8 @@ TERMS = st.builds(
     st.one_of(st.none(), st.just(Selector(())), SELECTORS),
     SELECTORS,
 )
-KINDS = st.builds(
-    lambda namespace, labels, terms, terminating: Kind(
+SIGNATURES = st.builds(
+    lambda namespace, labels, terms, terminating: PodSignature(
         namespace, tuple(sorted(labels.items())), (), tuple(terms), (), terminating
     ),
     st.sampled_from("uvw"),
@@ -318,11 +318,13 @@ KINDS = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(KINDS, max_size=12), st.data())
-def test_terms_mean_the_same_kinds_as_one_by_one(kinds: list[Kind], data: st.DataObject) -> None:
-    table = KindTable(set())
-    table.ask(frozenset({"app", "own", "tier"}))
-    held = [(kind, table.acquire(kind)) for kind in kinds]
+@given(st.lists(SIGNATURES, max_size=12), st.data())
+def test_terms_match_the_same_signatures_as_one_by_one(
+    signatures: list[PodSignature], data: st.DataObject
+) -> None:
+    table = SignatureTable(set())
+    table.use_keys(frozenset({"app", "own", "tier"}))
+    held = [(one, table.acquire(one)) for one in signatures]
     for index in sorted(data.draw(st.sets(st.integers(0, max(len(held) - 1, 0)))), reverse=True):
         if held:
             table.release(held.pop(index)[1])
@@ -330,14 +332,14 @@ def test_terms_mean_the_same_kinds_as_one_by_one(kinds: list[Kind], data: st.Dat
     own = data.draw(TERMS).resolved({name: {"app": name} for name in "uvw"})
     namespace, labels = data.draw(st.sampled_from("uvw")), data.draw(LABELS)
 
-    meant = set(table.meant(own, numbers).tolist())
-    found = table.forbidding.meaning(namespace, {"app": "a"}, labels)
+    meant = set(table.selected_by(own, numbers).tolist())
+    found = table.anti_affinity.matching(namespace, {"app": "a"}, labels)
 
-    assert meant == {number for kind, number in held if own.means(kind.namespace, None, dict(kind.labels))}
-    there = {one for kind, _ in held for one in kind.anti_affinity}
+    assert meant == {number for one, number in held if own.matches(one.namespace, None, dict(one.labels))}
+    there = {term for one, _ in held for term in one.anti_affinity}
     assert found is not None
     assert len(found) == len(set(found))
-    assert set(found) == {one for one in there if one.means(namespace, {"app": "a"}, labels)}
+    assert set(found) == {one for one in there if one.matches(namespace, {"app": "a"}, labels)}
 
 
 CONDITIONS = st.tuples(

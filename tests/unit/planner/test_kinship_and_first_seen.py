@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.service.first_seen import FirstSeen
-from makeway.planner.snapshot.owner_index import Kinship
+from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW, make_pod
 
@@ -20,32 +20,32 @@ def of_application(uid: str, created: int, namespace: str = "default") -> PodRec
 
 
 def test_a_pod_leads_for_as_long_as_one_names_it_as_owner() -> None:
-    kinship, driver = Kinship(), make_pod("driver")
+    owners, driver = OwnerIndex(), make_pod("driver")
     workers = [make_pod(uid, facts=PodFacts(owners=("driver",))) for uid in ("w1", "w2")]
     for worker in workers:
-        kinship.add(worker)
+        owners.add(worker)
 
-    kinship.discard(workers[0])
-    assert kinship.leads(driver)
-    kinship.discard(workers[1])
-    assert not kinship.leads(driver)
+    owners.discard(workers[0])
+    assert owners.has_dependents(driver)
+    owners.discard(workers[1])
+    assert not owners.has_dependents(driver)
 
 
 def test_the_oldest_pod_that_is_left_leads_its_application() -> None:
-    kinship, first, second = Kinship(), of_application("b", 1), of_application("a", 2)
-    kinship.add(second)
-    kinship.add(first)
+    owners, first, second = OwnerIndex(), of_application("b", 1), of_application("a", 2)
+    owners.add(second)
+    owners.add(first)
 
-    assert [kinship.leads(pod) for pod in (first, second)] == [True, False]
-    kinship.discard(first)
-    assert kinship.leads(second)
+    assert [owners.has_dependents(pod) for pod in (first, second)] == [True, False]
+    owners.discard(first)
+    assert owners.has_dependents(second)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), max_size=40))
 def test_the_originator_is_always_the_first_created_of_the_pods_that_are_there(
     steps: list[tuple[int, int, bool]],
 ) -> None:
-    kinship = Kinship()
+    owners = OwnerIndex()
     there: dict[str, PodRecord] = {}
 
     def first() -> str:
@@ -54,22 +54,22 @@ def test_the_originator_is_always_the_first_created_of_the_pods_that_are_there(
     for number, created, leaves in steps:
         uid, before = f"uid-{number}", first()
         if leaves and uid in there:
-            heir = kinship.discard(there.pop(uid))
+            heir = owners.discard(there.pop(uid))
             assert heir == (first() if uid == before else "")
         elif not leaves and uid not in there:
             there[uid] = of_application(uid, created)
-            displaced = kinship.add(there[uid])
+            displaced = owners.add(there[uid])
             assert displaced == (before if uid == first() else "")
-        assert [uid for uid, pod in there.items() if kinship.originates(pod)] == [first()][: len(there)]
+        assert [uid for uid, pod in there.items() if owners.is_originator(pod)] == [first()][: len(there)]
 
 
 def test_an_application_of_that_name_in_another_namespace_is_another() -> None:
-    kinship, here, there = Kinship(), of_application("a", 1), of_application("b", 2, "other")
-    kinship.add(here)
-    kinship.add(there)
+    owners, here, there = OwnerIndex(), of_application("a", 1), of_application("b", 2, "other")
+    owners.add(here)
+    owners.add(there)
 
-    assert kinship.leads(here)
-    assert kinship.leads(there)
+    assert owners.has_dependents(here)
+    assert owners.has_dependents(there)
 
 
 def test_the_earlier_of_the_condition_and_the_first_question_counts() -> None:

@@ -315,8 +315,8 @@ def test_no_pod_has_more_layers_than_are_worth_their_memory() -> None:
     found = layers.layers_of(snapshot, question(asking).constraints, (), Tallies().within(Allowance()))
 
     assert len(found.layers) == 2 * layers.MOST_KEYS
-    assert found.company is not None
-    assert found.company.there.shape == (layers.MOST_KEYS, snapshot.columns.nodes)
+    assert found.required_affinity is not None
+    assert found.required_affinity.there.shape == (layers.MOST_KEYS, snapshot.columns.nodes)
 
 
 def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filters() -> None:

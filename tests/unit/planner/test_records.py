@@ -100,6 +100,6 @@ def test_pods_of_one_workload_share_what_they_ask_for() -> None:
     first, second = (records.record(msgspec.convert(template, Pod)) for _ in range(2))
 
     assert first == second
-    assert (first.requests, first.kind) == (second.requests, second.kind)
+    assert (first.requests, first.signature) == (second.requests, second.signature)
     assert first.requests is second.requests
-    assert first.kind is second.kind
+    assert first.signature is second.signature

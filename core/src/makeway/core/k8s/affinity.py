@@ -18,7 +18,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Which pods a term means, and over what they are counted.
+    """Which pods a term matches, and over what they are counted.
 
     `selector`, `namespace_selector`: None matches nothing, an empty one everything.
     """
@@ -28,8 +28,8 @@ class Term:
     namespace_selector: Selector | None
     selector: Selector | None
 
-    def means(self, namespace: str, namespace_labels: Labels | None, labels: Labels) -> bool:
-        """Say whether a pod of that namespace and with those labels is meant. O(requirements)."""
+    def matches(self, namespace: str, namespace_labels: Labels | None, labels: Labels) -> bool:
+        """Report whether a pod of that namespace and with those labels matches. O(requirements)."""
         if self.selector is None:
             return False
         if namespace not in self.namespaces and not _selects(self.namespace_selector, namespace_labels or {}):
@@ -40,7 +40,7 @@ class Term:
         """Give the term with the namespaces that its selector selects now named one by one.
 
         `namespaces`: labels by name. As kube-scheduler does for the incoming pod's own terms. It keeps the
-        selector and matches it against no labels later, so that one of only NotIn and DoesNotExist means
+        selector and matches it against no labels later, so that one of only NotIn and DoesNotExist matches
         every namespace; so does this.
         """
         selector = self.namespace_selector
@@ -68,12 +68,12 @@ def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
     return _terms(pod.metadata.namespace, affinity.pod_anti_affinity if affinity else None)
 
 
-def means_all(terms: Iterable[Term], namespace: str, labels: Labels) -> bool:
-    """Say whether every one of some resolved terms means a pod; False where there is no term."""
+def matches_all(terms: Iterable[Term], namespace: str, labels: Labels) -> bool:
+    """Report whether every one of some resolved terms matches a pod; False where there is no term."""
     found = False
     for term in terms:
         found = True
-        if not term.means(namespace, None, labels):
+        if not term.matches(namespace, None, labels):
             return False
     return found
 
@@ -98,4 +98,4 @@ def _selects(selector: Selector | None, labels: Labels) -> bool:
     return selector is not None and selector.matches(labels)
 
 
-__all__ = ["SelectorError", "Term", "affinity_terms", "anti_affinity_terms", "means_all"]
+__all__ = ["SelectorError", "Term", "affinity_terms", "anti_affinity_terms", "matches_all"]

@@ -55,7 +55,7 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: Pl
     excluded = ruled_out(snapshot, question.constraints, present)
     chosen = eligible(snapshot, question.constraints, present)
     asked = {name for name, amount in question.needs.items() if amount > 0}.difference(BASE_RESOURCES)
-    unknown = sorted(name for name in asked if name not in snapshot.offers)
+    unknown = sorted(name for name in asked if name not in snapshot.node_resources)
     for name in asked.difference(unknown):
         snapshot.count(name)
     if unknown:
@@ -116,8 +116,8 @@ def _never(part: Part, excluded: dict[str, int]) -> Flags:
             exclude(NO_LABEL, room <= -MOST)
         if name.startswith(SPREAD_OVER) or name == CLAIM_TAKEN:
             decided |= lacks
-    if required.company is not None:
-        exclude(AFFINITY, ~required.company.kept(np.zeros_like(found.removable)))
+    if required.required_affinity is not None:
+        exclude(AFFINITY, ~required.required_affinity.kept(np.zeros_like(found.removable)))
     return never
 
 

@@ -191,7 +191,7 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Overlaid]]
                 priority=pod.priority,
                 start=pod.start_micros,
                 budgets=snapshot.budget_set(pod.uid),
-                kind=snapshot.kind(pod.uid),
+                signature=snapshot.signature(pod.uid),
                 requests=pod.requests,
                 barrier=snapshot.shields.of(pod.facts),
             )

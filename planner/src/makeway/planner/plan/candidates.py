@@ -13,7 +13,7 @@ import numpy as np
 from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.plan import exempt as spared
 from makeway.planner.plan.batch import Block
-from makeway.planner.plan.constraint_layers import Requirements
+from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.evaluate import Evaluation, give_back
 from makeway.planner.plan.queue_limits import QueueTerms
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
@@ -49,7 +49,7 @@ class Part:
     question: Question
     debits: Mapping[tuple[str, str], int]
     now: datetime
-    required: Requirements
+    required: BatchLayers
     queues: QueueTerms
 
     def helped(self) -> Choice | None:
@@ -166,7 +166,7 @@ class Part:
         amounts = self.block.columns.amounts(pod.requests)[self.found.asked]
         if not self.found.constraints:
             return amounts
-        uses = self.required.used_by(self.snapshot.kind(pod.uid))
+        uses = self.required.used_by(self.snapshot.signature(pod.uid))
         number = self.snapshot.queues.number_of(pod)
         limited = [limit.used_by(pod, number) for limit in self.queues.limits]
         return np.concatenate([amounts, uses, np.array(limited, np.int64)])

@@ -2,7 +2,7 @@
 
 A host port, or a required anti-affinity, has room 0 and each pod in conflict uses 1. A hard topology
 spread has room for `min + maxSkew - self` matching pods in a domain. Where the domain is wider than the
-node, what the domain's other nodes hold is taken off the room. So the same pass that frees and gives back
+node, what the domain's other nodes hold is taken off the room. So the same pass that frees and reprieves
 resources does it for these. Required affinity is the opposite, it needs pods to stay, and is looked at
 once, with all removable pods gone, as kube-scheduler's dry run does.
 
@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from makeway.core.k8s import ports
-from makeway.core.k8s.affinity import Term, means_all
+from makeway.core.k8s.affinity import Term, matches_all
 from makeway.core.k8s.selector import Selector
 from makeway.core.k8s.spread import Spread
 from makeway.planner.plan.batch import Block
@@ -42,7 +42,7 @@ MOST_KEYS = 10
 Beyond them verification decides: anybody may write a pod with a thousand, and each takes 8 bytes a slot."""
 
 _PYTHON = 100
-"""Steps of a tally for a kind that is weighed by itself, without numpy."""
+"""Steps of a tally for a signature that is weighed by itself, without numpy."""
 
 Placed = tuple[int, PodRecord]
 """A row, and a pod that the scheduler has placed there though the API does not show it."""
@@ -52,9 +52,9 @@ Placed = tuple[int, PodRecord]
 class Layer:
     """One constraint over all nodes.
 
-    `use`: int64[kinds], what each pod takes; `key` says all that it depends on. `room`: int64[nodes], what
-    is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint does
-    not look at the node.
+    `use`: int64[signatures], what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
+    what is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint
+    does not look at the node.
     """
 
     key: Hashable
@@ -64,11 +64,11 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class RequiredAffinity:
     """Required affinity: pods that must be there.
 
-    `use`: int64[kinds], 1 for a pod that all terms mean. `there`: int64[terms, nodes], how many are in the
-    node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
+    `use`: int64[signatures], 1 for a pod that all terms select. `there`: int64[terms, nodes], how many are in
+    the node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
     is the first of its series, on the nodes where it then `may_come`: bool[nodes].
     """
 
@@ -84,37 +84,38 @@ class Layers:
     """All constraints of one preemptor, over all nodes; `left_out`: those that only verification looks at."""
 
     layers: tuple[Layer, ...] = ()
-    company: Company | None = None
+    required_affinity: RequiredAffinity | None = None
     left_out: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
         """All that the layers depend on besides nodes and pods."""
-        company = () if self.company is None else (self.company.key,)
-        return (*(layer.key for layer in self.layers), *company)
+        affinity = () if self.required_affinity is None else (self.required_affinity.key,)
+        return (*(layer.key for layer in self.layers), *affinity)
 
     def differ(self, other: Layers, rows: int) -> Flags:
         """Give bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
         differs = np.zeros(rows, np.bool_)
-        for mine, others in zip(self.layers, other.layers, strict=True):
-            known = others.room.size
-            differs[:known] |= mine.room[:known] != others.room
-        if self.company is not None and other.company is not None:
-            known = other.company.may_come.size
-            differs[:known] |= (self.company.there[:, :known] != other.company.there).any(axis=0)
-            differs[:known] |= self.company.may_come[:known] != other.company.may_come
-            if self.company.anywhere != other.company.anywhere:
-                differs[:known] |= self.company.may_come[:known]
+        for layer, before in zip(self.layers, other.layers, strict=True):
+            known = before.room.size
+            differs[:known] |= layer.room[:known] != before.room
+        mine, others = self.required_affinity, other.required_affinity
+        if mine is not None and others is not None:
+            known = others.may_come.size
+            differs[:known] |= (mine.there[:, :known] != others.there).any(axis=0)
+            differs[:known] |= mine.may_come[:known] != others.may_come
+            if mine.anywhere != others.anywhere:
+                differs[:known] |= mine.may_come[:known]
         return differs
 
-    def on(self, snapshot: Snapshot, block: Block, slots: int) -> Requirements:
+    def for_batch(self, snapshot: Snapshot, block: Block, slots: int) -> BatchLayers:
         """Lay them over the nodes of a block. O(layers · slots · nodes)."""
-        kinds = block.columns.kind[:slots, block.nodes]
+        signatures = block.columns.signature[:slots, block.nodes]
         uses = np.zeros((len(self.layers), slots, block.nodes.size), np.int64)
         room = np.zeros((len(self.layers), block.nodes.size), np.int64)
         leaving = np.zeros_like(room)
         for number, layer in enumerate(self.layers):
-            uses[number] = layer.use[kinds]
+            uses[number] = layer.use[signatures]
             room[number] = layer.room[block.rows]
             concerned = room[number] < MOST
             for place, pods in block.awaited.items():
@@ -124,22 +125,27 @@ class Layers:
             for place, pods in block.nominated.items():
                 if concerned[place]:
                     room[number, place] -= _sum(snapshot, layer.use, pods)
-        return Requirements(self.layers, uses, room, leaving, self._company(snapshot, block, kinds))
+        return BatchLayers(
+            self.layers, uses, room, leaving, self._required_affinity(snapshot, block, signatures)
+        )
 
-    def _company(self, snapshot: Snapshot, block: Block, kinds: Ints) -> Present | None:
-        if self.company is None:
+    def _required_affinity(
+        self, snapshot: Snapshot, block: Block, signatures: Ints
+    ) -> AffinityOnNodes | None:
+        affinity = self.required_affinity
+        if affinity is None:
             return None
-        there = self.company.there[:, block.rows]
-        anywhere = np.full(block.nodes.size, self.company.anywhere, np.int64)
+        there = affinity.there[:, block.rows]
+        anywhere = np.full(block.nodes.size, affinity.anywhere, np.int64)
         for place, pods in block.awaited.items():
-            gone = _sum(snapshot, self.company.use, pods)
+            gone = _sum(snapshot, affinity.use, pods)
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
-        return Present(self.company.use[kinds], there, anywhere, self.company.may_come[block.rows])
+        return AffinityOnNodes(affinity.use[signatures], there, anywhere, affinity.may_come[block.rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class AffinityOnNodes:
     """Required affinity on the nodes of a block: `uses`: int64[slots, M], `there`: int64[terms, M]."""
 
     uses: Ints
@@ -157,7 +163,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirements:
+class BatchLayers:
     """Layers over the nodes of a block; E layers, M nodes.
 
     `uses`: int64[E, slots, M]. `room`: int64[E, M], with the awaited gone and the nominated there.
@@ -169,7 +175,7 @@ class Requirements:
     uses: Ints
     room: Ints
     leaving: Ints
-    company: Present | None
+    required_affinity: AffinityOnNodes | None
     more: tuple[str, ...] = ()
 
     @property
@@ -177,12 +183,12 @@ class Requirements:
         """What stands in the way where a layer has no room."""
         return (*(layer.reason for layer in self.layers), *self.more)
 
-    def used_by(self, kind: int) -> Ints:
-        """Give int64[layers], what a pod of a kind uses; of further layers its kind says nothing."""
-        return np.array([layer.use[kind] for layer in self.layers], np.int64)
+    def used_by(self, signature: int) -> Ints:
+        """Return int64[layers], what a pod with a signature uses of the layers that depend on it alone."""
+        return np.array([layer.use[signature] for layer in self.layers], np.int64)
 
-    def with_more(self, names: tuple[str, ...], uses: Ints, room: Ints, leaving: Ints) -> Requirements:
-        """Add layers that look at more of a pod than its kind."""
+    def with_more(self, names: tuple[str, ...], uses: Ints, room: Ints, leaving: Ints) -> BatchLayers:
+        """Add layers that look at more of a pod than its signature."""
         if not names:
             return self
         return replace(
@@ -202,29 +208,30 @@ def layers_of(
     Raises:
         Unfinished: the tallies' allowance did not suffice.
     """
-    sources = _Sources(snapshot, tallies, tuple(placed), constraints.left_out)
-    # All at once and first: to group pods by another label gives them kinds that no tally has seen before.
+    builder = _LayerBuilder(snapshot, tallies, tuple(placed), constraints.left_out)
+    # All at once and first: to group pods by another label gives them signatures that no tally has seen
+    # before.
     selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
-    sources.sorted_out([*selectors, *(one.selector for one in constraints.spreads)])
+    builder.labels_ready([*selectors, *(one.selector for one in constraints.spreads)])
     layers: list[Layer] = []
     if constraints.ports:
-        layers.append(_ports(sources, constraints))
+        layers.append(_ports(builder, constraints))
     if constraints.anti_affinity:
-        layers += _anti_affinity(sources, constraints)
-    if constraints.social:
-        others = _others_anti_affinity(sources, constraints)
+        layers += _anti_affinity(builder, constraints)
+    if constraints.has_affinity:
+        others = _others_anti_affinity(builder, constraints)
         asks = constraints.affinity or constraints.anti_affinity
         if asks or any((layer.room < 0).any() for layer in others):
             layers += others  # else upstream's plugin skips the pod, also where it meets a nominated pod
     if constraints.spreads:
-        layers += _spreads(sources, constraints)
+        layers += _spreads(builder, constraints)
     if constraints.claims:
-        layers += _claims(sources, constraints)
-    company = _company(sources, constraints) if constraints.affinity else None
-    return Layers(tuple(layers), company, tuple(dict.fromkeys(sources.left_out)))
+        layers += _claims(builder, constraints)
+    required = _required_affinity(builder, constraints) if constraints.affinity else None
+    return Layers(tuple(layers), required, tuple(dict.fromkeys(builder.left_out)))
 
 
-class _Sources:
+class _LayerBuilder:
     """What all layers are worked out from, and what was left out."""
 
     def __init__(
@@ -250,7 +257,7 @@ class _Sources:
             return held
         held = held.copy()
         for row, pod in self.placed:
-            held[row] += tally.counts(self.snapshot.kind(pod.uid))
+            held[row] += tally.counts(self.snapshot.signature(pod.uid))
         return held
 
     def domains(self, key: str) -> Ints:
@@ -272,10 +279,10 @@ class _Sources:
             for term in terms
         )
 
-    def sorted_out(self, selectors: Iterable[Selector | None]) -> bool:
-        """Report whether kinds tell apart what these selectors look at."""
+    def labels_ready(self, selectors: Iterable[Selector | None]) -> bool:
+        """Report whether signatures tell apart what these selectors look at."""
         given = (selector for selector in selectors if selector is not None)
-        return self.snapshot.tell_apart(
+        return self.snapshot.use_label_keys(
             frozenset(one.key for selector in given for one in selector.requirements)
         )
 
@@ -296,131 +303,131 @@ class _Namespaces(Mapping[str, Mapping[str, str]]):
         return len(self._namespaces)
 
 
-def _ports(sources: _Sources, constraints: Constraints) -> Layer:
-    wanted, kinds = constraints.ports, sources.snapshot.kinds
+def _ports(builder: _LayerBuilder, constraints: Constraints) -> Layer:
+    wanted, signatures = constraints.ports, builder.snapshot.signatures
 
     def conflict(taken: tuple[ports.HostPort, ...]) -> int:
         return int(ports.conflict(wanted, taken))
 
     def weigh(numbers: Ints) -> Ints:
-        return kinds.of_ports(conflict, numbers)
+        return signatures.of_ports(conflict, numbers)
 
-    tally = sources.tally(("ports", wanted), weigh, cost=_PYTHON)
-    return Layer(tally.key, PORT_TAKEN, tally.use, -sources.held(tally))
+    tally = builder.tally(("ports", wanted), weigh, cost=_PYTHON)
+    return Layer(tally.key, PORT_TAKEN, tally.use, -builder.held(tally))
 
 
-def _anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
+def _anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     """The preemptor's own terms, one layer a topology key."""
-    if not sources.sorted_out(term.selector for term in constraints.anti_affinity):
-        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
+    if not builder.labels_ready(term.selector for term in constraints.anti_affinity):
+        builder.left_out.append(bounds.POD_ANTI_AFFINITY)
         return []
-    kinds = sources.snapshot.kinds
-    terms = sources.resolved(constraints.anti_affinity)
+    signatures = builder.snapshot.signatures
+    terms = builder.resolved(constraints.anti_affinity)
     keys = sorted({term.topology_key for term in terms})
     if len(keys) > MOST_KEYS:
-        sources.left_out.append(bounds.POD_ANTI_AFFINITY)
+        builder.left_out.append(bounds.POD_ANTI_AFFINITY)
     layers = []
     for key in keys[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
 
         def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
-            weights = np.zeros(kinds.size, np.int64)
+            weights = np.zeros(signatures.size, np.int64)
             for term in mine:
-                weights[kinds.meant(term, numbers)] += 1
+                weights[signatures.selected_by(term, numbers)] += 1
             return weights[numbers]
 
-        tally = sources.tally(("anti-affinity", mine), weigh, cost=len(mine))
-        layers.append(_none_in_domain(sources, ANTI_AFFINITY, key, tally))
+        tally = builder.tally(("anti-affinity", mine), weigh, cost=len(mine))
+        layers.append(_none_in_domain(builder, ANTI_AFFINITY, key, tally))
     return layers
 
 
-def _others_anti_affinity(sources: _Sources, constraints: Constraints) -> list[Layer]:
-    """The terms of pods that are there and mean the preemptor, one layer a topology key.
+def _others_anti_affinity(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
+    """The terms of pods that are there and match the preemptor, one layer a topology key.
 
-    What they come to depends on nothing else, so preemptors that the same terms mean share a tally.
+    What they come to depends on nothing else, so preemptors that the same terms match share a tally.
     """
-    namespace, kinds = constraints.namespace, sources.snapshot.kinds
-    if kinds.left_out:
-        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
-    known = sources.snapshot.namespaces.get(namespace)
+    namespace, signatures = constraints.namespace, builder.snapshot.signatures
+    if signatures.left_out:
+        builder.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+    known = builder.snapshot.namespaces.get(namespace)
     namespace_labels = (known.metadata.labels or {}) if known is not None else {}
-    forbidding = kinds.forbidding
+    anti_affinity = signatures.anti_affinity
     told = (namespace, tuple(sorted(namespace_labels.items())), constraints.labels)
 
-    def meaning() -> list[Term] | None:
-        return forbidding.meaning(namespace, namespace_labels, dict(constraints.labels))
+    def matching() -> list[Term] | None:
+        return anti_affinity.matching(namespace, namespace_labels, dict(constraints.labels))
 
-    terms = sources.tallies.remembered(("meaning", told), forbidding.changes, meaning)
+    terms = builder.tallies.remembered(("matching", told), anti_affinity.changes, matching)
     if terms is None:
-        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        builder.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
         return []
     keys = sorted({term.topology_key for term in terms})
     if len(keys) > MOST_KEYS:
-        sources.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
+        builder.left_out.append(bounds.EXISTING_ANTI_AFFINITY)
     layers = []
     for key in keys[:MOST_KEYS]:
         mine = tuple(term for term in terms if term.topology_key == key)
 
         def weigh(numbers: Ints, mine: tuple[Term, ...] = mine) -> Ints:
-            weights = np.zeros(forbidding.size, np.int64)
+            weights = np.zeros(anti_affinity.size, np.int64)
             for term in mine:
-                weights[[*forbidding.groups(term)]] += 1
-            return kinds.forbidden(weights, numbers)
+                weights[[*anti_affinity.groups(term)]] += 1
+            return signatures.with_anti_affinity(weights, numbers)
 
-        which = frozenset(forbidding.number(term) for term in mine)
+        which = frozenset(anti_affinity.number(term) for term in mine)
         layers.append(
-            _none_in_domain(sources, OTHERS_ANTI_AFFINITY, key, sources.tally(("others", which), weigh))
+            _none_in_domain(builder, OTHERS_ANTI_AFFINITY, key, builder.tally(("others", which), weigh))
         )
     return layers
 
 
-def _none_in_domain(sources: _Sources, reason: str, key: str, tally: Tally) -> Layer:
-    domains = sources.domains(key)
+def _none_in_domain(builder: _LayerBuilder, reason: str, key: str, tally: Tally) -> Layer:
+    domains = builder.domains(key)
     labelled = domains >= 0
-    totals = sources.totals(sources.held(tally), domains, labelled, key)
+    totals = builder.totals(builder.held(tally), domains, labelled, key)
     return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
 
 
-def _spreads(sources: _Sources, constraints: Constraints) -> list[Layer]:
+def _spreads(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     """One layer a constraint, or none at all: which nodes count is known only with all of them."""
     spreads = constraints.spreads
-    if len(spreads) > MOST_KEYS or not sources.sorted_out(spread.selector for spread in spreads):
-        sources.left_out.append(bounds.TOPOLOGY_SPREAD)
+    if len(spreads) > MOST_KEYS or not builder.labels_ready(spread.selector for spread in spreads):
+        builder.left_out.append(bounds.TOPOLOGY_SPREAD)
         return []
-    return [_spread(sources, constraints, spread) for spread in spreads]
+    return [_spread(builder, constraints, spread) for spread in spreads]
 
 
-def _spread(sources: _Sources, constraints: Constraints, spread: Spread) -> Layer:
+def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) -> Layer:
     """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
 
     A domain that holds no more than the others never violates it, so its own count need not lower `min`.
     A node that lacks the label of any constraint can never do.
     """
-    selector, namespace, kinds = spread.selector, constraints.namespace, sources.snapshot.kinds
-    meant = Term("", frozenset({namespace}), None, selector)
+    selector, namespace, signatures = spread.selector, constraints.namespace, builder.snapshot.signatures
+    selected = Term("", frozenset({namespace}), None, selector)
 
     def weigh(numbers: Ints) -> Ints:
-        weights = np.zeros(kinds.size, np.int64)
-        weights[kinds.meant(meant, numbers)] = 1
+        weights = np.zeros(signatures.size, np.int64)
+        weights[signatures.selected_by(selected, numbers)] = 1
         return weights[numbers]
 
     def counted(numbers: Ints) -> Ints:
         if selector is None or selector.empty:
             return np.zeros(numbers.size, np.int64)
-        return np.where(kinds.terminating[numbers], 0, weigh(numbers))
+        return np.where(signatures.terminating[numbers], 0, weigh(numbers))
 
-    tally = sources.tally(("spread", namespace, selector), weigh, counted)
-    nodes = sources.snapshot.columns.nodes
-    domains = sources.domains(spread.topology_key)
+    tally = builder.tally(("spread", namespace, selector), weigh, counted)
+    nodes = builder.snapshot.columns.nodes
+    domains = builder.domains(spread.topology_key)
     labelled = domains >= 0
     for other in constraints.spreads:
-        labelled = labelled & (sources.domains(other.topology_key) >= 0)
+        labelled = labelled & (builder.domains(other.topology_key) >= 0)
     eligible = labelled
     if spread.honour_node_affinity or spread.honour_taints:
         required = constraints.nodes if spread.honour_node_affinity else type(constraints.nodes)()
         tolerations = constraints.tolerations if spread.honour_taints else None
-        eligible = eligible & sources.snapshot.topology.eligible(required, tolerations, nodes)
-    totals = sources.totals(sources.held(tally), domains, eligible, spread.topology_key)
+        eligible = eligible & builder.snapshot.topology.eligible(required, tolerations, nodes)
+    totals = builder.totals(builder.held(tally), domains, eligible, spread.topology_key)
     exists = np.bincount(domains[eligible], minlength=totals.size) > 0
     most = _least_of_others(totals, exists) + spread.max_skew - int(spread.counts_itself)
     if int(exists.sum()) < spread.min_domains:
@@ -441,11 +448,11 @@ def _least_of_others(totals: Ints, exists: Flags) -> Ints:
     return least
 
 
-def _claims(sources: _Sources, constraints: Constraints) -> list[Layer]:
+def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     """ReadWriteOncePod claims that another pod uses, wherever it runs."""
-    namespace, kinds = constraints.namespace, sources.snapshot.kinds
+    namespace, signatures = constraints.namespace, builder.snapshot.signatures
     exclusive = frozenset(
-        claim for claim in constraints.claims if (namespace, claim) in sources.snapshot.exclusive_claims
+        claim for claim in constraints.claims if (namespace, claim) in builder.snapshot.exclusive_claims
     )
     if not exclusive:
         return []
@@ -454,48 +461,48 @@ def _claims(sources: _Sources, constraints: Constraints) -> list[Layer]:
         return len(exclusive.intersection(claims))
 
     def weigh(numbers: Ints) -> Ints:
-        weights = np.zeros(kinds.size, np.int64)
-        inside = kinds.in_namespace(namespace, numbers)
-        weights[inside] = kinds.of_claims(used, inside)
+        weights = np.zeros(signatures.size, np.int64)
+        inside = signatures.in_namespace(namespace, numbers)
+        weights[inside] = signatures.of_claims(used, inside)
         return weights[numbers]
 
-    tally = sources.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
-    held = sources.held(tally)
+    tally = builder.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
+    held = builder.held(tally)
     users = int(held.sum())
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
     return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
 
 
-def _company(sources: _Sources, constraints: Constraints) -> Company | None:
-    if not sources.sorted_out(term.selector for term in constraints.affinity):
-        sources.left_out.append(bounds.POD_AFFINITY)
+def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> RequiredAffinity | None:
+    if not builder.labels_ready(term.selector for term in constraints.affinity):
+        builder.left_out.append(bounds.POD_AFFINITY)
         return None
-    kinds = sources.snapshot.kinds
-    terms = sources.resolved(constraints.affinity)
+    signatures = builder.snapshot.signatures
+    terms = builder.resolved(constraints.affinity)
 
     def weigh(numbers: Ints) -> Ints:
-        weights = np.zeros(kinds.size, np.int64)
-        meant = numbers
+        weights = np.zeros(signatures.size, np.int64)
+        selected = numbers
         for term in terms:
-            meant = kinds.meant(term, meant)
-        weights[meant] = 1
+            selected = signatures.selected_by(term, selected)
+        weights[selected] = 1
         return weights[numbers]
 
-    tally = sources.tally(("affinity", terms), weigh, cost=len(terms))
-    held = sources.held(tally)
-    first = means_all(terms, constraints.namespace, dict(constraints.labels))
+    tally = builder.tally(("affinity", terms), weigh, cost=len(terms))
+    held = builder.held(tally)
+    first = matches_all(terms, constraints.namespace, dict(constraints.labels))
     may_come = np.full(held.size, first)
     there, anywhere = [], 0
     for term in terms[:MOST_KEYS]:
-        domains = sources.domains(term.topology_key)
+        domains = builder.domains(term.topology_key)
         labelled = domains >= 0
-        totals = sources.totals(held, domains, labelled, term.topology_key)
+        totals = builder.totals(held, domains, labelled, term.topology_key)
         there.append(np.where(labelled, totals[domains], 0))
         may_come &= labelled
         anywhere += int(totals.sum())
-    return Company(tally.key, tally.use, np.array(there, np.int64), anywhere, may_come)
+    return RequiredAffinity(tally.key, tally.use, np.array(there, np.int64), anywhere, may_come)
 
 
 def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:
-    return sum(int(use[snapshot.kind(pod.uid)]) for pod in pods)
+    return sum(int(use[snapshot.signature(pod.uid)]) for pod in pods)

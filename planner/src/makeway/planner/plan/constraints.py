@@ -41,18 +41,18 @@ class _NodeAffinityArgs(msgspec.Struct):
 class Constraints:
     """Hashable, so that preemptors that are alike share what was worked out.
 
-    `social`: the profile's filters look at pod affinity, also that of pods that are there. `nodes`,
+    `has_affinity`: the profile's filters look at pod affinity, also that of pods that are there. `nodes`,
     `tolerations`: the pod's own requirements on nodes, which decide where spread counts. Which nodes it can
     use at all: `required`, its own selectors and the profile's, all of which a node has to match;
-    `heeds_taints`, `heeds_cordons`, whether the profile's filters look at those; `binds`, `zoned`: the claims
-    whose volumes' affinity, and whose zones, they look at. `left_out`: what is more than is looked at, and
-    asks for nothing here.
+    `checks_taints`, `checks_cordons`, whether the profile's filters look at those; `binds`, `zoned`: the
+    claims whose volumes' affinity, and whose zones, they look at. `left_out`: what is more than is looked at,
+    and asks for nothing here.
     """
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     ports: tuple[HostPort, ...] = ()
-    social: bool = False
+    has_affinity: bool = False
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
     spreads: tuple[Spread, ...] = ()
@@ -60,8 +60,8 @@ class Constraints:
     nodes: RequiredNodes = field(default_factory=RequiredNodes)
     tolerations: tuple[Toleration, ...] = ()
     required: tuple[RequiredNodes, ...] = ()
-    heeds_taints: bool = False
-    heeds_cordons: bool = False
+    checks_taints: bool = False
+    checks_cordons: bool = False
     binds: tuple[str, ...] = ()
     zoned: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -87,15 +87,15 @@ def constraints_of(
             left_out.append(what)
         return not large
 
-    social = asks(AFFINITY)
+    has_affinity = asks(AFFINITY)
     required, forbidden = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
     terms: tuple[Term, ...] = ()
     anti_terms: tuple[Term, ...] = ()
     spreads: tuple[Spread, ...] = ()
-    if social and within(bounds.POD_AFFINITY, bounds.is_large_affinity(required)):
+    if has_affinity and within(bounds.POD_AFFINITY, bounds.is_large_affinity(required)):
         terms = affinity_terms(pod)
         terms = terms if within(bounds.POD_AFFINITY, bounds.is_large_matching(terms)) else ()
-    if social and within(bounds.POD_ANTI_AFFINITY, bounds.is_large_affinity(forbidden)):
+    if has_affinity and within(bounds.POD_ANTI_AFFINITY, bounds.is_large_affinity(forbidden)):
         anti_terms = anti_affinity_terms(pod)
         large = bounds.is_large_matching(anti_terms)
         anti_terms = anti_terms if within(bounds.POD_ANTI_AFFINITY, large) else ()
@@ -114,7 +114,7 @@ def constraints_of(
         namespace=pod.metadata.namespace,
         labels=tuple(sorted((pod.metadata.labels or {}).items())),
         ports=ports if within(bounds.HOST_PORTS, len(ports) > bounds.MOST_TERMS) else (),
-        social=social,
+        has_affinity=has_affinity,
         affinity=terms,
         anti_affinity=anti_terms,
         spreads=spreads,
@@ -122,8 +122,8 @@ def constraints_of(
         nodes=own,
         tolerations=(spec.tolerations or ()) if tolerations else (_ANY_TAINT,),
         required=tuple(one for one in both if not one.anywhere),
-        heeds_taints=asks(TAINTS),
-        heeds_cordons=asks(CORDONS),
+        checks_taints=asks(TAINTS),
+        checks_cordons=asks(CORDONS),
         binds=claims if asks(BINDING) else (),
         zoned=claims if asks(ZONING) else (),
         left_out=tuple(left_out),

@@ -26,9 +26,9 @@ def filters(snapshot: Snapshot, constraints: Constraints) -> Iterator[tuple[str,
     What rules no node out is left out. O(nodes · conditions).
     """
     topology, rows = snapshot.topology, snapshot.columns.nodes
-    if constraints.heeds_cordons and topology.cordoned:
+    if constraints.checks_cordons and topology.cordoned:
         yield CORDON, topology.open(constraints.tolerations, rows)
-    if constraints.heeds_taints and topology.tainted:
+    if constraints.checks_taints and topology.tainted:
         yield TAINT, topology.eligible(RequiredNodes(), constraints.tolerations, rows)
     for required in constraints.required:
         yield SELECTOR, topology.eligible(required, None, rows)

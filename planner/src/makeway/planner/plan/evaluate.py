@@ -13,7 +13,7 @@ import numpy as np
 
 from makeway.planner.plan import hard_budgets
 from makeway.planner.plan.batch import Block
-from makeway.planner.plan.constraint_layers import Requirements
+from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
 from makeway.planner.plan.removable import removable as removable_pods
 from makeway.planner.snapshot.budgets import BudgetTable, Key
@@ -77,7 +77,7 @@ def evaluate(
     needs: Mapping[str, int],
     *,
     now_micros: int,
-    required: Requirements,
+    required: BatchLayers,
     budgets: BudgetTable,
     debits: Mapping[Key, int],
     bounds: Bounds,
@@ -87,9 +87,9 @@ def evaluate(
 ) -> Evaluation:
     """Find the victims on every node of a block. O(nodes · slots · asked resources and layers).
 
-    `undecided`: bool[kinds], pods that stay since it is not known which hard budgets cover them. `devices`:
-    asked resources that a node without any of them may serve by dynamic allocation: the room there is not
-    limited.
+    `undecided`: bool[signatures], pods that stay since it is not known which hard budgets cover them.
+    `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
+    is not limited.
     """
     columns, nodes = block.columns, block.nodes
     vector = columns.amounts(needs)
@@ -111,7 +111,7 @@ def evaluate(
         hard = budgets.hard(sets)
         budgeted = removable & hard & budgets.exhausted(sets, debits)
     if undecided is not None:
-        budgeted = budgeted | (removable & undecided[columns.kind[:slots, nodes]])
+        budgeted = budgeted | (removable & undecided[columns.signature[:slots, nodes]])
     removable &= ~budgeted
     allocatable = columns.allocatable[asked[:, None], nodes]
     room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
@@ -129,8 +129,8 @@ def evaluate(
         too_small = np.concatenate([too_small, np.zeros_like(required.room, np.bool_)])
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
     alone = np.zeros(nodes.size, np.bool_)
-    if required.company is not None:
-        alone = ~required.company.kept(removable)
+    if required.required_affinity is not None:
+        alone = ~required.required_affinity.kept(removable)
     fits = _all(room - leaving >= 0)
     waits = _all(room >= 0) & ~fits
     helps = _all(emptied >= 0) & ~alone & ~fits & ~waits & removable.any(axis=0)

@@ -197,11 +197,11 @@ class View:
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order, undecided)
-        self._undecided = snapshot.kinds.of_namespaces(undecided) if undecided else None
+        self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
 
     def part(self, block: Block) -> Part:
         """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
-        required = self._layers.on(self._snapshot, block, block.depth)
+        required = self._layers.for_batch(self._snapshot, block, block.depth)
         if self.queues.limits:
             reasons = tuple(limit.reason for limit in self.queues.limits)
             required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
@@ -327,7 +327,7 @@ def _modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, i
     for name, amount in needs.items():
         if name in BASE_RESOURCES:
             modelled[name] = amount
-        elif name not in snapshot.offers:
+        elif name not in snapshot.node_resources:
             if not is_extended(name):
                 return {}, name, ()
         elif snapshot.count(name):

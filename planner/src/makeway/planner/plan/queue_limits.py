@@ -35,7 +35,7 @@ from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 _PYTHON = 300
-"""Steps of a tally for a kind that is placed by itself, without numpy."""
+"""Steps of a tally for a signature that is placed by itself, without numpy."""
 
 QUEUE_GUARANTEED = "queue-guaranteed"
 """The rule that keeps a pod since its queue would be below its guarantee."""
@@ -69,8 +69,8 @@ class Guard:
 class QueueTerms:
     """What is near enough to a limit to matter; most often nothing.
 
-    `revision`: of the queues. `numbers`: int64[kinds], the pods' queues plus 1; `size`: how many queues there
-    are.
+    `revision`: of the queues. `numbers`: int64[signatures], the pods' queues plus 1; `size`: how many queues
+    there are.
     """
 
     limits: tuple[QueueLimit, ...] = ()
@@ -92,7 +92,7 @@ class QueueTerms:
         """Give int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
         if self.numbers is None:
             return np.full((slots, nodes.size), -1, np.int64)
-        return self.numbers[columns.kind[:slots, nodes]] - 1
+        return self.numbers[columns.signature[:slots, nodes]] - 1
 
     def kept(self, block: Block, removable: Flags) -> Flags:
         """Give bool[slots, M]: removable pods that guarantees keep.
@@ -131,7 +131,7 @@ class QueueTerms:
         return keep
 
     def layers(self, snapshot: Snapshot, block: Block, slots: int) -> tuple[Ints, Ints, Ints]:
-        """Give what pods use of each limit, its room, and what the awaited use: as of `Requirements`."""
+        """Give what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
         columns, nodes = block.columns, block.nodes
         uses = np.zeros((len(self.limits), slots, nodes.size), np.int64)
         room = np.zeros((len(self.limits), nodes.size), np.int64)
@@ -178,8 +178,8 @@ def terms_of(
     def numbered(namespace: str, labels: dict[str, str]) -> int:
         return place(tree, asked_for(labels), namespace).queue.number + 1
 
-    def weigh(kinds: Ints) -> Ints:
-        return snapshot.kinds.of_labels(QUEUE_LABELS, numbered, kinds)
+    def weigh(signatures: Ints) -> Ints:
+        return snapshot.signatures.of_labels(QUEUE_LABELS, numbered, signatures)
 
     numbers = tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
     return QueueTerms(limits, guards, book.revision, numbers, len(tree))

@@ -1,7 +1,7 @@
 """How much every pod counts towards a constraint, and the sum on every node.
 
-Both are kept from plan to plan: a new kind is weighed once, and only nodes that changed are summed again.
-What is new to a tally is worked out in pieces: where a plan has used up its allowance, it pauses.
+Both are kept from plan to plan: a new signature is weighed once, and only nodes that changed are summed
+again. What is new to a tally is worked out in pieces: where a plan has used up its allowance, it pauses.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
 
 Weigh = Callable[[Ints], Ints]
-"""Gives what pods of some kinds count: int64[numbers of kinds] to int64 of that shape."""
+"""Returns what pods with some signatures count: int64[numbers of signatures] to int64 of that shape."""
 
 PIECE: Final = 1_000_000
-"""Steps between two pauses, of some 10 ns each: a kind against a requirement, a pod in a sum."""
+"""Steps between two pauses, of some 10 ns each: a signature against a requirement, a pod in a sum."""
 
 _REMEMBERED = 256
 """How many tallies are remembered: constraints of different preemptors, the least used forgotten first."""
 
 _REMEMBERED_ENTRIES = 2**22
-"""Kinds and nodes that all tallies together may keep, of 16 bytes each, however many kinds there are."""
+"""Signatures and nodes that all tallies together may keep, of 16 bytes each, however many signatures there
+are."""
 
 _FEWEST = 40
 """So many tallies are remembered in any case: more than one question has."""
@@ -37,11 +38,11 @@ class Unfinished(Exception):  # noqa: N818 - it names a state
 
 
 class Tally:
-    """What pods count, by kind, and what they come to, by node.
+    """What pods count, by signature, and what they come to, by node.
 
-    `use`: int64[kinds], what freeing the pod gives back. `held`: int64[nodes], the sum of what is counted
+    `use`: int64[signatures], what removing the pod frees. `held`: int64[nodes], the sum of what is counted
     there now, which differs where `counted` does (spread does not count a pod that is terminating, but
-    its removal frees all the same, as upstream has it). `cost`: steps that weighing one kind takes.
+    its removal frees all the same, as upstream has it). `cost`: steps that weighing one signature takes.
     """
 
     def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> None:
@@ -57,18 +58,18 @@ class Tally:
         self._revision = -1
 
     def renew(self, snapshot: Snapshot, allowance: Allowance) -> None:
-        """Bring both up to the snapshot. O(new kinds + slots of the nodes that changed).
+        """Bring both up to the snapshot. O(new signatures + slots of the nodes that changed).
 
         Raises:
             Unfinished: the allowance did not suffice.
         """
-        kinds, columns = snapshot.kinds, snapshot.columns
-        if self._serial != kinds.serial:
-            self.use = _longer(self.use, kinds.size)
-            self._counted = self.use if self._count is None else _longer(self._counted, kinds.size)
-            fresh = kinds.since(self._serial)
+        signatures, columns = snapshot.signatures, snapshot.columns
+        if self._serial != signatures.serial:
+            self.use = _longer(self.use, signatures.size)
+            self._counted = self.use if self._count is None else _longer(self._counted, signatures.size)
+            fresh = signatures.since(self._serial)
             self._new = np.union1d(self._new, fresh) if self._new.size else fresh
-            self._serial = kinds.serial
+            self._serial = signatures.serial
         while self._new.size:
             some = allowance.some(self._new.size, self._cost)
             part = self._new[:some]
@@ -82,11 +83,11 @@ class Tally:
             if rows.size:
                 slots = int(columns.count[rows].max())
                 allowance.whole(rows.size * slots)
-                self.held[rows] = self._counted[columns.kind[:slots, rows]].sum(axis=0)
+                self.held[rows] = self._counted[columns.signature[:slots, rows]].sum(axis=0)
             self._revision = snapshot.revision
 
     def counts(self, number: int) -> int:
-        """Give what a pod of this kind counts where it is."""
+        """Give what a pod with this signature counts where it is."""
         return int(self._counted[number])
 
 
@@ -156,7 +157,7 @@ class Tallies:
         tally = self._kept.get(key)
         if tally is None:
             tally = self._kept[key] = Tally(key, weigh, counted, cost)
-            entries = max(1, snapshot.kinds.size + snapshot.columns.nodes)
+            entries = max(1, snapshot.signatures.size + snapshot.columns.nodes)
             most = min(_REMEMBERED, max(_FEWEST, _REMEMBERED_ENTRIES // entries))
             while len(self._kept) > most:
                 self._kept.popitem(last=False)

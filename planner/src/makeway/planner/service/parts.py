@@ -280,7 +280,7 @@ def _watch_state(seen: Seen) -> None:
         in_flight=lambda: len(seen.ledger),
         marks=lambda: len(seen.marks),
         comparing=lambda: len(seen.observing),
-        left_out=lambda: snapshot.kinds.left_out,
+        left_out=lambda: snapshot.signatures.left_out,
         sizes={
             "nodes": lambda: snapshot.node_count,
             "pods": lambda: len(snapshot.pods),

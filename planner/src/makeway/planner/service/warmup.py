@@ -13,7 +13,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, Refusal
 from makeway.planner.snapshot.changes import PutBudget, PutNode, PutPod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import Kind
+from makeway.planner.snapshot.signatures import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 
 _LABELS = {"app": "warm-up"}
@@ -65,5 +65,5 @@ def _pod(uid: str, *, node: str, priority: int) -> PodRecord:
         requests={"cpu": 1, "pods": 1},
         labels=_LABELS,
         facts=PodFacts(priority=priority),
-        kind=Kind(namespace=""),
+        signature=PodSignature(namespace=""),
     )

@@ -1,4 +1,4 @@
-"""Required anti-affinity of pods that are there: which of their terms mean a preemptor, found by an index.
+"""Required anti-affinity of pods that are there: which of their terms match a preemptor, found by an index.
 
 Pods with the same terms are one *group*. A term is found by its namespaces and by one label that it requires.
 So a plan looks only at terms that name the preemptor's namespace, or select namespaces, and one of its
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from makeway.core.k8s.affinity import Term
-from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.interning import NONE, InternTable
 
 MOST_CANDIDATES: Final = 2000
-"""Terms that are compared with one preemptor; where more might mean it, they are left out: about 1 ms."""
+"""Terms that are compared with one preemptor; where more might match it, they are left out: about 1 ms."""
 
 _FEW: Final = 4
 """Namespaces, or values of a label, under which a term is found one by one; beyond that under all of them."""
@@ -24,15 +24,15 @@ _Place: TypeAlias = tuple[str | None, str, str]
 """A namespace (None: any) and a label with its value (empty: none is required)."""
 
 
-class Forbidding:
-    """The terms of pods that are there, by group. Changed only by the table of kinds that owns it.
+class AntiAffinityIndex:
+    """The terms of pods that are there, by group. Changed only by the table of signatures that owns it.
 
     `changes` counts how often the terms have changed.
     """
 
     def __init__(self) -> None:
         self.changes = 0
-        self._groups: Values[Terms] = Values()
+        self._groups: InternTable[Terms] = InternTable()
         self._numbers: dict[Term, int] = {}
         self._holders: dict[Term, dict[int, None]] = {}
         self._places: dict[_Place, dict[Term, None]] = {}
@@ -47,22 +47,22 @@ class Forbidding:
         """Return the terms of a group."""
         return self._groups.value(group) or ()
 
-    def take(self, terms: Terms) -> int:
+    def acquire(self, terms: Terms) -> int:
         """Count one more holder of some terms; return their group. O(terms) where they are new."""
         if not terms:
             return NONE
-        group, new = self._groups.take(terms)
+        group, new = self._groups.acquire(terms)
         if new:
             for term in terms:
                 self._enter(term, group)
         return group
 
-    def give(self, group: int) -> None:
+    def release(self, group: int) -> None:
         """Count one holder less."""
         if group == NONE:
             return
         terms = self.terms(group)
-        if self._groups.give(group):
+        if self._groups.release(group):
             for term in dict.fromkeys(terms):
                 self._leave(term, group)
 
@@ -74,10 +74,10 @@ class Forbidding:
         """Return the groups that have a term."""
         return self._holders[term]
 
-    def meaning(
+    def matching(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
     ) -> list[Term] | None:
-        """Return the terms that mean a pod of that namespace and with those labels.
+        """Return the terms that match a pod of that namespace and with those labels.
 
         None where more than MOST_CANDIDATES might. O(labels + terms that might).
         """
@@ -90,7 +90,9 @@ class Forbidding:
         ]
         if sum(map(len, found)) > MOST_CANDIDATES:
             return None
-        return [term for place in found for term in place if term.means(namespace, namespace_labels, labels)]
+        return [
+            term for place in found for term in place if term.matches(namespace, namespace_labels, labels)
+        ]
 
     def _enter(self, term: Term, group: int) -> None:
         holders = self._holders.get(term)
@@ -119,7 +121,7 @@ class Forbidding:
 
 
 def _places(term: Term) -> list[_Place]:
-    """Return where a term is found; a pod that it means has exactly one of them, unless it is found twice."""
+    """Return where a term is found; a pod that it matches has one of these, or several."""
     if term.selector is None:
         return []
     by_name = term.namespace_selector is None and len(term.namespaces) <= _FEW

@@ -6,7 +6,7 @@ from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.records import PodRecord
 
 
-class Claimants:
+class ClaimUsers:
     """Pods by claim. Most claims have one pod, which then takes no set. Changed only by the snapshot."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Claimants:
     def add(self, pod: PodRecord) -> None:
         """Note a pod. O(its claims)."""
         claims = self._pods.setdefault(pod.namespace, {})
-        for name in pod.kind.claims:
+        for name in pod.signature.claims:
             before = claims.get(name)
             if before is None:
                 claims[name] = pod.uid
@@ -32,7 +32,7 @@ class Claimants:
     def discard(self, pod: PodRecord) -> None:
         """Forget a pod that was added as it is here."""
         claims = self._pods[pod.namespace]
-        for name in pod.kind.claims:
+        for name in pod.signature.claims:
             users = claims[name]
             if isinstance(users, set) and len(users) > 1:
                 users.discard(pod.uid)

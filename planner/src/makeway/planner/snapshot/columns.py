@@ -1,6 +1,6 @@
 """The arrays under the snapshot: a column per node, a row per slot, a layer per resource.
 
-On every node the pods stand in slots 0, 1, 2 … in order of importance, so "give back the most
+On every node the pods stand in slots 0, 1, 2 … in order of importance, so "reprieve the most
 important first" is a walk over the slots with all nodes side by side, and no plan sorts pods.
 """
 
@@ -51,8 +51,8 @@ BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 class Columns:
     """Mutable arrays of nodes and their pods. Amounts are milli-CPU, bytes, units.
 
-    * `resources`: name to layer; `offer` adds one. What no plan has asked for has none: a node may offer a
-      thousand different ones, and a pod name them.
+    * `resources`: name to layer; `add_layers` adds one. What no plan has asked for has none: a node may have
+      a thousand different ones, and a pod name them.
     * `allocatable`, `requested`: int64[resources, nodes].
     * `requests`: int64[resources, slots, nodes]; 0 in empty slots.
     * `priority`: int64[slots, nodes]; VACANT in empty slots.
@@ -60,7 +60,7 @@ class Columns:
     * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
     * `immune_below`, `immune_until`: int64[slots, nodes], the pod's barrier: preemptors of lower priority may
       not remove it up to that microsecond. `barred`: int64[nodes], pods that have one.
-    * `kind`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
+    * `signature`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
     All that has slots lies in one array, slot by slot and a layer each, so that pods move up and down in one
@@ -72,7 +72,7 @@ class Columns:
     priority: Ints
     start: Ints
     budgets: Ints
-    kind: Ints
+    signature: Ints
     immune_below: Ints
     immune_until: Ints
     requests: Ints
@@ -100,7 +100,7 @@ class Columns:
         """How many slots a node has room for."""
         return int(self.priority.shape[0])
 
-    def offer(self, names: Iterable[str]) -> list[str]:
+    def add_layers(self, names: Iterable[str]) -> list[str]:
         """Give resources that have no layer yet an empty one each; give their names."""
         new = [name for name in names if name not in self.resources]
         if new:
@@ -123,7 +123,7 @@ class Columns:
         priority: int,
         start: int,
         budgets: int,
-        kind: int,
+        signature: int,
         requests: Mapping[str, int],
         barrier: Barrier = OPEN,
     ) -> None:
@@ -137,7 +137,7 @@ class Columns:
         self.priority[slot, node] = priority
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
-        self.kind[slot, node] = kind
+        self.signature[slot, node] = signature
         self.immune_below[slot, node], self.immune_until[slot, node] = barrier
         if barrier != OPEN:
             self.barred[node] += 1
@@ -146,12 +146,19 @@ class Columns:
         self.count[node] = used + 1
 
     def replace(
-        self, node: int, slot: int, *, budgets: int, kind: int, requests: Mapping[str, int], barrier: Barrier
+        self,
+        node: int,
+        slot: int,
+        *,
+        budgets: int,
+        signature: int,
+        requests: Mapping[str, int],
+        barrier: Barrier,
     ) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
         self.recount(node, slot, requests)
         self.budgets[slot, node] = budgets
-        self.kind[slot, node] = kind
+        self.signature[slot, node] = signature
         self.set_barrier(node, slot, barrier)
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
@@ -272,7 +279,7 @@ class Columns:
         """Give the layers of the array of pods their names; they are views of it."""
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
-        self.kind, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
+        self.signature, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
         self.requests = pods[_RESOURCES:]
 
 

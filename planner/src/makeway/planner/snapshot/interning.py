@@ -11,7 +11,7 @@ NONE = 0
 """The number of no value."""
 
 
-class Values(Generic[_V]):
+class InternTable(Generic[_V]):
     """Numbers from 1 for values that are held; a value without a holder is forgotten."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Values(Generic[_V]):
         """Return the value of a number."""
         return self._values[number]
 
-    def take(self, value: _V) -> tuple[int, bool]:
+    def acquire(self, value: _V) -> tuple[int, bool]:
         """Count one more holder; return the value's number and whether it is new."""
         number = self._numbers.get(value)
         if number is not None:
@@ -53,7 +53,7 @@ class Values(Generic[_V]):
         self._numbers[value] = number
         return number, True
 
-    def give(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """Count one holder less; return whether the value is forgotten."""
         self._holders[number] -= 1
         if self._holders[number]:

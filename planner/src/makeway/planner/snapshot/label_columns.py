@@ -1,4 +1,4 @@
-"""Labels of kinds as columns of numbers, one a key, so that a selector is matched for all kinds at once."""
+"""Labels of signatures as columns of numbers, one a key: a selector is matched for all of them at once."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import numpy as np
 
 from makeway.core.k8s.selector import Requirement
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.interning import NONE, InternTable
 
 
 class _Column:
-    """The values of one key: `numbers`: int64[kinds], NONE where a kind lacks it."""
+    """The values of one key: `numbers`: int64[signatures], NONE where a signature lacks it."""
 
     def __init__(self, size: int) -> None:
-        self.values: Values[str] = Values()
+        self.values: InternTable[str] = InternTable()
         self.numbers: Ints = np.zeros(size, np.int64)
 
 
 class LabelColumns:
-    """A column for each label key that some kind has. Changed only by the table of kinds that owns it."""
+    """A column for each label key that some signature has.
+
+    Changed only by the table of signatures that owns it.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, _Column] = {}
@@ -31,7 +34,7 @@ class LabelColumns:
         return len(self._columns)
 
     def put(self, number: int, labels: Iterable[tuple[str, str]]) -> None:
-        """Put down the labels of a kind. O(labels)."""
+        """Put down the labels of a signature. O(labels)."""
         if number >= self._size:
             more, self._size = self._size, 2 * self._size
             for column in self._columns.values():
@@ -40,19 +43,19 @@ class LabelColumns:
             known = self._columns.get(key)
             if known is None:
                 known = self._columns[key] = _Column(self._size)
-            known.numbers[number], _ = known.values.take(value)
+            known.numbers[number], _ = known.values.acquire(value)
 
     def drop(self, number: int, labels: Iterable[tuple[str, str]]) -> None:
-        """Take out what `put` put down; a column that no kind needs is freed."""
+        """Take out what `put` put down; a column that no signature needs is freed."""
         for key, _ in labels:
             column = self._columns[key]
-            column.values.give(int(column.numbers[number]))
+            column.values.release(int(column.numbers[number]))
             column.numbers[number] = NONE
             if not len(column.values):
                 del self._columns[key]
 
     def meets(self, requirement: Requirement, numbers: Ints) -> Flags:
-        """Return bool[numbers], which kinds meet a requirement. An absent label meets NotIn."""
+        """Return bool[numbers], which signatures meet a requirement. An absent label meets NotIn."""
         column = self._columns.get(requirement.key)
         negative = requirement.operator in ("NotIn", "DoesNotExist")
         if column is None:
@@ -65,7 +68,7 @@ class LabelColumns:
         )
 
     def of(self, key: str, numbers: Ints) -> Ints:
-        """Return int64[numbers], the numbers of the kinds' values of a label; NONE where they lack it."""
+        """Return int64[numbers], the number of each signature's value of a label; NONE where it lacks it."""
         column = self._columns.get(key)
         return np.zeros(numbers.size, np.int64) if column is None else column.numbers[numbers]
 

@@ -1,4 +1,4 @@
-"""Which label keys selectors ask for, so that kinds tell them apart. Pure state."""
+"""Which label keys selectors ask for, so that signatures tell them apart. Pure state."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ MOST: Final = 64
 """Keys besides those from the start; the one that was not asked for longest is given up first."""
 
 
-class AskedKeys:
-    """Keys that kinds tell apart, and of which of them all pods have been entered (`ready`)."""
+class LabelKeysInUse:
+    """Keys that signatures tell apart, and of which of them all pods have been entered (`ready`)."""
 
     def __init__(self) -> None:
         self.keys: frozenset[str] = frozenset(FROM_THE_START)
         self.ready: frozenset[str] = self.keys
         self._entering: frozenset[str] = frozenset()
-        self._asked: OrderedDict[str, None] = OrderedDict()
+        self._used: OrderedDict[str, None] = OrderedDict()
 
-    def want(self, keys: frozenset[str]) -> bool:
-        """Note that some keys are asked for; return whether kinds have to tell apart others than before."""
+    def add(self, keys: frozenset[str]) -> bool:
+        """Note that keys are asked for; report whether signatures have to tell apart others than before."""
         more = sorted(keys.difference(FROM_THE_START))
-        new = [key for key in more if key not in self._asked]
+        new = [key for key in more if key not in self._used]
         for key in more:
-            self._asked[key] = None
-            self._asked.move_to_end(key)
+            self._used[key] = None
+            self._used.move_to_end(key)
         if not new:
             return False
-        while len(self._asked) > MOST:
-            self._asked.popitem(last=False)
-        self.keys = frozenset((*FROM_THE_START, *self._asked))
+        while len(self._used) > MOST:
+            self._used.popitem(last=False)
+        self.keys = frozenset((*FROM_THE_START, *self._used))
         self.ready &= self.keys
         self._entering &= self.keys
         return True

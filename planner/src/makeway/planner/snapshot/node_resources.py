@@ -1,4 +1,4 @@
-"""What nodes offer, also of resources that have no layer. Pure state."""
+"""What nodes have allocatable, also of resources that have no layer. Pure state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 _NOTHING: Mapping[str, int] = {}
 
 
-class Offers:
+class NodeResources:
     """What each node can hold, by row. Changed only by the snapshot that owns it."""
 
     def __init__(self) -> None:
@@ -16,11 +16,11 @@ class Offers:
         self._nodes: Counter[str] = Counter()
 
     def __contains__(self, name: str) -> bool:
-        """Report whether some node offers a resource."""
+        """Report whether some node has some of a resource."""
         return self._nodes[name] > 0
 
     def put(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Put down what a node offers; return whether it is new. O(resources) where it is."""
+        """Put down what a node has; return whether it is new. O(resources) where it is."""
         before = self._amounts.get(row)
         if before == amounts:
             return False
@@ -34,7 +34,7 @@ class Offers:
         self._count(self._amounts.pop(row, _NOTHING), -1)
 
     def of(self, name: str) -> Iterator[tuple[int, int]]:
-        """Return row and amount of each node that offers a resource. O(nodes)."""
+        """Return row and amount of each node that has some of a resource. O(nodes)."""
         return ((row, amounts[name]) for row, amounts in self._amounts.items() if amounts.get(name))
 
     def _count(self, amounts: Mapping[str, int], more: int) -> None:

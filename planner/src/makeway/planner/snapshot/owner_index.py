@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from makeway.planner.snapshot.records import PodRecord
 
 
-class Kinship:
+class OwnerIndex:
     """Owners by UID, and the pods of each application by age. Changed only by the snapshot that owns it.
 
     A pod names its application by the label or annotation `yunikorn.apache.org/app-id` or `applicationId`;
@@ -51,13 +51,13 @@ class Kinship:
             del self._applications[_application(pod)]
         return pods[0][1] if pods and place == 0 else ""
 
-    def originates(self, pod: PodRecord) -> bool:
+    def is_originator(self, pod: PodRecord) -> bool:
         """Say whether a pod is the first of its application."""
         return bool(pod.facts.application) and self._applications[_application(pod)][0] == _age(pod)
 
-    def leads(self, pod: PodRecord) -> bool:
+    def has_dependents(self, pod: PodRecord) -> bool:
         """Say whether another pod names this one as its owner, or it is the first of its application."""
-        return pod.uid in self._owned or self.originates(pod)
+        return pod.uid in self._owned or self.is_originator(pod)
 
 
 def _application(pod: PodRecord) -> tuple[str, str]:

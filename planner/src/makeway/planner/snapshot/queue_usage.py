@@ -14,7 +14,7 @@ from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members
 from makeway.planner.snapshot.exemptions import Shields
-from makeway.planner.snapshot.owner_index import Kinship
+from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
 
 NOWHERE = -1
@@ -30,7 +30,7 @@ class QueueBook:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, shields: Shields, kinship: Kinship) -> None:
+    def __init__(self, shields: Shields, owners: OwnerIndex) -> None:
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
@@ -38,7 +38,7 @@ class QueueBook:
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
         self._shields = shields
-        self._kinship = kinship
+        self._owners = owners
         self._leaves: dict[str, int] = {}
         self._records: dict[str, PodRecord] = {}
         self._members: dict[int, dict[str, Member]] = {}
@@ -159,7 +159,7 @@ class QueueBook:
             uid=pod.uid,
             requests=pod.requests,
             priority=facts.priority,
-            originator=self._kinship.originates(pod),
+            originator=self._owners.is_originator(pod),
             opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
             created_micros=facts.created_micros,
             barred="" if bar is None else bar.rule,

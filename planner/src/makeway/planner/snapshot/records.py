@@ -13,7 +13,7 @@ from makeway.core.k8s.objects import Node, Pod, Taint
 from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
 from makeway.core.k8s.resources import allocatable
 from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
-from makeway.planner.snapshot.signatures import Kind, kind_of
+from makeway.planner.snapshot.signatures import PodSignature, signature_of
 
 DEFAULT_GRACE_PERIOD_SECONDS = 30
 """terminationGracePeriodSeconds where the pod does not say, as in Kubernetes."""
@@ -22,8 +22,8 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 _REMEMBERED_WORKLOADS = 4096
 """Workloads whose last record is kept, with some 3 kB each. A list comes workload by workload."""
 
-_REMEMBERED_KINDS = 16384
-"""Kinds of pods of which the value is shared."""
+_REMEMBERED_SIGNATURES = 16384
+"""Signatures whose value is shared by pods."""
 
 _LARGEST_LOOK = 32 * 1024
 """Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
@@ -32,12 +32,12 @@ _LARGEST_LOOK = 32 * 1024
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One incarnation of a pod.
 
-    `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`),
-    as it counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
-    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp,
-    and `ends_micros` is that, when its grace period ends, in microseconds.
-    `facts`: what rules look at. `kind`: what other pods' constraints look at. `health`: as the eviction API
-    has it, for hard disruption budgets.
+    `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`), as it
+    counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
+    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp, and
+    `ends_micros` is that, when its grace period ends, in microseconds. `facts`: what rules look at.
+    `signature`: what other pods' constraints look at. `health`: as the eviction API has it, for hard
+    disruption budgets.
     """
 
     namespace: str
@@ -51,7 +51,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requests: Mapping[str, int]
     labels: Mapping[str, str]
     facts: PodFacts
-    kind: Kind
+    signature: PodSignature
     ends_micros: int = 0
     health: Health = READY
 
@@ -76,7 +76,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def pod_record(pod: Pod) -> PodRecord:
     """Count a pod as the scheduler's NodeInfo does. Raises QuantityError."""
-    return _counted(pod, kind_of(pod), pod_requests(pod, placed=True))
+    return _counted(pod, signature_of(pod), pod_requests(pod, placed=True))
 
 
 class PodRecords:
@@ -86,12 +86,12 @@ class PodRecords:
     pods (of each namespace's, for pods without one) is kept with all that it depended on; where that is the
     same, the new record shares what was counted then. It is kept as bytes: objects lie scattered over the
     memory, and to look at those of a pod read long ago takes longer than to write down those just read.
-    Other pods that ask for the same, or are of one kind, share that.
+    Other pods that ask for the same, or have one signature, share that.
     """
 
     def __init__(self) -> None:
         self._requests = KnownRequests()
-        self._kinds: dict[Kind, tuple[Kind, Mapping[str, str]]] = {}
+        self._signatures: dict[PodSignature, tuple[PodSignature, Mapping[str, str]]] = {}
         self._alike: dict[str, tuple[bytes, PodRecord]] = {}
 
     def record(self, pod: Pod) -> PodRecord:
@@ -153,12 +153,12 @@ class PodRecords:
         return self._requests.of(pod, placed=placed)
 
     def _count(self, pod: Pod) -> PodRecord:
-        kind = kind_of(pod)
-        known = self._kinds.get(kind)
+        signature = signature_of(pod)
+        known = self._signatures.get(signature)
         if known is None:
-            if len(self._kinds) >= _REMEMBERED_KINDS:
-                self._kinds.clear()
-            known = self._kinds[kind] = kind, dict(kind.labels)
+            if len(self._signatures) >= _REMEMBERED_SIGNATURES:
+                self._signatures.clear()
+            known = self._signatures[signature] = signature, dict(signature.labels)
         return _counted(pod, known[0], self.requests(pod, placed=True), known[1])
 
 
@@ -166,7 +166,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _counted(
-    pod: Pod, kind: Kind, requests: Mapping[str, int], labels: Mapping[str, str] | None = None
+    pod: Pod, signature: PodSignature, requests: Mapping[str, int], labels: Mapping[str, str] | None = None
 ) -> PodRecord:
     metadata, spec = pod.metadata, pod.spec
     grace = metadata.deletion_grace_period_seconds
@@ -182,9 +182,9 @@ def _counted(
         grace_period_seconds=DEFAULT_GRACE_PERIOD_SECONDS if grace is None else grace,
         terminating=metadata.deletion_timestamp is not None,
         requests=requests,
-        labels=dict(kind.labels) if labels is None else labels,
+        labels=dict(signature.labels) if labels is None else labels,
         facts=facts_of(pod),
-        kind=kind,
+        signature=signature,
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
         health=health_of(pod),
     )

@@ -1,7 +1,7 @@
-"""What of a pod other pods' constraints look at, shared by all pods that are alike.
+"""Pod signatures: what other pods' constraints see of a pod, shared by all pods for which it is the same.
 
-A cluster has far fewer kinds than pods, so that a selector is matched once for a kind; the columns hold
-each pod's kind, and a constraint becomes a table from kind to number.
+A cluster has far fewer signatures than pods, so a selector is matched once for a signature; the columns hold
+each pod's signature, and a constraint becomes a table from signature to number.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from makeway.core.k8s.affinity import Term, anti_affinity_terms
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.ports import HostPort, host_ports
 from makeway.core.k8s.selector import SelectorError
-from makeway.planner.snapshot.anti_affinity_index import Forbidding
+from makeway.planner.snapshot.anti_affinity_index import AntiAffinityIndex
 from makeway.planner.snapshot.bounds import MOST_TERMS, is_large_affinity
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.interning import NONE, InternTable
 from makeway.planner.snapshot.label_columns import LabelColumns, is_one_of
 
 _V = TypeVar("_V", bound=Hashable)
 
-_REMEMBERED_SEEN = 4096
-"""Kinds of which is remembered what selectors see of them: those of the workloads whose pods come and go."""
+_REMEMBERED_REDUCED = 4096
+"""Signatures of which the reduced form is remembered: those of the workloads whose pods come and go."""
 
 
-class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+class PodSignature(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The side of a pod that others' constraints see.
 
     `labels`: pairs, in order. `anti_affinity`: its required terms. `claims`: names of its
@@ -45,8 +45,8 @@ class Kind(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     left_out: bool = False
 
 
-def kind_of(pod: Pod) -> Kind:
-    """Take the kind from a pod. A selector that Kubernetes would not accept counts as no term."""
+def signature_of(pod: Pod) -> PodSignature:
+    """Return the signature of a pod. A selector that Kubernetes would not accept counts as no term."""
     ports, claims, left_out = host_ports(pod), claims_of(pod), False
     if len(ports) > MOST_TERMS:
         ports, left_out = (), True
@@ -59,7 +59,7 @@ def kind_of(pod: Pod) -> Kind:
                 terms = anti_affinity_terms(pod)
             except SelectorError:
                 terms = ()
-    return Kind(
+    return PodSignature(
         namespace=pod.metadata.namespace,
         labels=tuple(sorted((pod.metadata.labels or {}).items())),
         ports=ports,
@@ -77,16 +77,16 @@ def claims_of(pod: Pod) -> tuple[str, ...]:
     return tuple(sorted({source.claim_name for source in sources})) if sources else ()
 
 
-class KindTable:
-    """Kinds by number, with how many pods hold each. Mutated only by the snapshot that owns it.
+class SignatureTable:
+    """Signatures by number, with how many pods hold each. Mutated only by the snapshot that owns it.
 
     Of a pod only what constraints ask for counts: of its labels those in `keys`, of its claims those that are
-    exclusive. So labels and claims that no other pod has do not make a kind of each pod.
+    exclusive. So labels and claims that no other pod has do not make a signature of each pod.
 
-    `assigned`: int64[numbers], the serial at which a number was last given to a kind, so that whoever
-    keeps a table by kind knows which entries are new since it last looked. `terminating`: bool[numbers].
-    `labels`: their labels; `forbidding`: their anti-affinity. `left_out`: how many pods have more
-    anti-affinity or host ports than is looked at.
+    `assigned`: int64[numbers], the serial at which a number was last assigned to a signature, so that a
+    caller that keeps a table by signature knows which entries are new since it last looked. `terminating`:
+    bool[numbers]. `labels`: their labels; `forbidding`: their anti-affinity. `left_out`: how many pods have
+    more anti-affinity or host ports than is looked at.
     """
 
     def __init__(self, exclusive: Set[tuple[str, str]]) -> None:
@@ -96,64 +96,64 @@ class KindTable:
         self.assigned: Ints = np.zeros(64, np.int64)
         self.terminating: Flags = np.zeros(64, np.bool_)
         self.labels = LabelColumns()
-        self.forbidding = Forbidding()
-        self._kinds: Values[Kind] = Values()
-        self._namespaces: Values[str] = Values()
-        self._ports: Values[tuple[HostPort, ...]] = Values()
-        self._claims: Values[tuple[str, ...]] = Values()
+        self.anti_affinity = AntiAffinityIndex()
+        self._signatures: InternTable[PodSignature] = InternTable()
+        self._namespaces: InternTable[str] = InternTable()
+        self._ports: InternTable[tuple[HostPort, ...]] = InternTable()
+        self._claims: InternTable[tuple[str, ...]] = InternTable()
         self._namespace: Ints = np.zeros(64, np.int64)
-        self._forbids: Ints = np.zeros(64, np.int64)
+        self._terms: Ints = np.zeros(64, np.int64)
         self._port: Ints = np.zeros(64, np.int64)
         self._claim: Ints = np.zeros(64, np.int64)
         self._exclusive = exclusive
-        self._seen: dict[int, tuple[Kind, Kind]] = {}
+        self._reduced: dict[int, tuple[PodSignature, PodSignature]] = {}
 
     def __len__(self) -> int:
-        """Return how many kinds there are."""
-        return len(self._kinds)
+        """Return how many signatures there are."""
+        return len(self._signatures)
 
     @property
     def size(self) -> int:
         """Return one more than the highest number in use so far."""
-        return self._kinds.size
+        return self._signatures.size
 
     # --------------------------------------------------------------------------------- changing
 
-    def acquire(self, kind: Kind) -> int:
-        """Return the number of a pod's kind and count one more holder of it. O(labels) at the most."""
-        seen = self._see(kind)
-        number, new = self._kinds.take(seen)
+    def acquire(self, signature: PodSignature) -> int:
+        """Return the number of a pod's signature and count one more holder of it. O(labels) at the most."""
+        reduced = self._reduce(signature)
+        number, new = self._signatures.acquire(reduced)
         if new:
-            self._enter(number, seen)
-        if seen.left_out:
+            self._enter(number, reduced)
+        if reduced.left_out:
             self.left_out += 1
         return number
 
     def release(self, number: int) -> None:
-        """Count one holder less; a kind without holders is forgotten and its number used again."""
-        kind = self._kinds.value(number)
-        if kind is None:
+        """Count one holder less; a signature without holders is forgotten and its number used again."""
+        signature = self._signatures.value(number)
+        if signature is None:
             raise KeyError(number)
-        if kind.left_out:
+        if signature.left_out:
             self.left_out -= 1
-        if not self._kinds.give(number):
+        if not self._signatures.release(number):
             return
-        self.labels.drop(number, kind.labels)
-        self._namespaces.give(int(self._namespace[number]))
-        self.forbidding.give(int(self._forbids[number]))
-        if kind.ports:
-            self._ports.give(int(self._port[number]))
-        if kind.claims:
-            self._claims.give(int(self._claim[number]))
+        self.labels.drop(number, signature.labels)
+        self._namespaces.release(int(self._namespace[number]))
+        self.anti_affinity.release(int(self._terms[number]))
+        if signature.ports:
+            self._ports.release(int(self._port[number]))
+        if signature.claims:
+            self._claims.release(int(self._claim[number]))
 
-    def ask(self, keys: frozenset[str]) -> None:
+    def use_keys(self, keys: frozenset[str]) -> None:
         """Count labels of these keys and no others; pods that are there are to be entered anew."""
         self.keys = keys
-        self._seen.clear()
+        self._reduced.clear()
 
-    def ask_again(self) -> None:
+    def reuse_keys(self) -> None:
         """Look again at what is exclusive; its pods are to be entered anew."""
-        self._seen.clear()
+        self._reduced.clear()
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -161,8 +161,8 @@ class KindTable:
         """Return the numbers assigned after a serial, ascending. O(numbers)."""
         return np.flatnonzero(self.assigned[: self.size] > serial)
 
-    def meant(self, term: Term, numbers: Ints) -> Ints:
-        """Return those of some numbers whose kinds a resolved term means. O(numbers) a requirement."""
+    def selected_by(self, term: Term, numbers: Ints) -> Ints:
+        """Return those of some numbers whose signatures a resolved term selects. O(numbers) a requirement."""
         if term.selector is None:
             return numbers[:0]
         if term.namespace_selector is None:
@@ -174,24 +174,24 @@ class KindTable:
         return numbers
 
     def in_namespace(self, namespace: str, numbers: Ints) -> Ints:
-        """Return those of some numbers whose kinds are of a namespace."""
+        """Return those of some numbers whose signatures are of a namespace."""
         return self._in_namespaces((namespace,), numbers)
 
     def of_namespaces(self, namespaces: Set[str]) -> Flags:
-        """Return bool[numbers], which kinds are of these namespaces."""
+        """Return bool[numbers], which signatures are of these namespaces."""
         wanted = [self._namespaces.number(name) for name in namespaces]
         return is_one_of(self._namespace[: self.size], wanted)
 
-    def forbidden(self, weights: Ints, numbers: Ints) -> Ints:
-        """Return int64[numbers], the weights of the kinds' terms. `weights`: int64[groups of terms]."""
-        return weights[self._forbids[numbers]]
+    def with_anti_affinity(self, weights: Ints, numbers: Ints) -> Ints:
+        """Return int64[numbers], the weights of the signatures' terms. `weights`: int64[groups of terms]."""
+        return weights[self._terms[numbers]]
 
     def of_ports(self, weigh: Callable[[tuple[HostPort, ...]], int], numbers: Ints) -> Ints:
-        """Return int64[numbers], what the host ports of the kinds weigh; 0 where they have none."""
+        """Return int64[numbers], what the host ports of the signatures weigh; 0 where they have none."""
         return _weighed(self._ports, self._port[numbers], weigh)
 
     def of_claims(self, weigh: Callable[[tuple[str, ...]], int], numbers: Ints) -> Ints:
-        """Return int64[numbers], what the exclusive claims of the kinds weigh; 0 where they have none."""
+        """Return int64[numbers], what the signatures' exclusive claims weigh; 0 where they have none."""
         return _weighed(self._claims, self._claim[numbers], weigh)
 
     def of_labels(
@@ -218,41 +218,41 @@ class KindTable:
         wanted = [self._namespaces.number(name) for name in names]
         return numbers[is_one_of(self._namespace[numbers], wanted)]
 
-    def _see(self, kind: Kind) -> Kind:
-        """Return what constraints ask for of a kind; remembered for those that many pods share."""
-        known = self._seen.get(id(kind))
-        if known is not None and known[0] is kind:
+    def _reduce(self, signature: PodSignature) -> PodSignature:
+        """Return the part of a signature that constraints ask for; remembered where many pods share it."""
+        known = self._reduced.get(id(signature))
+        if known is not None and known[0] is signature:
             return known[1]
-        labels = tuple(pair for pair in kind.labels if pair[0] in self.keys)
-        claims = tuple(name for name in kind.claims if (kind.namespace, name) in self._exclusive)
-        seen = kind
-        if len(labels) != len(kind.labels) or len(claims) != len(kind.claims):
-            seen = msgspec.structs.replace(kind, labels=labels, claims=claims)
-        if len(self._seen) >= _REMEMBERED_SEEN:
-            self._seen.clear()
-        self._seen[id(kind)] = kind, seen
-        return seen
+        labels = tuple(pair for pair in signature.labels if pair[0] in self.keys)
+        claims = tuple(name for name in signature.claims if (signature.namespace, name) in self._exclusive)
+        reduced = signature
+        if len(labels) != len(signature.labels) or len(claims) != len(signature.claims):
+            reduced = msgspec.structs.replace(signature, labels=labels, claims=claims)
+        if len(self._reduced) >= _REMEMBERED_REDUCED:
+            self._reduced.clear()
+        self._reduced[id(signature)] = signature, reduced
+        return reduced
 
-    def _enter(self, number: int, kind: Kind) -> None:
+    def _enter(self, number: int, signature: PodSignature) -> None:
         if number >= self.assigned.size:
             self._lengthen()
         self.serial += 1
         self.assigned[number] = self.serial
-        self.terminating[number] = kind.terminating
-        self.labels.put(number, kind.labels)
-        self._namespace[number], _ = self._namespaces.take(kind.namespace)
-        self._forbids[number] = self.forbidding.take(kind.anti_affinity)
-        self._port[number] = self._ports.take(kind.ports)[0] if kind.ports else NONE
-        self._claim[number] = self._claims.take(kind.claims)[0] if kind.claims else NONE
+        self.terminating[number] = signature.terminating
+        self.labels.put(number, signature.labels)
+        self._namespace[number], _ = self._namespaces.acquire(signature.namespace)
+        self._terms[number] = self.anti_affinity.acquire(signature.anti_affinity)
+        self._port[number] = self._ports.acquire(signature.ports)[0] if signature.ports else NONE
+        self._claim[number] = self._claims.acquire(signature.claims)[0] if signature.claims else NONE
 
     def _lengthen(self) -> None:
         more = self.assigned.size
         self.assigned, self.terminating = extended(self.assigned, more), extended(self.terminating, more)
-        self._namespace, self._forbids = extended(self._namespace, more), extended(self._forbids, more)
+        self._namespace, self._terms = extended(self._namespace, more), extended(self._terms, more)
         self._port, self._claim = extended(self._port, more), extended(self._claim, more)
 
 
-def _weighed(values: Values[_V], held: Ints, weigh: Callable[[_V], int]) -> Ints:
+def _weighed(values: InternTable[_V], held: Ints, weigh: Callable[[_V], int]) -> Ints:
     """Return int64[…], what the held values weigh, each different one weighed once; 0 for NONE."""
     table = np.zeros(values.size, np.int64)
     for number in np.unique(held).tolist():

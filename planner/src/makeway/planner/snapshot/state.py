@@ -40,16 +40,16 @@ from makeway.planner.snapshot.changes import (
     RemovePod,
     RemovePriorityClass,
 )
-from makeway.planner.snapshot.claim_users import Claimants
+from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
 from makeway.planner.snapshot.exemptions import Shields, Source
-from makeway.planner.snapshot.label_keys import AskedKeys
-from makeway.planner.snapshot.node_resources import Offers
-from makeway.planner.snapshot.owner_index import Kinship
+from makeway.planner.snapshot.label_keys import LabelKeysInUse
+from makeway.planner.snapshot.node_resources import NodeResources
+from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pending_updates import Backlog
 from makeway.planner.snapshot.queue_usage import QueueBook
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import KindTable
+from makeway.planner.snapshot.signatures import SignatureTable
 from makeway.planner.snapshot.topology import Topology
 from makeway.planner.snapshot.volumes import ClaimRecord, Volumes
 
@@ -87,13 +87,12 @@ class Snapshot:
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
-    resources that nodes may serve by dynamic allocation, None where that is not known. `backlog`: what
-    has still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the
-    snapshot.
-    `upkeep`: the same for what plans can do without until then: `tell_apart` and `count` report if they
-    have to. `offers`: what nodes offer, also without a layer. `serving`: plans are made, so that changes of
-    budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of namespaces.
-    `applied` is called with each change that has made a difference.
+    resources that nodes may serve by dynamic allocation, None where that is not known. `backlog`: what has
+    still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the snapshot.
+    `upkeep`: the same for what plans can do without until then: `use_label_keys` and `count` report if they
+    have to. `node_resources`: what nodes have, also without a layer. `serving`: plans are made, so that
+    changes of budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of
+    namespaces. `applied` is called with each change that has made a difference.
     """
 
     def __init__(self, *, piece: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
@@ -102,7 +101,7 @@ class Snapshot:
         self.backlog = Backlog(piece)
         self.upkeep = Backlog(piece)
         self.columns = Columns()
-        self.offers = Offers()
+        self.node_resources = NodeResources()
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
         self.slots: list[list[PodRecord]] = []
@@ -113,27 +112,27 @@ class Snapshot:
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
         self.shields = Shields()
-        self.kinship = Kinship()
-        self.queues = QueueBook(self.shields, self.kinship)
+        self.owners = OwnerIndex()
+        self.queues = QueueBook(self.shields, self.owners)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
         self.volumes = Volumes()
         self.devices: frozenset[str] | None = frozenset()
-        self.kinds = KindTable(self.exclusive_claims)
+        self.signatures = SignatureTable(self.exclusive_claims)
         self.topology = Topology()
         self.departures: OrderedDict[str, Departure] = OrderedDict()
         self._budget_revisions: dict[Key, int] = {}
         self.serving = False
         self._matching: dict[str, bool] = {}
         self._budget_sets: dict[str, int] = {}
-        self._kinds: dict[str, int] = {}
-        self._claimants = Claimants()
-        self._asked_keys = AskedKeys()
+        self._signatures: dict[str, int] = {}
+        self._claim_users = ClaimUsers()
+        self._label_keys = LabelKeysInUse()
         self._asked_resources = 0
         self._counting: set[str] = set()
         self._regrouping = False
-        self.kinds.ask(self._asked_keys.keys)
+        self.signatures.use_keys(self._label_keys.keys)
         self._uids: dict[str, dict[str, str]] = {}
         self._free_rows: list[int] = []
         self._node_names: tuple[str, ...] | None = None
@@ -167,9 +166,9 @@ class Snapshot:
         """Give the number of the set of budgets that cover a pod."""
         return self._budget_sets.get(uid, NO_BUDGETS)
 
-    def kind(self, uid: str) -> int:
-        """Give the number of a pod's kind. Raises KeyError where the pod is not known."""
-        return self._kinds[uid]
+    def signature(self, uid: str) -> int:
+        """Give the number of a pod's signature. Raises KeyError where the pod is not known."""
+        return self._signatures[uid]
 
     @property
     def undecided(self) -> Set[str]:
@@ -285,31 +284,31 @@ class Snapshot:
             if self._asked_resources >= MOST_ASKED_RESOURCES:
                 return False
             self._asked_resources += 1
-            self._lay([name])
+            self._add_layers([name])
             self._counting.add(name)
             self.upkeep.visit(
                 f"{name} is being counted", self.pods, self._recount, lambda: self._counting.discard(name)
             )
         return name not in self._counting
 
-    def tell_apart(self, keys: frozenset[str]) -> bool:
-        """Have kinds tell labels of these keys apart; report whether they do, for all pods.
+    def use_label_keys(self, keys: frozenset[str]) -> bool:
+        """Have signatures tell labels of these keys apart; report whether they do, for all pods.
 
         Called by plans, for the selectors that they match. O(1) for keys that were asked for before; others
         are ready after a visit to all pods.
         """
-        if self._asked_keys.want(keys):
-            self.kinds.ask(self._asked_keys.keys)
+        if self._label_keys.add(keys):
+            self.signatures.use_keys(self._label_keys.keys)
             if not self._regrouping:
                 self._regroup()
-        return keys <= self._asked_keys.ready
+        return keys <= self._label_keys.ready
 
     # ------------------------------------------------------------------------------ each change
 
     def _put_node(self, node: NodeRecord) -> None:
         row = self._row(node.name)
         moved = self.topology.put(row, node)
-        other = self.offers.put(row, node.allocatable)
+        other = self.node_resources.put(row, node.allocatable)
         if self.present[row] and not other and not moved:
             return
         self.columns.set_allocatable(row, node.allocatable)
@@ -327,7 +326,7 @@ class Snapshot:
         self.present[row] = False
         self._node_names = None
         self.topology.drop(row)
-        self.offers.drop(row)
+        self.node_resources.drop(row)
         self.columns.set_allocatable(row, {})
         self._touch(row)
         self._release_row(name)
@@ -401,9 +400,9 @@ class Snapshot:
             self.exclusive_claims.add(key)
         else:
             self.exclusive_claims.discard(key)
-        self.kinds.ask_again()
+        self.signatures.reuse_keys()
         what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
-        self.upkeep.visit(what, self._claimants.get(key), self._group)
+        self.upkeep.visit(what, self._claim_users.get(key), self._group)
 
     def _put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
@@ -432,7 +431,7 @@ class Snapshot:
         self.queues.source = source
         limited = {name for queue in tree or () for name in (*queue.guaranteed, *queue.maximum)}
         # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
-        if self._lay(sorted(limited)) or not limited.isdisjoint(self._counting):
+        if self._add_layers(sorted(limited)) or not limited.isdisjoint(self._counting):
             # No revision of its own: a replay may meet as new what was known long before its recording.
             self.backlog.visit("a new resource is being counted", self.pods, self._recount)
         self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
@@ -450,26 +449,26 @@ class Snapshot:
 
     # -------------------------------------------------------------------------------- inner work
 
-    def _lay(self, names: Iterable[str]) -> list[str]:
-        """Give resources that have no layer yet one, with what nodes offer; return which. O(nodes) each."""
-        new = self.columns.offer(names)
+    def _add_layers(self, names: Iterable[str]) -> list[str]:
+        """Give resources that have no layer yet one, with what nodes have; return which. O(nodes) each."""
+        new = self.columns.add_layers(names)
         for name in new:
             layer = self.columns.allocatable[self.columns.resources[name]]
-            for row, amount in self.offers.of(name):
+            for row, amount in self.node_resources.of(name):
                 layer[row] = min(amount, MOST)
         return new
 
     def _regroup(self) -> None:
         """Enter all pods by the keys that are asked for now, and again where others are asked for meanwhile.
 
-        It changes no answer: what was counted of a pod, on its node too, is the same for its new kind.
+        It changes no answer: what was counted of a pod, on its node too, is the same for its new signature.
         """
-        asked, self._regrouping = self._asked_keys, True
-        asked.begin()
+        keys, self._regrouping = self._label_keys, True
+        keys.begin()
 
         def done() -> None:
             self._regrouping = False
-            if asked.end():
+            if keys.end():
                 self._regroup()
 
         self.upkeep.visit("pods are being grouped by more labels", self.pods, self._group, done)
@@ -479,12 +478,12 @@ class Snapshot:
         pod = self.pods.get(uid)
         if pod is None:
             return
-        before = self._kinds[uid]
-        number = self._kinds[uid] = self.kinds.acquire(pod.kind)
-        self.kinds.release(before)
+        before = self._signatures[uid]
+        number = self._signatures[uid] = self.signatures.acquire(pod.signature)
+        self.signatures.release(before)
         if pod.node and number != before:
             row = self.rows[pod.node]
-            self.columns.kind[self._slot(row, pod), row] = number
+            self.columns.signature[self._slot(row, pod), row] = number
 
     def _row(self, name: str) -> int:
         row = self.rows.get(name)
@@ -526,7 +525,7 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _put_in(self, pod: PodRecord) -> None:
-        kind, budgets = self._count_in(pod)
+        signature, budgets = self._count_in(pod)
         if not pod.node:
             return
         row = self._row(pod.node)
@@ -540,7 +539,7 @@ class Snapshot:
             priority=pod.priority,
             start=pod.start_micros,
             budgets=budgets,
-            kind=kind,
+            signature=signature,
             requests=pod.requests,
             barrier=self.shields.of(pod.facts),
         )
@@ -562,38 +561,40 @@ class Snapshot:
         """Put a pod's new version into the slot of the one before, whose place it takes."""
         self._count_out(before)
         self.revision += 1
-        kind, budgets = self._count_in(pod)
+        signature, budgets = self._count_in(pod)
         if not pod.node:
             return
         row = self.rows[pod.node]
         slot = self._slot(row, pod)
         self.slots[row][slot] = pod
         barrier = self.shields.of(pod.facts)
-        self.columns.replace(row, slot, budgets=budgets, kind=kind, requests=pod.requests, barrier=barrier)
+        self.columns.replace(
+            row, slot, budgets=budgets, signature=signature, requests=pod.requests, barrier=barrier
+        )
         self.changed[row] = self.revision
 
     def _count_in(self, pod: PodRecord) -> tuple[int, int]:
-        """Enter a pod everywhere but in the columns; give the numbers of its kind and of its budgets' set."""
-        kind = self._kinds[pod.uid] = self.kinds.acquire(pod.kind)
-        if pod.kind.claims:
-            self._claimants.add(pod)
+        """Enter a pod everywhere but in the columns; return its signature and set of budgets, as numbers."""
+        signature = self._signatures[pod.uid] = self.signatures.acquire(pod.signature)
+        if pod.signature.claims:
+            self._claim_users.add(pod)
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
         self.shields.add(pod)
-        displaced = self.kinship.add(pod)
+        displaced = self.owners.add(pod)
         self.queues.place(pod)
         self.queues.renew(displaced)
-        return kind, budgets
+        return signature, budgets
 
     def _count_out(self, pod: PodRecord) -> None:
-        self.kinds.release(self._kinds.pop(pod.uid))
-        if pod.kind.claims:
-            self._claimants.discard(pod)
+        self.signatures.release(self._signatures.pop(pod.uid))
+        if pod.signature.claims:
+            self._claim_users.discard(pod)
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.shields.discard(pod)
         self.queues.discard(pod)
-        self.queues.renew(self.kinship.discard(pod))
+        self.queues.renew(self.owners.discard(pod))
 
     def _slot(self, row: int, pod: PodRecord) -> int:
         return bisect_left(self.order[row], pod.importance)

@@ -19,7 +19,7 @@ from makeway.core.k8s.nodes import (
 )
 from makeway.core.k8s.objects import Taint, Toleration
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, Values
+from makeway.planner.snapshot.interning import NONE, InternTable
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.volumes import GENERAL, ZONE_LABELS, Zone
 
@@ -52,7 +52,7 @@ class Topology:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._labels: list[Mapping[str, str] | None] = []
-        self._taints: Values[tuple[Taint, ...]] = Values()
+        self._taints: InternTable[tuple[Taint, ...]] = InternTable()
         self._tainted: Ints = np.zeros(8, np.int64)
         self._cordons: Flags = np.zeros(8, np.bool_)
         self._known: Flags = np.zeros(8, np.bool_)
@@ -82,7 +82,7 @@ class Topology:
         self._rows[name] = row
         self._known[row] = True
         if taints:
-            self._tainted[row] = self._taints.take(taints)[0]
+            self._tainted[row] = self._taints.acquire(taints)[0]
             self.tainted += 1
         if node.unschedulable:
             self._cordons[row] = True
@@ -233,7 +233,7 @@ class Topology:
         if self._rows.get(self._names[row]) == row:
             del self._rows[self._names[row]]
         if taints := int(self._tainted[row]):
-            self._taints.give(taints)
+            self._taints.release(taints)
             self._tainted[row] = NONE
             self.tainted -= 1
         self.cordoned -= int(self._cordons[row])

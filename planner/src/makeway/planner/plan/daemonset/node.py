@@ -19,7 +19,7 @@ from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge
 from makeway.planner.plan.batch import Block, overlay
-from makeway.planner.plan.constraint_layers import Requirements, layers_of
+from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, detail_of_budgets
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
@@ -122,7 +122,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
     block.close_up()
     layers = layers_of(snapshot, question.constraints, overlaid.placed, tallies)
     columns, node = block.columns, int(block.nodes[0])
-    required = layers.on(snapshot, block, block.depth)
+    required = layers.for_batch(snapshot, block, block.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
     for name in snapshot.served_by_devices(resources):
         if not columns.allocatable[resources[name], node]:
@@ -130,7 +130,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
     constraints = _named(required)
 
     def occupant(pod: PodRecord) -> Occupant:
-        amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.kind(pod.uid))
+        amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.signature(pod.uid))
         return Occupant(
             uid=pod.uid,
             pod_class=_class_of(snapshot, pod),
@@ -178,7 +178,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
     )
 
 
-def _named(required: Requirements) -> dict[str, int]:
+def _named(required: BatchLayers) -> dict[str, int]:
     """Give the layers by what stands in the way; of two with one reason, the second is numbered."""
     names: dict[str, int] = {}
     for layer, reason in enumerate(required.names):
@@ -190,7 +190,7 @@ def _class_of(snapshot: Snapshot, pod: PodRecord) -> PodClass:
     priority_class = snapshot.priority_classes.get(pod.facts.priority_class)
     if pod.facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)):
         return PodClass.OPTED_OUT
-    return PodClass.OWNER if snapshot.kinship.leads(pod) else PodClass.REGULAR
+    return PodClass.OWNER if snapshot.owners.has_dependents(pod) else PodClass.REGULAR
 
 
 def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, int]) -> dict[Key, int]:
