@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from makeway.cli.main import SUB_COMMANDS
+from makeway.cli.main import SUB_COMMANDS, load
 
 
 def makeway(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -64,6 +66,20 @@ def test_every_sub_command_explains_itself_under_its_own_name(name: str) -> None
 
     assert result.returncode == 0, result.stderr
     assert f"makeway {name} " in result.stdout
+
+
+def helps() -> Iterator[tuple[str, Any]]:
+    """Every command and sub-command that has a help text, by its name."""
+    for name in SUB_COMMANDS:
+        command = load(name)
+        for path, inner in ((name, command), *getattr(command, "commands", {}).items()):
+            if inner.help:
+                yield path, inner
+
+
+@pytest.mark.parametrize(("name", "command"), helps(), ids=lambda value: getattr(value, "name", value))
+def test_a_help_text_leaves_the_breaking_of_lines_to_the_terminal(name: str, command: Any) -> None:
+    assert not [part for part in command.help.split("\n\n") if "\n" in part], name
 
 
 def test_a_wrong_sub_command_is_wrong_usage_and_the_right_one_is_suggested() -> None:

@@ -12,6 +12,7 @@ As `kubectl makeway` it is the same command: kubectl finds `kubectl-makeway` on 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import shlex
 import sys
@@ -93,7 +94,21 @@ def load(name: str) -> Any:
         sub_app.command()(getattr(module, name))
     command = typer.main.get_command(sub_app)
     command.name = name
+    _join_lines(command)
     return command
+
+
+def _join_lines(command: Any) -> None:
+    """Join the lines of each paragraph of a command's help, and of its own commands'.
+
+    typer joins those of the first paragraph alone, so that a terminal narrower than the source breaks the
+    others twice.
+    """
+    if command.help:
+        paragraphs = inspect.cleandoc(command.help).split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for inner in getattr(command, "commands", {}).values():
+        _join_lines(inner)
 
 
 def _called() -> str:
