@@ -8,6 +8,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcom
 from makeway.bus.samples import MESSAGES
 from makeway.cli.why.story import Story
 from makeway.cli.why.text import waiting
+from makeway.core.k8s.objects import PodCondition
 from makeway.planner.offline.pending import Pending
 from makeway.planner.offline.results import SimulatedPod
 
@@ -62,3 +63,15 @@ def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
 
 def test_an_order_that_made_room_is_not_called_in_vain() -> None:
     assert "last order" not in said("succeeded")
+
+
+def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
+    full = PodCondition(
+        type="PodScheduled", status="False", reason="QueueFull", message="queue root.ml: cpu 4 of 4 used"
+    )
+
+    lines = list(waiting(Pending(answer=refused, unblocked_by=()), story=None, last=None, held=full))
+
+    assert lines[0] == "shop/checkout (priority 1000) is pending: its queue holds it"
+    assert lines[1] == "  QueueFull: queue root.ml: cpu 4 of 4 used"
+    assert lines[2] == "  planned again now: nothing that may go would make room for it"

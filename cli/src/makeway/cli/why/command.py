@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -17,13 +17,16 @@ from makeway.cli.offline.finding import order_by_id
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.why import text as why_text
 from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
-from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.pending import Pending, pending
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)
+
+_HELD: Final = ("QueueFull", "QueueLimitsUnknown")
+"""Reasons of the plugin's queue gate; see docs/policies/queue-gate.md."""
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
@@ -32,7 +35,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All that is known of one pod, or of one order.
 
     state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
-    made_room: orders that made room for it. pending, last_decision: of a pod that is pending.
+    made_room: orders that made room for it. pending, last_decision: of a pod that is pending. held: the
+    condition by which its queue holds it, where it does.
     """
 
     state: str
@@ -43,6 +47,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     made_room: tuple[Story, ...]
     pending: Pending | None
     last_decision: DecisionRecord | None
+    held: PodCondition | None = None
 
 
 @app.command()
@@ -125,6 +130,19 @@ async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, nam
         made_room=tuple([await story_of(bus, order) for order in made[-1:]]),
         pending=found,
         last_decision=await last_decision(bus, uid) if waits else None,
+        held=_held(pod) if pod is not None and waits else None,
+    )
+
+
+def _held(pod: Pod) -> PodCondition | None:
+    """Return the condition by which the queue gate holds a pod, if it does."""
+    return next(
+        (
+            one
+            for one in pod.status.conditions or ()
+            if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
+        ),
+        None,
     )
 
 
@@ -165,7 +183,7 @@ def _lines(answer: Answer) -> list[str]:
                 lines += why_text.preempted(taken, victim)
     story = answer.made_room[0] if answer.made_room else None
     if answer.pending is not None:
-        lines += why_text.waiting(answer.pending, story=story, last=answer.last_decision)
+        lines += why_text.waiting(answer.pending, story=story, last=answer.last_decision, held=answer.held)
     elif answer.state == "placed":
         told = "room was made for it" if story is not None else "no order concerns it"
         lines.append(f"{answer.namespace}/{answer.name} has a node; {told}")

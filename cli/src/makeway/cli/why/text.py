@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.why.story import Story
+from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
@@ -107,8 +108,10 @@ def _quota(at: str, queue: str, quota: QuotaDecision) -> Iterator[str]:
         yield f"  blocked: {obstacle.reason}: {obstacle.message}"
 
 
-def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None) -> Iterator[str]:
-    """Say why a pod is pending, and what would unblock it."""
+def waiting(
+    found: Pending, *, story: Story | None, last: DecisionRecord | None, held: PodCondition | None = None
+) -> Iterator[str]:
+    """Say why a pod is pending, and what would unblock it. `held`: by which condition its queue holds it."""
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
     if story is not None and story.outcome is None:
@@ -116,20 +119,26 @@ def waiting(found: Pending, *, story: Story | None, last: DecisionRecord | None)
         yield from of_order(story)
         return
     tried = _in_vain(story)
+    lead = f"{name} is pending, and"
+    if held is not None:
+        yield f"{name} is pending: its queue holds it"
+        yield f"  {held.reason}: {held.message or 'no message'}"
+        lead = "  planned again now:"
     if answer.result == "fits":
-        yield f"{name} is pending, and there is room for it now: on {answer.node}"
-        yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
+        yield f"{lead} there is room for it now: on {answer.node}"
+        if held is None:
+            yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
     elif answer.result == "preempts":
-        yield f"{name} is pending, and room can be made for it on {answer.nominated_node}: without"
+        yield f"{lead} room can be made for it on {answer.nominated_node}: without"
         yield from (
             f"  - {one.namespace}/{one.name} (priority {one.priority}): {one.rule}" for one in answer.victims
         )
         if answer.mode != "enforce":
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
-        else:
+        elif held is None:
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
     else:
-        yield f"{name} is pending, and nothing that may go would make room for it"
+        yield f"{lead} nothing that may go would make room for it"
         yield from _refused(answer.diagnosis, found)
     if last is not None:
         what = (
