@@ -1,7 +1,7 @@
 """Clusters in which one pod, node or budget could decide how long the planner is busy: `make bench`.
 
-150,000 pods on 5,000 nodes each. A plan is a series of pieces; the event loop has its turn between them. The
-column is the whole plan; `extra_info` has the longest piece and how many there were, and they are printed.
+150,000 pods on 5,000 nodes each. A plan is a series of chunks; the event loop has its turn between them. The
+column is the whole plan; `extra_info` has the longest chunk and how many there were, and they are printed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def nodes_of(more: Callable[[int], Mapping[str, int]] = lambda _: {}) -> Iterabl
 
 def filled(pods: Iterable[PodRecord], nodes: Iterable[NodeRecord] | None = None) -> Snapshot:
     warm_up()
-    snapshot = Snapshot(piece=500)
+    snapshot = Snapshot(chunk=500)
     for node in nodes_of() if nodes is None else nodes:
         snapshot.apply(PutNode(node))
     for pod in pods:
@@ -95,12 +95,12 @@ def filled(pods: Iterable[PodRecord], nodes: Iterable[NodeRecord] | None = None)
 
 
 def settle(snapshot: Snapshot) -> list[float]:
-    """Do what is left to do; return how long each piece took."""
+    """Do what is left to do; return how long each chunk took."""
     took = []
-    while snapshot.backlog.unsettled or snapshot.upkeep.unsettled:
+    while snapshot.pending_updates.pending or snapshot.upkeep.pending:
         began = time.perf_counter()
-        snapshot.backlog.work()
-        snapshot.upkeep.work()
+        snapshot.pending_updates.apply_chunk()
+        snapshot.upkeep.apply_chunk()
         took.append(time.perf_counter() - began)
     return took
 
@@ -179,33 +179,33 @@ def asking(*, terms: int = 0, spread: bool = False, **labels: str) -> Constraint
     )
 
 
-def planned_in_pieces(snapshot: Snapshot, asked: Question, pieces: list[float]) -> None:
+def planned_in_chunks(snapshot: Snapshot, asked: Question, chunks: list[float]) -> None:
     steps = planning(snapshot, asked, NOW, cache_of(snapshot))
     found = None
     while found is None:
         began = time.perf_counter()
         found = next(steps)
-        pieces.append(time.perf_counter() - began)
+        chunks.append(time.perf_counter() - began)
 
 
 def measure(
     benchmark: BenchmarkFixture, snapshot: Snapshot, each: Callable[[], Question], rounds: int = ROUNDS
 ) -> None:
-    """Plan for one preemptor after another; say how long the longest piece was."""
-    pieces: list[float] = []
-    planned_in_pieces(snapshot, each(), [])
+    """Plan for one preemptor after another; say how long the longest chunk was."""
+    chunks: list[float] = []
+    planned_in_chunks(snapshot, each(), [])
     settle(snapshot)
     benchmark.pedantic(  # type: ignore[no-untyped-call]
-        planned_in_pieces, setup=lambda: ((snapshot, each(), pieces), {}), rounds=rounds
+        planned_in_chunks, setup=lambda: ((snapshot, each(), chunks), {}), rounds=rounds
     )
-    tell(benchmark, pieces, snapshot)
+    tell(benchmark, chunks, snapshot)
 
 
-def tell(benchmark: BenchmarkFixture, pieces: list[float], snapshot: Snapshot) -> None:
+def tell(benchmark: BenchmarkFixture, chunks: list[float], snapshot: Snapshot) -> None:
     info: dict[str, Any] = {
-        "pieces": len(pieces),
-        "longest_piece_ms": round(1000 * max(pieces), 2),
-        "median_piece_ms": round(1000 * sorted(pieces)[len(pieces) // 2], 2),
+        "chunks": len(chunks),
+        "longest_chunk_ms": round(1000 * max(chunks), 2),
+        "median_chunk_ms": round(1000 * sorted(chunks)[len(chunks) // 2], 2),
         "signatures": len(snapshot.signatures),
         "layers": len(snapshot.columns.resources),
     }
@@ -241,14 +241,14 @@ def test_preemptor_with_a_hundred_terms(benchmark: BenchmarkFixture, snapshot: S
 
 def test_grouping_by_a_new_label(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     """What it takes, in all, until a label that was never asked for is told apart; plans go on meanwhile."""
-    pieces: list[float] = []
+    chunks: list[float] = []
 
     def group() -> None:
         snapshot.use_label_keys(frozenset({f"key-{next(_numbers)}"}))
-        pieces.extend(settle(snapshot))
+        chunks.extend(settle(snapshot))
 
     benchmark.pedantic(group, rounds=2)  # type: ignore[no-untyped-call]
-    tell(benchmark, pieces, snapshot)
+    tell(benchmark, chunks, snapshot)
 
 
 def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: BenchmarkFixture) -> None:
@@ -258,10 +258,10 @@ def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: Benchmark
         pods_of(lambda number: {"app": f"app-{number % APPS}"}),
         nodes_of(lambda number: offered if number == 7 else {}),
     )
-    pieces: list[float] = []
+    chunks: list[float] = []
     for name in list(offered)[:2]:
-        planned_in_pieces(snapshot, question(asking(), **{name: 1}), pieces)
-        pieces += settle(snapshot)
+        planned_in_chunks(snapshot, question(asking(), **{name: 1}), chunks)
+        chunks += settle(snapshot)
     numbers = itertools.count()
 
     def event() -> None:
@@ -270,14 +270,14 @@ def test_pod_event_where_a_node_offers_a_thousand_resources(benchmark: Benchmark
         snapshot.apply(PutPod(pod))
 
     benchmark.pedantic(event, rounds=5000)  # type: ignore[no-untyped-call]
-    tell(benchmark, pieces, snapshot)
+    tell(benchmark, chunks, snapshot)
 
 
 def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixture) -> None:
     """Of 150,000 pods 20,000 are in that namespace. Before each plan one budget's selector is another."""
     budgets = [make_budget(f"b{one}", {"app": f"app-{one}"}, 1, namespace="busy") for one in range(600)]
     warm_up()
-    snapshot = Snapshot(piece=500)
+    snapshot = Snapshot(chunk=500)
     for node in nodes_of():
         snapshot.apply(PutNode(node))
     for number, pod in enumerate(pods_of(lambda number: {"app": f"app-{number % 600}"})):
@@ -294,21 +294,21 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
     settle(snapshot)
     gc.freeze()
     snapshot.serving = True
-    pieces: list[float] = []
+    chunks: list[float] = []
 
     def edited() -> tuple[tuple[Snapshot, Question, list[float]], dict[str, Any]]:
         number = next(_numbers)
         began = time.perf_counter()
         snapshot.apply(PutBudget(make_budget("b7", {"app": f"app-{number % 600}"}, 1, namespace="busy")))
-        pieces.append(time.perf_counter() - began)
+        chunks.append(time.perf_counter() - began)
         for _ in range(10):
             began = time.perf_counter()
-            snapshot.upkeep.work()
-            pieces.append(time.perf_counter() - began)
-        return (snapshot, question(asking()), pieces), {}
+            snapshot.upkeep.apply_chunk()
+            chunks.append(time.perf_counter() - began)
+        return (snapshot, question(asking()), chunks), {}
 
-    benchmark.pedantic(planned_in_pieces, setup=edited, rounds=ROUNDS)  # type: ignore[no-untyped-call]
-    tell(benchmark, pieces, snapshot)
+    benchmark.pedantic(planned_in_chunks, setup=edited, rounds=ROUNDS)  # type: ignore[no-untyped-call]
+    tell(benchmark, chunks, snapshot)
 
 
 def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
@@ -322,7 +322,7 @@ def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
     snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
     gc.freeze()
-    leaf, pieces, chosen = built.at("root.a"), list[float](), list[int]()
+    leaf, chunks, chosen = built.at("root.a"), list[float](), list[int]()
 
     def plan_quota() -> None:
         steps = answering(
@@ -336,8 +336,8 @@ def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
                 chosen.append(len(end.value.victims))
                 return
             finally:
-                pieces.append(time.perf_counter() - began)
+                chunks.append(time.perf_counter() - began)
 
     benchmark.pedantic(plan_quota, rounds=3)  # type: ignore[no-untyped-call]
     assert set(chosen) == {NODES * PODS_A_NODE // 2}
-    tell(benchmark, pieces, snapshot)
+    tell(benchmark, chunks, snapshot)

@@ -36,11 +36,11 @@ from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
 from makeway.planner.metrics import Metrics
-from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget
-from makeway.planner.snapshot.pending_updates import PIECE
+from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime import garbage
 from makeway.runtime.kube import Api
@@ -89,13 +89,13 @@ def peak_mib() -> float:
 async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> None:
     """List, then watch, and print what it took."""
     warm_up()
-    snapshot = Snapshot(piece=PIECE)
+    snapshot = Snapshot(chunk=CHUNK)
     api = await Api.connect(kubeconfig=str(kubeconfig), user_agent="bench")
     watch = Watch(api, snapshot, Metrics(CollectorRegistry()), KUBE_SYSTEM)
     garbage.set_aside()
     print(f"before: {peak_mib():.0f} MiB resident")
     began = Cost.now()
-    running = asyncio.gather(*watch.runs(), settle_for_ever(snapshot.backlog))
+    running = asyncio.gather(*watch.runs(), apply_forever(snapshot.pending_updates))
     longest = await _until(lambda: watch.synced)
     took = Cost.now().since(began)
     print(
@@ -129,7 +129,7 @@ async def _apply(snapshot: Snapshot, what: str, change: Callable[[], None]) -> N
     """Print what it takes to apply a change to all pods."""
     began = Cost.now()
     change()
-    longest = max(Cost.now().since(began).wall, await _until(lambda: not snapshot.backlog.unsettled))
+    longest = max(Cost.now().since(began).wall, await _until(lambda: not snapshot.pending_updates.pending))
     took = Cost.now().since(began)
     print(
         f"{what}: applied in {took.cpu:.1f} s of CPU, the event loop held for {longest * 1000:.0f} ms at most"

@@ -17,7 +17,7 @@ from functools import partial
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, finished
+from makeway.core.queues.victims import Member, run_to_end
 
 PODS = 20_000
 GIBI = 2**30
@@ -86,7 +86,7 @@ def main() -> None:
             usage.add(leaf, member.requests)
 
     def planned(path: str) -> QuotaPlan:
-        return finished(planning_quota(tree, usage, tree.at(path), lambda number: pods.get(number, ())))
+        return run_to_end(planning_quota(tree, usage, tree.at(path), lambda number: pods.get(number, ())))
 
     whole = planned("root")
     print(f"{len(tree)} queues, {PODS} pods; {whole.result}, {len(whole.victims)} victims")

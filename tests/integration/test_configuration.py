@@ -28,7 +28,7 @@ from makeway.bus.messages import ControlState
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import Rule
 from makeway.dev.options import PLANNER
-from makeway.planner.snapshot.pending_updates import PIECE
+from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.runtime.config import revision_of
 
 
@@ -219,10 +219,10 @@ async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at
     configured: RunningCluster, fault_space: Space
 ) -> None:
     await fault_space.add_nodes(
-        make_node("n1").cpu("500m"), make_node("others").pods(PIECE + 20).taint("others", effect="NoExecute")
+        make_node("n1").cpu("500m"), make_node("others").pods(CHUNK + 20).taint("others", effect="NoExecute")
     )
     (low,) = await fault_space.run(sized("low", "low", 500).on("n1"))
-    others = [make_pod(f"other-{number}").on("others") for number in range(PIECE)]
+    others = [make_pod(f"other-{number}").on("others") for number in range(CHUNK)]
     await fault_space.create(*(pod.spec(tolerations=[{"operator": "Exists"}]) for pod in others))
 
     async with policy(configured, protection={"namespaces": [fault_space.namespace]}):

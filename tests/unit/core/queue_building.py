@@ -9,7 +9,7 @@ from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, finished
+from makeway.core.queues.victims import Member, run_to_end
 
 
 def queue(
@@ -91,7 +91,7 @@ class World:
             lambda number: self.pods.get(number, ()),
             running=running,
         )
-        return finished(steps)
+        return run_to_end(steps)
 
 
 def sizes(plan: QuotaPlan) -> list[int]:

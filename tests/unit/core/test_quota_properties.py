@@ -15,7 +15,7 @@ from makeway.core.queues.distribution import largest_remainder
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Guarantee, Member, finished, selecting
+from makeway.core.queues.victims import Guarantee, Member, run_to_end, selecting
 from unit.core import queue_building
 from unit.core.queue_building import World, tree
 
@@ -184,7 +184,7 @@ def test_who_is_kept_is_kept_by_what_is_named(world: World, data: st.DataObject)
     need = over(world.usage.of(queue.number), queue.maximum)
 
     steps = selecting(world.tree, world.usage, queue, need, lambda leaf: world.pods.get(leaf, ()))
-    _, found = finished(steps)
+    _, found = run_to_end(steps)
 
     short = {name for name, amount in need.items() if found.freed.get(name, 0) < amount}
     left = [
@@ -213,21 +213,21 @@ def test_shares_are_whole_fair_and_complete(weights: list[int], data: st.DataObj
 
 @settings(max_examples=150, deadline=None)
 @given(worlds(), st.data())
-def test_choosing_in_pieces_chooses_the_same(world: World, data: st.DataObject) -> None:
+def test_choosing_in_chunks_chooses_the_same(world: World, data: st.DataObject) -> None:
     queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
 
     def members(leaf: int) -> list[Member]:
         return list(world.pods.get(leaf, ()))
 
-    at_once = finished(planning_quota(world.tree, world.usage, queue, members))
+    at_once = run_to_end(planning_quota(world.tree, world.usage, queue, members))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(victims, "PIECE", 2)
-        in_pieces = finished(planning_quota(world.tree, world.usage, queue, members))
+        patched.setattr(victims, "CHUNK", 2)
+        in_chunks = run_to_end(planning_quota(world.tree, world.usage, queue, members))
 
-    assert in_pieces == at_once
+    assert in_chunks == at_once
 
 
-def test_many_pods_are_chosen_from_in_pieces() -> None:
+def test_many_pods_are_chosen_from_in_chunks() -> None:
     built = tree(queue_building.queue("a", maximum={"cpu": 10}))
     pods = [Member(uid=f"p{number:05}", requests={"cpu": 1}, priority=number % 7) for number in range(20_000)]
     usage = Usage(built)
@@ -236,4 +236,4 @@ def test_many_pods_are_chosen_from_in_pieces() -> None:
     steps = planning_quota(built, usage, built.at("root.a"), lambda _: pods)
     pauses = sum(1 for _ in steps)
 
-    assert pauses >= 3 * 20_000 // victims.PIECE - 3
+    assert pauses >= 3 * 20_000 // victims.CHUNK - 3

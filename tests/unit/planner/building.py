@@ -128,9 +128,9 @@ def make_snapshot(
     *,
     classes: Iterable[PriorityClass] = (),
     policy: Policy | None = None,
-    piece: int | None = None,
+    chunk: int | None = None,
 ) -> Snapshot:
-    snapshot = Snapshot(piece=piece)
+    snapshot = Snapshot(chunk=chunk)
     snapshot.apply(Enforce(policy or Policy(), "rev-1" if policy else ""))
     for priority_class in classes:
         snapshot.apply(PutPriorityClass(priority_class))
@@ -144,10 +144,10 @@ def make_snapshot(
 
 
 def settle(snapshot: Snapshot) -> None:
-    """Do what a snapshot that is kept in pieces has left to do."""
-    while snapshot.backlog.unsettled or snapshot.upkeep.unsettled:
-        snapshot.backlog.work()
-        snapshot.upkeep.work()
+    """Do what a snapshot that is kept in chunks has left to do."""
+    while snapshot.pending_updates.pending or snapshot.upkeep.pending:
+        snapshot.pending_updates.apply_chunk()
+        snapshot.upkeep.apply_chunk()
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""Changes that concern all pods, made in pieces, lead where they would lead at once."""
+"""Changes that concern all pods, made in chunks, lead where they would lead at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.settling import apply_forever
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
@@ -23,7 +23,7 @@ from makeway.planner.snapshot.changes import (
     RemovePod,
     RemovePriorityClass,
 )
-from makeway.planner.snapshot.pending_updates import Backlog
+from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, settle
@@ -66,7 +66,7 @@ CHANGES: st.SearchStrategy[Callable[[Snapshot], object]] = st.one_of(
         st.sampled_from([None, 5, 50]),
     ),
     st.just(lambda s: s.apply(RemovePriorityClass("batch"))),
-    st.just(lambda s: s.backlog.work()),
+    st.just(lambda s: s.pending_updates.apply_chunk()),
 )
 
 
@@ -106,18 +106,18 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.integers(1, 3))
-def test_in_pieces_or_at_once_all_is_the_same_once_it_is_settled(
-    changes: list[Callable[[Snapshot], object]], piece: int
+def test_in_chunks_or_at_once_all_is_the_same_once_it_is_applied(
+    changes: list[Callable[[Snapshot], object]], chunk: int
 ) -> None:
-    at_once, in_pieces = Snapshot(), Snapshot(piece=piece)
+    at_once, in_chunks = Snapshot(), Snapshot(chunk=chunk)
     for change in changes:
         change(at_once)
-        change(in_pieces)
-        assert not at_once.backlog.unsettled
+        change(in_chunks)
+        assert not at_once.pending_updates.pending
 
-    settle(in_pieces)
+    settle(in_chunks)
 
-    assert state(in_pieces) == state(at_once)
+    assert state(in_chunks) == state(at_once)
 
 
 @settings(max_examples=200, deadline=None)
@@ -125,7 +125,7 @@ def test_in_pieces_or_at_once_all_is_the_same_once_it_is_settled(
 def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
     changes: list[Callable[[Snapshot], object]], policy: Policy
 ) -> None:
-    snapshot = Snapshot(piece=1)
+    snapshot = Snapshot(chunk=1)
     for change in changes:
         change(snapshot)
     settle(snapshot)
@@ -142,7 +142,7 @@ def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
 
 
 def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
-    snapshot = Snapshot(piece=1)
+    snapshot = Snapshot(chunk=1)
     for uid in "ab":
         snapshot.apply(PutPod(make_pod(uid, "n1", facts=PodFacts(priority_class="batch"))))
     snapshot.apply(PutPriorityClass(make_class("batch", 50, 60)))
@@ -155,28 +155,28 @@ def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
 
 
 def test_what_is_still_being_applied_is_named() -> None:
-    snapshot = Snapshot(piece=2)
+    snapshot = Snapshot(chunk=2)
     for uid in "abc":
         snapshot.apply(PutPod(make_pod(uid, "n1")))
 
     snapshot.apply(Adopt(TREES[0], "r"))
 
-    assert snapshot.backlog.unsettled == "the queues are being filled"
+    assert snapshot.pending_updates.pending == "the queues are being filled"
     settle(snapshot)
-    assert not snapshot.backlog.unsettled
+    assert not snapshot.pending_updates.pending
 
 
-async def test_others_have_their_turn_after_every_piece() -> None:
-    backlog, visited, between = Backlog(2), list[str](), list[int]()
+async def test_others_have_their_turn_after_every_chunk() -> None:
+    updates, visited, between = PendingUpdates(2), list[str](), list[int]()
 
     async def others() -> None:
         while len(visited) < 6:
             between.append(len(visited))
             await asyncio.sleep(0)
 
-    working = asyncio.create_task(settle_for_ever(backlog))
+    working = asyncio.create_task(apply_forever(updates))
     await asyncio.sleep(0)
-    backlog.visit("this", "abcdef", visited.append)
+    updates.add("this", "abcdef", visited.append)
     assert not visited
 
     await others()

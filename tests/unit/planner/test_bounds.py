@@ -234,8 +234,8 @@ def test_a_claim_that_becomes_exclusive_tells_its_pod_apart() -> None:
     assert len(snapshot.signatures) == 1
 
 
-def in_pieces(pods: int) -> Snapshot:
-    snapshot = Snapshot(piece=1)
+def in_chunks(pods: int) -> Snapshot:
+    snapshot = Snapshot(chunk=1)
     at_once = cluster(node("a"), *(pod(f"p{n}", "a", labels={"own": str(n)}) for n in range(pods)))
     for record in (*at_once.pods.values(),):
         snapshot.apply(PutPod(record))
@@ -245,12 +245,12 @@ def in_pieces(pods: int) -> Snapshot:
 
 
 def test_while_pods_are_being_grouped_by_a_label_its_constraint_is_left_to_verification() -> None:
-    snapshot = in_pieces(4)
+    snapshot = in_chunks(4)
     asked = question(pod("P", priority=9, affinity=anti_affinity(term(HOST, {"own": "2"}))))
 
     meanwhile = planned(snapshot, asked)
     assert meanwhile.left_out == (bounds.POD_ANTI_AFFINITY,)
-    assert not snapshot.backlog.unsettled  # it plans on
+    assert not snapshot.pending_updates.pending  # it plans on
     settle(snapshot)
 
     assert choices(planned(snapshot, asked)) == [("a", {"p2"})]
@@ -258,15 +258,15 @@ def test_while_pods_are_being_grouped_by_a_label_its_constraint_is_left_to_verif
 
 
 def test_a_label_asked_for_while_pods_are_being_grouped_is_told_apart_after_them() -> None:
-    snapshot = in_pieces(4)
+    snapshot = in_chunks(4)
     first, second = frozenset({"own"}), frozenset({"other"})
 
     assert not snapshot.use_label_keys(first)
-    snapshot.upkeep.work()
+    snapshot.upkeep.apply_chunk()
     assert not snapshot.use_label_keys(second)
-    while snapshot.upkeep.unsettled and not snapshot.use_label_keys(first):
+    while snapshot.upkeep.pending and not snapshot.use_label_keys(first):
         assert not snapshot.use_label_keys(second)
-        snapshot.upkeep.work()
+        snapshot.upkeep.apply_chunk()
     settle(snapshot)
 
     assert snapshot.use_label_keys(first | second)
@@ -413,7 +413,7 @@ def test_nodes_are_allowed_the_same_as_one_by_one(
         }
 
 
-# ------------------------------------------------------------------------------------------- in pieces
+# ------------------------------------------------------------------------------------------- in chunks
 
 
 def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +440,7 @@ def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.
     nodes = [node(f"n{n}", zone=str(n % 2)) for n in range(5)]
     at_once = planned(cluster(*nodes, *shy), asked)
 
-    monkeypatch.setattr(plan, "PIECE", 10)
+    monkeypatch.setattr(plan, "CHUNK_STEPS", 10)
     steps: list[Plan | Refusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW, PlanCache()))
 
     assert steps[:-1] == [None] * (len(steps) - 1)
@@ -470,10 +470,10 @@ def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_ou
 # ------------------------------------------------------------------------------------------ resources
 
 
-def gpus(number: int, *, pods: int, piece: int | None = None) -> Snapshot:
+def gpus(number: int, *, pods: int, chunk: int | None = None) -> Snapshot:
     """A node that offers one of each of so many resources, and pods that have the first of them."""
     offered = {f"x.io/{index}": 1 for index in range(number)}
-    snapshot = Snapshot(piece=piece)
+    snapshot = Snapshot(chunk=chunk)
     snapshot.apply(PutNode(make_node("a", **offered)))
     for index in range(pods):
         requests = {"cpu": 1, "x.io/0": 1} if index == 0 else {"cpu": 1}
@@ -511,10 +511,10 @@ def test_beyond_the_bound_a_resource_is_left_to_verification() -> None:
 
 
 def test_while_pods_are_being_counted_for_a_resource_it_is_left_to_verification() -> None:
-    snapshot = gpus(1, pods=3, piece=1)
+    snapshot = gpus(1, pods=3, chunk=1)
 
     assert planned(snapshot, wanting("x.io/0")).left_out == (bounds.RESOURCES,)
-    assert not snapshot.backlog.unsettled  # it plans on
+    assert not snapshot.pending_updates.pending  # it plans on
     settle(snapshot)
 
     assert choices(planned(snapshot, wanting("x.io/0"))) == [("a", {"p0"})]

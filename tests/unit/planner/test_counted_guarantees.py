@@ -17,13 +17,13 @@ GPU = "nvidia.com/gpu"
 
 
 def all_done(snapshot: Snapshot) -> None:
-    while snapshot.backlog.unsettled:
-        snapshot.backlog.work()
+    while snapshot.pending_updates.pending:
+        snapshot.pending_updates.apply_chunk()
 
 
 @pytest.mark.parametrize("counting", [False, True])
 def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting: bool) -> None:
-    snapshot = Snapshot(piece=2)
+    snapshot = Snapshot(chunk=2)
     snapshot.apply(PutNode(make_node("n1", size=1000, **{GPU: 8})))
     for number in range(8):
         pod = make_pod(
@@ -43,13 +43,13 @@ def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting:
 
 
 def test_a_node_whose_pods_are_counted_again_is_seen_as_changed_by_a_plan_of_this_revision() -> None:
-    snapshot = Snapshot(piece=2)
+    snapshot = Snapshot(chunk=2)
     snapshot.apply(PutNode(make_node("n1", size=1000, **{GPU: 8})))
     pod = make_pod("a", "n1", LOW, 100)
     snapshot.apply(PutPod(replace(pod, requests={**pod.requests, GPU: 1})))
     all_done(snapshot)
     snapshot.count(GPU)
     looked_at = snapshot.revision
-    while snapshot.upkeep.unsettled:
-        snapshot.upkeep.work()
+    while snapshot.upkeep.pending:
+        snapshot.upkeep.apply_chunk()
     assert snapshot.changed[snapshot.rows["n1"]] > looked_at

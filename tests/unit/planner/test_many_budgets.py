@@ -39,7 +39,7 @@ HARD = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
 LABELS = {"app": "web"}
 
 
-def serving(policy: Policy | None = None, *, pods: int = 3, piece: int | None = 1) -> Snapshot:
+def serving(policy: Policy | None = None, *, pods: int = 3, chunk: int | None = 1) -> Snapshot:
     """Nodes n0, n1 ... with a pod each in `default`, and one of `other` on z; plans are being made."""
     snapshot = make_snapshot(
         [*(f"n{number}" for number in range(pods)), "z"],
@@ -48,7 +48,7 @@ def serving(policy: Policy | None = None, *, pods: int = 3, piece: int | None = 
             make_pod("other", "z", MID, XL, namespace="other", labels=LABELS),
         ],
         policy=policy,
-        piece=piece,
+        chunk=chunk,
     )
     settle(snapshot)
     snapshot.serving = True
@@ -63,7 +63,7 @@ def test_planning_goes_on_while_a_namespaces_budgets_are_applied() -> None:
 
     snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
 
-    assert not snapshot.backlog.unsettled
+    assert not snapshot.pending_updates.pending
     assert snapshot.undecided == {"default"}
     assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
     settle(snapshot)
@@ -88,11 +88,11 @@ def test_budgets_that_change_all_the_time_are_matched_in_one_pass_after_another(
     visits = 0
     for number in range(100):
         snapshot.apply(PutBudget(make_budget("b", {"app": f"web-{number}"}, 0)))
-        snapshot.upkeep.work()
+        snapshot.upkeep.apply_chunk()
         visits += 1
     snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
-    while snapshot.upkeep.unsettled:
-        snapshot.upkeep.work()
+    while snapshot.upkeep.pending:
+        snapshot.upkeep.apply_chunk()
         visits += 1
 
     # 100 edits end no pass: at the most two more are made after the last one.
@@ -105,16 +105,16 @@ def test_what_changes_while_plans_are_made_is_seen_by_the_next_plan_of_the_class
     assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "n0"
 
     snapshot.apply(PutBudget(make_budget("b", LABELS, 0)))
-    while snapshot.upkeep.unsettled:
+    while snapshot.upkeep.pending:
         planned(snapshot, ask(PREEMPTOR))
-        snapshot.upkeep.work()
+        snapshot.upkeep.apply_chunk()
 
     assert planned(snapshot, ask(PREEMPTOR)).candidates[0].node == "z"
 
 
 @pytest.mark.parametrize("number", [MOST_A_POD, MOST_A_POD + 1])
 def test_a_pod_under_too_many_budgets_has_none_to_give(number: int) -> None:
-    snapshot = serving(pods=1, piece=None)
+    snapshot = serving(pods=1, chunk=None)
     for index in range(number):
         snapshot.apply(PutBudget(make_budget(f"b{index}", LABELS, 5)))
 
@@ -127,7 +127,7 @@ def test_a_pod_under_too_many_budgets_has_none_to_give(number: int) -> None:
 
 
 def test_where_too_many_budgets_require_no_label_the_pods_of_the_namespace_have_none_to_give() -> None:
-    snapshot = serving(HARD, pods=1, piece=None)
+    snapshot = serving(HARD, pods=1, chunk=None)
     for index in range(MOST_LOOSE + 1):
         snapshot.apply(PutBudget(loose(f"b{index}", f"key-{index}")))
 
@@ -193,7 +193,7 @@ EVENTS = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(EVENTS)
 def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[tuple[str, Any]]) -> None:
-    snapshot = Snapshot(piece=1)
+    snapshot = Snapshot(chunk=1)
     snapshot.apply(Enforce(HARD, "rev-1"))
     snapshot.serving = True
     budgets: dict[tuple[str, str], Budget] = {}
@@ -214,7 +214,7 @@ def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[
             )
             snapshot.apply(PutPod(msgspec.structs.replace(pod, labels=labels)))
         elif kind == "work":
-            snapshot.upkeep.work()
+            snapshot.upkeep.apply_chunk()
         else:
             result = plan(snapshot, ask(make_pod("P", "", 900, 450)), NOW)
             for candidate in result.candidates if isinstance(result, Plan) else ():

@@ -17,7 +17,7 @@ from unit.planner.building import S, make_pod, settle
 
 
 async def test_usage_is_told_once_every_pod_is_counted() -> None:
-    snapshot = Snapshot(piece=1)
+    snapshot = Snapshot(chunk=1)
     for uid in "ab":
         snapshot.apply(PutPod(make_pod(uid, "n1", namespace="team", requests={"cpu": S})))
     snapshot.apply(Adopt(tree(queue("team")), "r"))

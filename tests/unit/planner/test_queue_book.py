@@ -166,7 +166,7 @@ def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_anothe
 
 
 def test_nothing_is_told_while_queues_are_being_filled() -> None:
-    snapshot, recorded = Snapshot(piece=1), Recorded()
+    snapshot, recorded = Snapshot(chunk=1), Recorded()
     for uid in "ab":
         snapshot.apply(PutPod(pod_in("root.lost", uid)))
     warnings = QueueWarnings(snapshot, recorded)

@@ -9,7 +9,7 @@ from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
-from makeway.core.queues.victims import finished
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.result import Plan, Refusal
 from makeway.planner.quota.decide import EXEMPT_NAMESPACE, answering
 from makeway.planner.snapshot.changes import Adopt, Enforce
@@ -259,7 +259,7 @@ def test_a_quota_evicts_nothing_of_a_namespace_that_its_queue_does_not_hold() ->
     steps = answering(
         snapshot, built, limited, maximum=limited.maximum, leaving=(), running=set(), mode="enforce"
     )
-    found = finished(steps)
+    found = run_to_end(steps)
 
     assert {one.namespace for one in found.victims} == {"default"}
     assert [one.reason for one in found.plan.blocked] == [EXEMPT_NAMESPACE]

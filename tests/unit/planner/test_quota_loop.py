@@ -34,7 +34,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.quota.decide import QuotaAnswer, again_in_pieces
+from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import Ended, QuotaControl
 from makeway.planner.service.decisions import Decisions
@@ -358,10 +358,10 @@ async def rushed(
     monkeypatch: pytest.MonkeyPatch,
     decisions: Decisions | None = None,
 ) -> Evicting:
-    """Plan in pieces of two pods, at each pause of which something happens; return what was ordered."""
+    """Plan in chunks of two pods, at each pause of which something happens; return what was ordered."""
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
-        steps = again_in_pieces(snapshot, tree, inputs)
+        steps = replay_in_chunks(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)
@@ -371,8 +371,8 @@ async def rushed(
             happens()
             yield
 
-    monkeypatch.setattr(quota_victims, "PIECE", 2)
-    monkeypatch.setattr("makeway.planner.quota.loop.again_in_pieces", interrupted)
+    monkeypatch.setattr(quota_victims, "CHUNK", 2)
+    monkeypatch.setattr("makeway.planner.quota.loop.replay_in_chunks", interrupted)
     bus = Evicting(snapshot)
     loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
     leading = asyncio.create_task(loop.lead(fence))
@@ -462,7 +462,7 @@ async def test_a_quota_planned_for_while_budgets_become_known_is_in_no_recording
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built = tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE))
-    snapshot, noted = make_snapshot(["n1"], pods_in("root.a", *MANY), piece=1), Noting()
+    snapshot, noted = make_snapshot(["n1"], pods_in("root.a", *MANY), chunk=1), Noting()
     snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
     snapshot.serving = True
@@ -497,7 +497,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
         nonlocal pauses
-        steps = again_in_pieces(snapshot, tree, inputs)
+        steps = replay_in_chunks(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)
@@ -509,8 +509,8 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
                 snapshot.apply(PutBudget(everything(5)))
             yield
 
-    monkeypatch.setattr(quota_victims, "PIECE", 2)
-    monkeypatch.setattr("makeway.planner.quota.loop.again_in_pieces", interrupted)
+    monkeypatch.setattr(quota_victims, "CHUNK", 2)
+    monkeypatch.setattr("makeway.planner.quota.loop.replay_in_chunks", interrupted)
     bus = Evicting(snapshot)
     result = (await ended(snapshot, bus, "root.a"))["root.a"].result
 

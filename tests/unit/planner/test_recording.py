@@ -19,7 +19,7 @@ from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Metadata, Namespace
 from makeway.core.policy.document import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
-from makeway.core.queues.victims import finished
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.metrics import Metrics
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
@@ -89,9 +89,9 @@ def request(
 class JournaledSnapshot(Snapshot):
     """A snapshot with a journal that notes what it applies."""
 
-    def __init__(self, *, piece: int | None = None) -> None:
+    def __init__(self, *, chunk: int | None = None) -> None:
         self.journal = Journal(lambda: self.undecided)
-        super().__init__(piece=piece, applied=self.journal.note)
+        super().__init__(chunk=chunk, applied=self.journal.note)
 
 
 def decide(
@@ -124,7 +124,7 @@ def decide_quota(snapshot: JournaledSnapshot, tree: QueueTree, number: int) -> D
         refused={"b": "default/b: 403"},
         stuck={"c": "default/c: 503"},
     )
-    found = finished(quota_plan.again_in_pieces(snapshot, tree, inputs))
+    found = run_to_end(quota_plan.replay_in_chunks(snapshot, tree, inputs))
     record = quota_plan.record_of(inputs, found, snapshot, cluster_uid="c", planner="p")
     return snapshot.journal.quota_decided(record, inputs)
 
@@ -161,7 +161,7 @@ def changes(draw: Any) -> Step:
                 lambda s: s.apply(PutNode(make_node(name, 2000 + 1000 * allowed))),
                 lambda s: s.apply(PutNode(make_node(name, 3000, **{"x.io/gpu": allowed}))),
                 lambda s: s.retain_pods(set("abcd")),
-                lambda s: s.backlog.work(),
+                lambda s: s.pending_updates.apply_chunk(),
                 lambda s: s.apply(RemoveNode(name)),
                 lambda s: s.apply(RemovePod(name)),
                 lambda s: s.apply(RemovePod("abc"[allowed])),
@@ -214,11 +214,11 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(history=histories(), begun=st.integers(0, 20), piece=st.sampled_from([None, 1, 2]))
+@given(history=histories(), begun=st.integers(0, 20), chunk=st.sampled_from([None, 1, 2]))
 def test_every_decision_of_a_recording_comes_out_again(
-    history: list[Any], begun: int, piece: int | None
+    history: list[Any], begun: int, chunk: int | None
 ) -> None:
-    snapshot = JournaledSnapshot(piece=piece)
+    snapshot = JournaledSnapshot(chunk=chunk)
     written: list[bytes] = []
     recorded: dict[str, DecisionRecord] = {}
     for number, step in enumerate(history):
@@ -239,15 +239,15 @@ def test_every_decision_of_a_recording_comes_out_again(
 
     replay = Replay()
     chunks = [entries.pack(n, written[n * 7 : n * 7 + 7]) for n in range(len(written) // 7 + 1)]
-    for chunk in chunks:
-        for decided in replay.read(chunk):
+    for part in chunks:
+        for decided in replay.read(part):
             again = replay.again(decided)
             assert differences(recorded.pop(decided.decision_id), again) == []
     assert not recorded
 
 
 def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
-    snapshot = JournaledSnapshot(piece=1)
+    snapshot = JournaledSnapshot(chunk=1)
     snapshot.apply(PutNode(make_node("n1", 3000)))
     for uid in "ab":
         snapshot.apply(PutPod(make_pod(uid, "n1", 100, 1000, labels={"app": "web"})))

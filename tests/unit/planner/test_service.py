@@ -34,7 +34,7 @@ from makeway.planner.plan.result import Plan
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Facts, Planner
 from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode
 from makeway.planner.snapshot.state import Snapshot
@@ -231,8 +231,8 @@ async def test_before_the_snapshot_is_complete_nothing_is_planned() -> None:
 
 async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
     pods = [make_pod(f"p{number}", "n1", LOW, 1) for number in range(5)]
-    snapshot = make_snapshot(["n1", *(f"m{number}" for number in range(AT_ONCE))], pods, piece=3)
-    bench = Bench(snapshot, unsynced=lambda: snapshot.backlog.unsettled)
+    snapshot = make_snapshot(["n1", *(f"m{number}" for number in range(AT_ONCE))], pods, chunk=3)
+    bench = Bench(snapshot, unsynced=lambda: snapshot.pending_updates.pending)
 
     asked = asyncio.create_task(bench.ask())
     asyncio.get_running_loop().call_soon(
@@ -249,11 +249,11 @@ async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
 
 async def test_a_request_waits_for_a_policy_that_is_just_being_applied() -> None:
     pods = [make_pod(f"p{number}", "n1", LOW, L) for number in range(5)]
-    snapshot = make_snapshot(["n1"], pods, piece=1)
-    bench = Bench(snapshot, unsynced=lambda: snapshot.backlog.unsettled)
+    snapshot = make_snapshot(["n1"], pods, chunk=1)
+    bench = Bench(snapshot, unsynced=lambda: snapshot.pending_updates.pending)
     snapshot.apply(Enforce(Policy(protection=Protection(minimum_priority=LOW)), "rev-2"))
 
-    settling = asyncio.create_task(settle_for_ever(snapshot.backlog))
+    settling = asyncio.create_task(apply_forever(snapshot.pending_updates))
     reply = await bench.ask()
     settling.cancel()
 

@@ -79,8 +79,8 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
         snapshot.apply(PutBudget(budget))
         left["budgets"][key] = budget
     elif kind == "work":
-        snapshot.backlog.work()
-        snapshot.upkeep.work()
+        snapshot.pending_updates.apply_chunk()
+        snapshot.upkeep.apply_chunk()
     elif kind == "count":
         snapshot.count(key)
     else:
@@ -131,9 +131,9 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
 @settings(max_examples=500, deadline=None)
 @given(events, st.sampled_from([None, 1, 2]), st.booleans())
 def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
-    sequence: list[tuple[Any, ...]], piece: int | None, serving: bool
+    sequence: list[tuple[Any, ...]], chunk: int | None, serving: bool
 ) -> None:
-    snapshot = Snapshot(piece=piece)
+    snapshot = Snapshot(chunk=chunk)
     snapshot.serving = serving
     left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
     for event in sequence:
@@ -151,7 +151,7 @@ def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
 def covered(allowed: int) -> Snapshot:
     """Three pods on a node, under one budget."""
     pods = [make_pod(name, "a", labels={"app": "x"}) for name in ("p1", "p2", "p3")]
-    return make_snapshot([], pods, [make_budget("u", {"app": "x"}, allowed)], piece=1)
+    return make_snapshot([], pods, [make_budget("u", {"app": "x"}, allowed)], chunk=1)
 
 
 def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:
@@ -161,7 +161,7 @@ def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_
     snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 1)))
     snapshot.apply(RemoveBudget(("default", "u")))
     snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 2)))
-    assert snapshot.backlog.unsettled
+    assert snapshot.pending_updates.pending
     settle(snapshot)
 
     sets = snapshot.columns.budgets[:3, snapshot.rows["a"]]
@@ -174,7 +174,7 @@ def test_a_pod_that_the_api_server_counts_as_disrupted_is_looked_at_alone() -> N
 
     snapshot.apply(PutBudget(make_budget("u", {"app": "x"}, 0, ["p2", "elsewhere"])))
 
-    assert not snapshot.backlog.unsettled
+    assert not snapshot.pending_updates.pending
     assert [snapshot.budgets.members(snapshot.budget_set(uid)) for uid in ("p1", "p2", "p3")] == [
         (("default", "u"),),
         (),

@@ -98,14 +98,14 @@ def test_a_complete_list_forgets_what_it_does_not_have() -> None:
     assert set(snapshot.pods) == {"b"}
 
 
-def test_many_pods_that_a_complete_list_does_not_have_are_forgotten_in_pieces() -> None:
-    snapshot = Snapshot(piece=2)
+def test_many_pods_that_a_complete_list_does_not_have_are_forgotten_in_chunks() -> None:
+    snapshot = Snapshot(chunk=2)
     feed = PodFeed(snapshot, metrics())
     for name in "abcde":
         feed.put(pod(name))
 
     feed.retain({"a", "b", "d"})
-    assert snapshot.backlog.unsettled
+    assert snapshot.pending_updates.pending
     feed.put(pod("f"))
     settle(snapshot)
 

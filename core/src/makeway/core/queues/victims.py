@@ -34,11 +34,11 @@ _T = TypeVar("_T")
 Steps: TypeAlias = Generator[None, None, _T]
 """Work that pauses after every few thousand pods, and what it comes to."""
 
-PIECE: Final = 2000
+CHUNK: Final = 2000
 """Pods between two pauses: about 5 ms."""
 
 
-def finished(steps: Steps[_T]) -> _T:
+def run_to_end(steps: Steps[_T]) -> _T:
     """Make all steps without a pause."""
     while True:
         try:
@@ -75,7 +75,8 @@ Ordered: TypeAlias = tuple[Order, int, Member]
 """A pod with its key, which no two share, and the number of its leaf."""
 
 Members: TypeAlias = Callable[[int], Iterable[Member]]
-"""The pods of a leaf, by its number; without those that are leaving. Each leaf is read once, in one piece."""
+"""The pods of a leaf, by its number; without those that are leaving. Each leaf is read once, without a
+pause."""
 
 Veto: TypeAlias = Callable[[Member], str]
 """Asked right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
@@ -114,7 +115,7 @@ def selecting(
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> Steps[tuple[Distribution, Selection]]:
-    """Share a need among the leaves of a queue and choose who goes, with a pause after every PIECE pods.
+    """Share a need among the leaves of a queue and choose who goes, with a pause after every CHUNK pods.
 
     `usage` is without the pods that are leaving anyway. `running`: queues that another process runs for.
     O(pods below · (log + depth)).
@@ -142,16 +143,16 @@ def selecting(
 
 
 def _free(parts: list[list[_T]]) -> Steps[None]:
-    """Free lists one after the other: a hundred thousand tuples at once take longer than a piece."""
+    """Free lists one after the other: a hundred thousand tuples at once take longer than a chunk."""
     while parts:
         parts.pop()
         if parts:
             yield
 
 
-def _pieces(iterable: Iterable[_T]) -> Iterator[tuple[_T, bool]]:
+def _chunks(iterable: Iterable[_T]) -> Iterator[tuple[_T, bool]]:
     """Return what there is, each with whether a pause is due before it."""
-    return ((one, place % PIECE == PIECE - 1) for place, one in enumerate(iterable))
+    return ((one, place % CHUNK == CHUNK - 1) for place, one in enumerate(iterable))
 
 
 class _Taking:
@@ -172,10 +173,10 @@ class _Taking:
         """Return the pods of a leaf that may go at all in parts, each in the order of being taken."""
         parts: list[list[Ordered]] = []
         pods = self._of(leaf)
-        for first in range(0, len(pods), PIECE):
+        for first in range(0, len(pods), CHUNK):
             if first:
                 yield
-            part = pods[first : first + PIECE]
+            part = pods[first : first + CHUNK]
             parts.append(sorted((one.order, leaf, one) for one in part if not one.barred))
         return parts
 
@@ -190,7 +191,7 @@ class _Taking:
         run: list[Ordered] = []
         self._runs.append(run)
         leaf, guards = -1, []
-        for (order, number, member), pause in _pieces(candidates):
+        for (order, number, member), pause in _chunks(candidates):
             if not unmet:
                 break
             if pause:
@@ -225,7 +226,7 @@ class _Taking:
         parts: list[list[Ordered]] = []
         for leaf in leaves:
             owner = next((self._tree.queues[one].path for one in leaf.line if one in running), "")
-            for member, pause in _pieces(self._of(leaf.number)):
+            for member, pause in _chunks(self._of(leaf.number)):
                 if pause:
                     parts.append(sorted(useful))
                     useful = []
@@ -246,7 +247,7 @@ class _Taking:
         guaranteed: Counter[Guarantee] = Counter()
         barred: Counter[str] = Counter()
         owners: Counter[str] = Counter()
-        for (member, by), pause in _pieces(kept):
+        for (member, by), pause in _chunks(kept):
             if pause:
                 yield
             if not member.requests.keys().isdisjoint(short):
@@ -254,7 +255,7 @@ class _Taking:
                     guaranteed[by] += 1
                 else:
                     barred[by] += 1
-        for (member, path), pause in _pieces(busy):
+        for (member, path), pause in _chunks(busy):
             if pause:
                 yield
             if not member.requests.keys().isdisjoint(short):
@@ -264,7 +265,7 @@ class _Taking:
     def give_back(self, need: Amounts) -> Steps[tuple[Member, ...]]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""
         taken: list[Ordered] = []
-        for one, pause in _pieces(merge(*self._runs)):
+        for one, pause in _chunks(merge(*self._runs)):
             if pause:
                 yield
             taken.append(one)
@@ -274,7 +275,7 @@ class _Taking:
         }
         goes: list[Member] = []
         while taken:
-            for _, _, member in reversed(taken[-PIECE:]):
+            for _, _, member in reversed(taken[-CHUNK:]):
                 requests = member.requests
                 for name, amount in spare.items():
                     if requests.get(name, 0) > amount:
@@ -285,7 +286,7 @@ class _Taking:
                         spare[name] -= requests.get(name, 0)
                     for name, amount in requests.items():
                         self.freed[name] -= amount
-            del taken[-PIECE:]
+            del taken[-CHUNK:]
             if taken:
                 yield
         return tuple(reversed(goes))

@@ -16,7 +16,7 @@ from makeway.bus.messages import QuotaDecision
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.timers import Timers, is_lowered, terms_of
 from makeway.core.queues.tree import NEVER, QueueTree
-from makeway.core.queues.victims import finished
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of
 from makeway.planner.snapshot.state import Snapshot
 
@@ -77,7 +77,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
                 running=frozenset(),
                 mode=mode,
             )
-            found = finished(steps)
+            found = run_to_end(steps)
             leaving |= {victim.uid for victim in found.victims}
             yield _described(snapshot, found, moment - now, mode)
 

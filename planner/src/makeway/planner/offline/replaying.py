@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
-from makeway.core.queues.victims import finished
+from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.planner import plan
@@ -113,7 +113,7 @@ class Replay:
         tree = self.snapshot.queues.tree
         if tree is None or tree.find(decided.queue) is None:
             raise RecordingError(f"the recording has no queue {decided.queue}")
-        found = finished(quota_plan.again_in_pieces(self.snapshot, tree, decided))
+        found = run_to_end(quota_plan.replay_in_chunks(self.snapshot, tree, decided))
         return quota_plan.record_of(
             decided, found, self.snapshot, cluster_uid=self._cluster_uid, planner=REPLAY
         )

@@ -28,7 +28,7 @@ from makeway.planner.plan.queue_limits import terms_of
 from makeway.planner.plan.refusal_stats import Grounds
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, Scope
-from makeway.planner.plan.tally import PIECE, Allowance, Unfinished
+from makeway.planner.plan.tally import CHUNK_STEPS, Allowance, Unfinished
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -64,14 +64,14 @@ def planning(
 
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
     snapshot may change there; what was looked at before and has changed is looked at again, so that all that
-    is decided on is seen in one piece.
+    is decided on is seen without a pause.
 
     Raises:
         ValueError: the cache is of another snapshot.
     """
     cache.bind(snapshot)
     for _ in range(2 * snapshot.columns.nodes // AT_ONCE + _PIECES):
-        found = _attempt(snapshot, question, now, cache, at_most=AT_ONCE, allowance=Allowance(PIECE))
+        found = _attempt(snapshot, question, now, cache, at_most=AT_ONCE, allowance=Allowance(CHUNK_STEPS))
         yield found
         if found is not None:
             return
@@ -105,7 +105,7 @@ def _decide(
     at_most: int,
     allowance: Allowance,
 ) -> Plan | Refusal | None:
-    """Plan in one piece; None where more nodes than `at_most` have to be looked at, after so many were."""
+    """Plan without a pause; None where more nodes than `at_most` have to be looked at, after so many were."""
     if question.ignore_columns:
         question = replace(question, needs={}, constraints=Constraints())
     named, unknown = _potential(snapshot, question)

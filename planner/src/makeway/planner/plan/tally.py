@@ -1,7 +1,7 @@
 """How much every pod counts towards a constraint, and the sum on every node.
 
 Both are kept from plan to plan: a new signature is weighed once, and only nodes that changed are summed
-again. What is new to a tally is worked out in pieces: where a plan has used up its allowance, it pauses.
+again. What is new to a tally is worked out in chunks: where a plan has used up its allowance, it pauses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from makeway.planner.snapshot.state import Snapshot
 Weigh = Callable[[Ints], Ints]
 """Returns what pods with some signatures count: int64[numbers of signatures] to int64 of that shape."""
 
-PIECE: Final = 1_000_000
+CHUNK_STEPS: Final = 1_000_000
 """Steps between two pauses, of some 10 ns each: a signature against a requirement, a pod in a sum."""
 
 _REMEMBERED = 256

@@ -14,7 +14,7 @@ from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.quota import Block, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.core.queues.victims import PIECE, Member, Steps, Veto, finished, selecting
+from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.decision import QuotaInputs
@@ -110,7 +110,7 @@ def answering(
     violations = _Allowances(snapshot, leaving)
     victims: list[Victim] = []
     for place, member in enumerate(plan.victims):
-        if place % PIECE == PIECE - 1:
+        if place % CHUNK == CHUNK - 1:
             yield
         if member.uid in snapshot.queues:
             victims.append(_victim(snapshot, member, violations.violates))
@@ -120,7 +120,7 @@ def answering(
 def still_needed(
     snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs, victims: tuple[Victim, ...]
 ) -> tuple[Victim, ...]:
-    """Return those of some victims that have to go still, as the snapshot is now. In one piece.
+    """Return those of some victims that have to go still, as the snapshot is now. Without a pause.
 
     Asked where the snapshot has changed since they were chosen: usage may have fallen, or a guarantee been
     reached. All of them, where nothing has. O(queues + victims · log).
@@ -136,7 +136,7 @@ def still_needed(
     steps = selecting(
         tree, usage, queue, need, lambda leaf: chosen.get(leaf, ()), running=inputs.running, veto=veto
     )
-    _, found = finished(steps)
+    _, found = run_to_end(steps)
     violations = _Allowances(snapshot, leaving)
     return tuple(_victim(snapshot, member, violations.violates) for member in found.victims)
 
@@ -164,7 +164,7 @@ def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Ma
     return veto
 
 
-def again_in_pieces(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
+def replay_in_chunks(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
     """Decide with what a recording has of a decision, as `answering` does.
 
     Raises KeyError where the queue is not in the tree.

@@ -38,7 +38,7 @@ from makeway.core.policy.mode import Mode
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan.decision import QuotaInputs
-from makeway.planner.quota.decide import QuotaAnswer, again_in_pieces, record_of, still_needed
+from makeway.planner.quota.decide import QuotaAnswer, record_of, replay_in_chunks, still_needed
 from makeway.planner.quota.processes import Ended, QuotaControl
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -323,13 +323,13 @@ class QuotaLoop:
     async def _plan(
         self, control: QuotaControl, tree: QueueTree, inputs: QuotaInputs, now: datetime
     ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
-        """Plan in pieces; return the plan and whom to order first, who have to go as the snapshot is now.
+        """Plan in chunks; return the plan and whom to order first, who have to go as the snapshot is now.
 
         None where the plan does not hold any more when it is made.
         """
         snapshot = self._snapshot
         began, policy = snapshot.revision, snapshot.shields.revision
-        steps = again_in_pieces(snapshot, tree, inputs)
+        steps = replay_in_chunks(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)

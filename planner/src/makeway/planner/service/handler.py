@@ -31,7 +31,7 @@ from makeway.planner.service.first_seen import FirstSeen
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.recheck import SecondLook
 from makeway.planner.service.request_age import Lateness
-from makeway.planner.service.settling import until_settled
+from makeway.planner.service.settling import until_applied
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -136,10 +136,10 @@ class Planner:
         if left < 0:
             message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
             return self._decline("tooLate", "TooLate", message, request_id)
-        if self._snapshot.backlog.unsettled:
+        if self._snapshot.pending_updates.pending:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left / 2):
-                    await until_settled(self._snapshot.backlog)
+                    await until_applied(self._snapshot.pending_updates)
         missing = self._unsynced()
         if missing:
             return self._decline("notSynced", "NotSynced", missing, request_id)

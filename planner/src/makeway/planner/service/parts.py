@@ -33,11 +33,11 @@ from makeway.planner.service.queue_query import QueueAnswers, follow_queues
 from makeway.planner.service.queue_warnings import QueueWarnings
 from makeway.planner.service.quota_fence import PlannerFence
 from makeway.planner.service.repair import Repairing
-from makeway.planner.service.settling import settle_for_ever
+from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.status import Status
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Enforce
-from makeway.planner.snapshot.pending_updates import PIECE
+from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.kube import Api
@@ -88,15 +88,15 @@ class Seen:
         self.snapshot.serving = True
         if not self.in_flight.synced:
             return "orders and outcomes have not been read yet"
-        return self.configuration.unsynced() or self.snapshot.backlog.unsettled
+        return self.configuration.unsynced() or self.snapshot.pending_updates.pending
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Return the coroutines that keep it up to date; each runs for ever."""
         return [
             *self.watch.runs(),
             *self.configuration.runs(),
-            settle_for_ever(self.snapshot.backlog),
-            settle_for_ever(self.snapshot.upkeep, half_the_time=True),
+            apply_forever(self.snapshot.pending_updates),
+            apply_forever(self.snapshot.upkeep, half_the_time=True),
             self.events.write_for_ever(),
             self.in_flight.follow_orders(),
             self.in_flight.follow_outcomes(),
@@ -141,7 +141,7 @@ def parts_of(around: Around) -> Parts:
 def _seen(around: Around) -> Seen:
     api, bus, metrics, ledger = around.api, around.bus, Metrics(around.registry), Ledger()
     journal = Journal(lambda: snapshot.undecided)
-    snapshot = Snapshot(piece=PIECE, applied=journal.note)
+    snapshot = Snapshot(chunk=CHUNK, applied=journal.note)
     marks = Marks()
     events = EventRecorder(api, "makeway.dev/planner", around.identity)
     warnings = ClassWarnings(events)

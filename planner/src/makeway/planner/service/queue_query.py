@@ -12,7 +12,7 @@ from makeway.core.queues.parsing import Queues
 from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.quota.processes import QuotaControl
 from makeway.planner.quota.report import report_of
-from makeway.planner.service.settling import until_settled
+from makeway.planner.service.settling import until_applied
 from makeway.planner.snapshot.changes import Adopt
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.config import Config
@@ -54,7 +54,7 @@ class QueueAnswers:
             query = _decode(data)
         except msgspec.DecodeError:
             query = QueueQuery()
-        await until_settled(self._snapshot.backlog)
+        await until_applied(self._snapshot.pending_updates)
         return msgspec.json.encode(self._report(query.queue))
 
     def _report(self, queue: str) -> QueueReport:

@@ -1,4 +1,4 @@
-"""Working off a backlog, with a turn for everything else after each piece, and waiting until that is done."""
+"""Applying pending updates, with a turn for everything else after each chunk, and waiting for the last."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import asyncio
 import time
 from typing import Final, NoReturn
 
-from makeway.planner.snapshot.pending_updates import Backlog
+from makeway.planner.snapshot.pending_updates import PendingUpdates
 
-_LOOK_SECONDS: Final = 0.005
-"""Between two looks whether all is done; a piece takes 2 to 10 ms."""
+_POLL_SECONDS: Final = 0.005
+"""Between two checks whether all are applied; a chunk takes 2 to 10 ms."""
 
 
-async def settle_for_ever(backlog: Backlog, *, half_the_time: bool = False) -> NoReturn:
-    """Make the visits that are left, whenever there are some.
+async def apply_forever(updates: PendingUpdates, *, half_the_time: bool = False) -> NoReturn:
+    """Apply the updates that are left, whenever there are some.
 
-    `half_the_time`: rest after each piece as long as it took, for what plans do not wait for.
+    `half_the_time`: rest after each chunk as long as it took, for what plans do not wait for.
     """
     asked = asyncio.Event()
-    backlog.subscribe(asked.set)
+    updates.subscribe(asked.set)
     while True:
         asked.clear()
-        while backlog.unsettled:
+        while updates.pending:
             began = time.perf_counter()
-            backlog.work()
+            updates.apply_chunk()
             await asyncio.sleep(time.perf_counter() - began if half_the_time else 0)
         await asked.wait()
 
 
-async def until_settled(backlog: Backlog) -> None:
-    """Wait until nothing is left. Whoever cannot wait for long says so: it takes up to two seconds."""
-    while backlog.unsettled:  # noqa: ASYNC110 - a question; nobody tells when its answer changes
-        await asyncio.sleep(_LOOK_SECONDS)
+async def until_applied(updates: PendingUpdates) -> None:
+    """Wait until nothing is left. It takes up to two seconds: a caller may set a timeout."""
+    while updates.pending:  # noqa: ASYNC110 - nothing signals that the last is applied
+        await asyncio.sleep(_POLL_SECONDS)

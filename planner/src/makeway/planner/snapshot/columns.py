@@ -64,7 +64,7 @@ class Columns:
     * `count`: int64[nodes], slots in use; they are the first ones.
 
     All that has slots lies in one array, slot by slot and a layer each, so that pods move up and down in one
-    piece, and slots that no node has used are memory that is never touched.
+    copy, and slots that no node has used are memory that is never touched.
     Room grows by doubling, the slots shown a few at a time. Putting a pod in, or taking one out, costs
     O(slots of its node).
     """

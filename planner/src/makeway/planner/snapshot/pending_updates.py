@@ -1,4 +1,4 @@
-"""Visits to many pods, made in pieces, so that whatever else there is to do has its turns. Pure."""
+"""Updates of many pods, made in chunks, so that everything else has its turn between them. Pure."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Final, TypeAlias
 
-Visit: TypeAlias = Callable[[str], None]
-"""Called with a pod's UID; the pod may be gone by then, or have been visited before."""
+Update: TypeAlias = Callable[[str], None]
+"""Called with a pod's UID; the pod may be gone by then, or have been updated before."""
 
-PIECE: Final = 500
-"""So many pods are visited at one go by a process that serves: 2 to 10 ms."""
+CHUNK: Final = 500
+"""So many pods are updated without a pause by a process that serves: 2 to 10 ms."""
 
 
-class Backlog:
+class PendingUpdates:
     """What a change of policy, classes, queues or resources has left to do, pod by pod.
 
-    `piece`: a visit to more pods than that is left to `work`, which makes so many at a time; None makes all
-    at once. Whoever needs the pods as they will be asks first what is `unsettled`.
+    `chunk`: an update of more pods than that is left to `apply_chunk`, which updates so many at a time; None
+    updates all at once. A caller that needs the pods as they will be asks first what is `pending`.
     """
 
-    def __init__(self, piece: int | None) -> None:
-        self._piece = piece
-        self._left: dict[str, tuple[Iterator[str], Visit, Callable[[], None]]] = {}
-        self._told: Callable[[], None] = lambda: None
+    def __init__(self, chunk: int | None) -> None:
+        self._chunk = chunk
+        self._left: dict[str, tuple[Iterator[str], Update, Callable[[], None]]] = {}
+        self._notify: Callable[[], None] = lambda: None
 
     @property
-    def unsettled(self) -> str:
+    def pending(self) -> str:
         """What is still being done, for people; empty where nothing is."""
         return next(iter(self._left), "")
 
-    def subscribe(self, told: Callable[[], None]) -> None:
-        """Have a function called whenever something is left to `work`."""
-        self._told = told
+    def subscribe(self, notify: Callable[[], None]) -> None:
+        """Have a function called whenever something is left to `apply_chunk`."""
+        self._notify = notify
 
-    def visit(
-        self, what: str, uids: Collection[str], visit: Visit, done: Callable[[], None] = lambda: None
+    def add(
+        self, what: str, uids: Collection[str], update: Update, done: Callable[[], None] = lambda: None
     ) -> None:
-        """Visit these pods, if there are any; a visit for the same that is not over ends.
+        """Update these pods, if there are any; an update for the same that is not over ends.
 
-        `what`: a sentence for people. `done`: called once all have been visited.
+        `what`: a sentence for people. `done`: called once all have been updated.
         """
         if not uids:
             done()
             return
         self._left.pop(what, None)
-        if self._piece is None or len(uids) <= self._piece:
+        if self._chunk is None or len(uids) <= self._chunk:
             for uid in [*uids]:
-                visit(uid)
+                update(uid)
             done()
         else:
-            self._left[what] = iter([*uids]), visit, done
-            self._told()
+            self._left[what] = iter([*uids]), update, done
+            self._notify()
 
-    def work(self) -> None:
-        """Make a piece of what is left."""
+    def apply_chunk(self) -> None:
+        """Update the next chunk of pods."""
         if self._left:
-            what, (uids, visit, done) = next(iter(self._left.items()))
-            piece = list(islice(uids, self._piece))
-            for uid in piece:
-                visit(uid)
-            if not piece:
+            what, (uids, update, done) = next(iter(self._left.items()))
+            chunk = list(islice(uids, self._chunk))
+            for uid in chunk:
+                update(uid)
+            if not chunk:
                 del self._left[what]
                 done()

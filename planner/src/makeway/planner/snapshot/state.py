@@ -46,7 +46,7 @@ from makeway.planner.snapshot.exemptions import Shields, Source
 from makeway.planner.snapshot.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
-from makeway.planner.snapshot.pending_updates import Backlog
+from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.queue_usage import QueueBook
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures import SignatureTable
@@ -87,19 +87,19 @@ class Snapshot:
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
-    resources that nodes may serve by dynamic allocation, None where that is not known. `backlog`: what has
-    still to be done, where it is done in pieces (`piece`); until then nothing may be planned on the snapshot.
-    `upkeep`: the same for what plans can do without until then: `use_label_keys` and `count` report if they
-    have to. `node_resources`: what nodes have, also without a layer. `serving`: plans are made, so that
-    changes of budgets are left to `upkeep`; before, to `backlog`. `namespaces_changed` counts changes of
-    namespaces. `applied` is called with each change that has made a difference.
+    resources that nodes may serve by dynamic allocation, None where that is not known. `pending_updates`:
+    what has still to be done, where it is done in chunks (`chunk`); until then nothing may be planned on the
+    snapshot. `upkeep`: the same for what plans can do without until then: `use_label_keys` and `count` report
+    if they have to. `node_resources`: what nodes have, also without a layer. `serving`: plans are made, so
+    that changes of budgets are left to `upkeep`; before, to `pending_updates`. `namespaces_changed` counts
+    changes of namespaces. `applied` is called with each change that has made a difference.
     """
 
-    def __init__(self, *, piece: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
+    def __init__(self, *, chunk: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
         self.revision = 0
         self._applied = applied
-        self.backlog = Backlog(piece)
-        self.upkeep = Backlog(piece)
+        self.pending_updates = PendingUpdates(chunk)
+        self.upkeep = PendingUpdates(chunk)
         self.columns = Columns()
         self.node_resources = NodeResources()
         self.rows: dict[str, int] = {}
@@ -257,7 +257,7 @@ class Snapshot:
             if self.pods.get(uid) is before.pop(uid) and uid not in uids:
                 self.apply(RemovePod(uid))
 
-        self.backlog.visit("a new list of pods is being compared", before, compare)
+        self.pending_updates.add("a new list of pods is being compared", before, compare)
 
     def restore(
         self, revision: int, departures: Iterable[tuple[PodRecord, int]], budgets: Iterable[tuple[Key, int]]
@@ -277,7 +277,7 @@ class Snapshot:
     def count(self, name: str) -> bool:
         """Have a resource counted that a preemptor asks for; report whether it is, for all pods.
 
-        O(1) for one that was asked for before; another is ready after a visit to all pods, unless there are
+        O(1) for one that was asked for before; another is ready after an update of all pods, unless there are
         MOST_ASKED_RESOURCES already.
         """
         if name not in self.columns.resources:
@@ -286,7 +286,7 @@ class Snapshot:
             self._asked_resources += 1
             self._add_layers([name])
             self._counting.add(name)
-            self.upkeep.visit(
+            self.upkeep.add(
                 f"{name} is being counted", self.pods, self._recount, lambda: self._counting.discard(name)
             )
         return name not in self._counting
@@ -295,7 +295,7 @@ class Snapshot:
         """Have signatures tell labels of these keys apart; report whether they do, for all pods.
 
         Called by plans, for the selectors that they match. O(1) for keys that were asked for before; others
-        are ready after a visit to all pods.
+        are ready after an update of all pods.
         """
         if self._label_keys.add(keys):
             self.signatures.use_keys(self._label_keys.keys)
@@ -402,20 +402,20 @@ class Snapshot:
             self.exclusive_claims.discard(key)
         self.signatures.reuse_keys()
         what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
-        self.upkeep.visit(what, self._claim_users.get(key), self._group)
+        self.upkeep.add(what, self._claim_users.get(key), self._group)
 
     def _put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
         self.revision += 1
         name = priority_class.metadata.name
         uids = self.shields.put_class(priority_class)
-        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
 
     def _remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
         uids = self.shields.remove_class(name)
-        self.backlog.visit(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
 
     def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
         """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
@@ -423,7 +423,7 @@ class Snapshot:
         for namespace in self.budgets.hold(policy.hard_budgets):
             self._match_again(namespace)
         if self.shields.enforce(policy, revision, source):
-            self.backlog.visit("the policy is being applied", self.pods, self._raise_barrier)
+            self.pending_updates.add("the policy is being applied", self.pods, self._raise_barrier)
 
     def _adopt(self, tree: QueueTree | None, revision: str, source: Source | None) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
@@ -433,9 +433,11 @@ class Snapshot:
         # Plans do not wait for `upkeep`, but a guarantee needs what all pods request.
         if self._add_layers(sorted(limited)) or not limited.isdisjoint(self._counting):
             # No revision of its own: a replay may meet as new what was known long before its recording.
-            self.backlog.visit("a new resource is being counted", self.pods, self._recount)
-        self.backlog.visit("the queues before are being put away", *self.queues.adopt(tree, revision))
-        self.backlog.visit("the queues are being filled", self.pods if tree is not None else (), self._place)
+            self.pending_updates.add("a new resource is being counted", self.pods, self._recount)
+        self.pending_updates.add("the queues before are being put away", *self.queues.adopt(tree, revision))
+        self.pending_updates.add(
+            "the queues are being filled", self.pods if tree is not None else (), self._place
+        )
 
     def _put_namespace(self, namespace: Namespace) -> None:
         self.revision += 1
@@ -471,7 +473,7 @@ class Snapshot:
             if keys.end():
                 self._regroup()
 
-        self.upkeep.visit("pods are being grouped by more labels", self.pods, self._group, done)
+        self.upkeep.add("pods are being grouped by more labels", self.pods, self._group, done)
 
     def _group(self, uid: str) -> None:
         """Enter a pod by what is asked for now."""
@@ -615,8 +617,8 @@ class Snapshot:
                 self._match_again(namespace)
 
         what = f"disruption budgets of namespace {namespace} are being applied"
-        backlog = self.upkeep if self.serving else self.backlog
-        backlog.visit(what, self._uids.get(namespace, _NO_PODS).values(), self._match, done)
+        updates = self.upkeep if self.serving else self.pending_updates
+        updates.add(what, self._uids.get(namespace, _NO_PODS).values(), self._match, done)
 
     def _match(self, uid: str) -> None:
         """Enter a pod under the budgets that cover it now."""
