@@ -19,7 +19,7 @@ from makeway.bus.client import Bus
 from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
 from makeway.evictor.events import Events
-from makeway.evictor.intake import take_for_ever
+from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.records import BusRecords
@@ -59,7 +59,7 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         orders = await self.bus.orders_consumer()
-        taking = asyncio.create_task(take_for_ever(orders, self.evictor.handle, self.slots))
+        taking = asyncio.create_task(take_forever(orders, self.evictor.handle, self.slots))
         try:
             yield
             assert not taking.done()
@@ -168,7 +168,7 @@ async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connec
         follower = InFlight(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
         parts = [
             asyncio.create_task(part)
-            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.put_aside_for_ever())
+            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.put_aside_forever())
         ]
         await asyncio.sleep(1)
         assert follower.synced

@@ -323,7 +323,7 @@ async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
         await full_nodes(space, 1, 50)
         before = {name: pod.metadata.uid for name, pod in (await space.pods()).items()}
 
-        async def mark_for_ever() -> None:
+        async def mark_forever() -> None:
             for name in cycle(before):
                 await mark_as_victim(space, name)
                 await asyncio.sleep(0.4)
@@ -332,7 +332,7 @@ async def test_repair_of_marks_left_behind(replicas: RunningCluster) -> None:
             async with crashes[point.partition(".")[0]].at(point, action):
                 pass
 
-        marking = asyncio.create_task(mark_for_ever())
+        marking = asyncio.create_task(mark_forever())
         try:
             await side_by_side(
                 [crash(point, action) for _ in range(REPEAT) for point in REPAIRING for action in ACTIONS],

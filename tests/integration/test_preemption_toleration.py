@@ -95,7 +95,7 @@ def scheduled_at(pod: Pod) -> float:
     raise AssertionError("the pod does not say when it was scheduled")
 
 
-async def test_from_the_minimum_on_a_preemptor_takes_a_pod_that_tolerates_for_ever(
+async def test_from_the_minimum_on_a_preemptor_takes_a_pod_that_tolerates_forever(
     space: Space, classes: Classes
 ) -> None:
     await one_victim(space, classes, 1010, -1)

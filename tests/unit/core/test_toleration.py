@@ -52,7 +52,7 @@ def test_zero_seconds_are_no_toleration_at_all() -> None:
     assert not ask(199, make_class(seconds="0"), make_victim(ago=None)).exempt
 
 
-def test_negative_seconds_last_for_ever() -> None:
+def test_negative_seconds_last_forever() -> None:
     found = ask(199, make_class(seconds="-1"), make_victim(ago=LONG_AGO))
 
     assert found.exempt
@@ -142,7 +142,7 @@ def test_without_a_minimum_only_the_class_s_own_priority_is_tolerated() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["9223372036854775807", "300000000000"])
-def test_more_seconds_than_a_calendar_holds_are_for_ever(seconds: str) -> None:
+def test_more_seconds_than_a_calendar_holds_are_forever(seconds: str) -> None:
     found = ask(199, make_class(seconds=seconds))
 
     assert found.exempt

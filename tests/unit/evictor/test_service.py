@@ -12,7 +12,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.evictor.events import Events
-from makeway.evictor.intake import take_for_ever
+from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -74,7 +74,7 @@ class World:
         return self.records.outcomes[order.order_id]
 
     async def written_events(self) -> list[dict[str, str]]:
-        writing = asyncio.create_task(self.events.write_for_ever())
+        writing = asyncio.create_task(self.events.write_forever())
         for _ in range(50):
             await asyncio.sleep(0)
         writing.cancel()
@@ -885,7 +885,7 @@ class TestTaking:
             under_way -= 1
 
         orders = Queue(*(FakeDelivery(make_order(order_id=f"ord-{i}")) for i in range(6)))
-        taking = asyncio.create_task(take_for_ever(orders, handle, no_slots(), most=2))
+        taking = asyncio.create_task(take_forever(orders, handle, no_slots(), most=2))
         await asyncio.sleep(0.1)
         taking.cancel()
         await asyncio.wait([taking])
@@ -900,7 +900,7 @@ class TestTaking:
             await asyncio.sleep(0.05)
             ended.append(True)
 
-        taking = asyncio.create_task(take_for_ever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2))
+        taking = asyncio.create_task(take_forever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2))
         await asyncio.sleep(0.01)
         taking.cancel()
         await asyncio.wait([taking])
@@ -913,7 +913,7 @@ class TestTaking:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await take_for_ever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2)
+            await take_forever(Queue(FakeDelivery(b"")), handle, no_slots(), most=2)
 
 
 class TestMetrics:

@@ -17,7 +17,7 @@ from makeway.bus.messages import EvictionOrder, PodRef, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.intake import take_for_ever
+from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import Restraint
 from makeway.evictor.nominations import clear_listed
@@ -109,7 +109,7 @@ class Running:
 
     @asynccontextmanager
     async def taking_orders(self) -> AsyncIterator[None]:
-        self.taking = asyncio.create_task(take_for_ever(self.stream, self.evictor.handle, self.slots))
+        self.taking = asyncio.create_task(take_forever(self.stream, self.evictor.handle, self.slots))
         try:
             yield
         finally:

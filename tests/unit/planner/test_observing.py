@@ -120,8 +120,8 @@ class Bench:
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; gives everything that was written by then."""
         self.now += span
-        looking = asyncio.create_task(self.observing.look_for_ever())
-        writing = asyncio.create_task(self.observing.write_for_ever())
+        looking = asyncio.create_task(self.observing.look_forever())
+        writing = asyncio.create_task(self.observing.write_forever())
         for _ in range(20):
             await asyncio.sleep(0)
         looking.cancel()

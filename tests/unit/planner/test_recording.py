@@ -377,7 +377,7 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
     )
 
     async with asyncio.timeout(30):
-        task = asyncio.create_task(recording.record_for_ever())
+        task = asyncio.create_task(recording.record_forever())
         recorded: list[DecisionRecord] = []
         while len({name for name, _, _ in stored.parts}) < 3:
             snapshot.apply(PutPod(make_pod(f"p{len(recorded)}", "n1", size=10)))

@@ -97,7 +97,7 @@ class Bench:
         return codec.decode_plan_reply(await self.planner.handle(codec.encode(request(**changes))))
 
     async def written(self) -> list[DecisionRecord]:
-        task = asyncio.create_task(self.decisions.write_for_ever())
+        task = asyncio.create_task(self.decisions.write_forever())
         await asyncio.sleep(BEHIND_SECONDS + 0.05)
         task.cancel()
         return self.bus.records

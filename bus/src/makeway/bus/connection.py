@@ -162,7 +162,7 @@ class Connection:
             await connection.close()
             raise BusRefused(f"NATS at {_hosts(servers)} {_IN_CLEAR}")
         metrics.CONNECTED.set(1)
-        connection._probe = asyncio.create_task(connection._probe_for_ever(), name="nats-probe")
+        connection._probe = asyncio.create_task(connection._probe_forever(), name="nats-probe")
         return connection
 
     async def close(self) -> None:
@@ -273,7 +273,7 @@ class Connection:
 
     # ------------------------------------------------------------------------------- the probe
 
-    async def _probe_for_ever(self) -> None:
+    async def _probe_forever(self) -> None:
         while not self._lost.done():
             await asyncio.sleep(self._timings.probe_interval)
             if self._down_since is not None:

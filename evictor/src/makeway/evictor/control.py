@@ -30,7 +30,7 @@ class FollowingControl:
         self.read = asyncio.Event()
         """Set when what had been said before this process began has been read."""
 
-    async def follow_for_ever(self) -> None:
+    async def follow_forever(self) -> None:
         """Follow until the process ends."""
         stream = self._bus.subjects.control_stream
         async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):

@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class Events:
-    """Queues Events; `write_for_ever` writes them."""
+    """Queues Events; `write_forever` writes them."""
 
     def __init__(self, cluster: Cluster, clock: Clock, metrics: Metrics, instance: str) -> None:
         self._cluster = cluster
@@ -71,7 +71,7 @@ class Events:
             note = f"No room was made on node {order.node}: {outcome.reason}"
             self._about_preemptor(order.preemptor, "PreemptionFailed", note, "Warning")
 
-    async def write_for_ever(self) -> NoReturn:
+    async def write_forever(self) -> NoReturn:
         """Write what is queued, one after the other."""
         while True:
             namespace, body = await self._queue.get()

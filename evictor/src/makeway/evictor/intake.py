@@ -73,7 +73,7 @@ class Orders(Protocol):
         """The next order, or None when the time is over."""
 
 
-async def take_for_ever(
+async def take_forever(
     orders: Orders,
     handle: Callable[[Delivery], Awaitable[None]],
     slots: Slots,

@@ -27,7 +27,7 @@ class ApiProbe:
         """What went wrong with the last probe; empty where nothing did."""
         return self._trouble
 
-    async def probe_for_ever(self) -> NoReturn:
+    async def probe_forever(self) -> NoReturn:
         """Probe until the process ends.
 
         Raises:

@@ -16,7 +16,7 @@ from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
-from makeway.evictor.intake import take_for_ever
+from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import Restraint
@@ -143,16 +143,16 @@ async def run(
             await control.read.wait()
             repairs = await bus.repairs.serve(repairing.handle)
             closing.push_async_callback(repairs.unsubscribe)
-            await take_for_ever(orders, evictor.handle, slots)
+            await take_forever(orders, evictor.handle, slots)
 
         garbage.set_aside()
         return await run_until_signalled(
             take(),
             source.run(),
             brake.run(),
-            control.follow_for_ever(),
-            events.write_for_ever(),
-            probe.probe_for_ever(),
+            control.follow_forever(),
+            events.write_forever(),
+            probe.probe_forever(),
             bus.until_lost(),
             expected=(BusError, OtherClusterError),
         )

@@ -145,7 +145,7 @@ class BrakeReader:
         """Follow it for ever."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._watch.run())
-            parts.create_task(self._look_for_ever())
+            parts.create_task(self._look_forever())
         raise AssertionError("both run for ever")
 
     # What the list-watch calls: each only means that there is something to read.
@@ -164,7 +164,7 @@ class BrakeReader:
 
     # -------------------------------------------------------------------------------- inner work
 
-    async def _look_for_ever(self) -> NoReturn:
+    async def _look_forever(self) -> NoReturn:
         while True:
             self._changed.clear()
             try:

@@ -41,7 +41,7 @@ class Writes(Protocol):
 
 
 class EventRecorder:
-    """Takes Events without waiting; `write_for_ever` writes them. `controller`: as makeway.dev/planner."""
+    """Takes Events without waiting; `write_forever` writes them. `controller`: as makeway.dev/planner."""
 
     def __init__(self, api: Writes, controller: str, instance: str) -> None:
         self._api = api
@@ -69,7 +69,7 @@ class EventRecorder:
         except asyncio.QueueFull:
             _log.warning("event_dropped", reason="queue-full", about=f"{about.kind} {about.name}")
 
-    async def write_for_ever(self) -> NoReturn:
+    async def write_forever(self) -> NoReturn:
         """Write what is queued, one after the other, each once."""
         while True:
             namespace, body = await self._queue.get()

@@ -123,14 +123,14 @@ class Observing:
 
     # What runs.
 
-    async def look_for_ever(self) -> NoReturn:
+    async def look_forever(self) -> NoReturn:
         """Conclude what nothing more is expected of."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._observed:
                 self._conclude(self._pairing.due(self._now()))
 
-    async def write_for_ever(self) -> NoReturn:
+    async def write_forever(self) -> NoReturn:
         """Write comparisons in the order in which they were made."""
         while True:
             comparison = await self._queue.get()

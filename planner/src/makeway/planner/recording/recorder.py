@@ -77,7 +77,7 @@ class Recorder:
         self._number = 0
         self._written = 0
 
-    async def record_for_ever(self) -> NoReturn:
+    async def record_forever(self) -> NoReturn:
         """Keep one recording after the other, until cancelled."""
         try:
             while True:

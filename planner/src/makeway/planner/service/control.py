@@ -166,7 +166,7 @@ class Control:
         """Look at once: something in force may have changed."""
         self._changed.set()
 
-    async def say_for_ever(self) -> NoReturn:
+    async def say_forever(self) -> NoReturn:
         """See to it that what is stored is what should be. Run while leading, by one planner.
 
         No loop for tenacity: a change ends the pause, and a success pauses too.

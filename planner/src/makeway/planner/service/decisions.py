@@ -59,7 +59,7 @@ class Decisions:
         """Take the record of a decision about a quota, and what it was made from besides the snapshot."""
         self.put(record if self._journal is None else self._journal.quota_decided(record, inputs))
 
-    async def write_for_ever(self) -> NoReturn:
+    async def write_forever(self) -> NoReturn:
         """Write decisions in the order in which they were taken."""
         while True:
             decision = await self._queue.get()

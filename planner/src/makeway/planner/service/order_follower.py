@@ -62,7 +62,7 @@ class InFlight:
         messages = self._bus.follow(stream, start=self._start, caught_up=self._outcomes_read)
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
-    async def put_aside_for_ever(self) -> None:
+    async def put_aside_forever(self) -> None:
         """Put messages aside, beside the following, which never waits for it.
 
         No loop for tenacity: without a back-off or an end it would take more lines for the same.

@@ -97,13 +97,13 @@ class Seen:
             *self.configuration.runs(),
             apply_forever(self.snapshot.pending_updates),
             apply_forever(self.snapshot.upkeep, half_the_time=True),
-            self.events.write_for_ever(),
+            self.events.write_forever(),
             self.in_flight.follow_orders(),
             self.in_flight.follow_outcomes(),
-            self.in_flight.put_aside_for_ever(),
-            self.decisions.write_for_ever(),
-            self.observing.look_for_ever(),
-            self.observing.write_for_ever(),
+            self.in_flight.put_aside_forever(),
+            self.decisions.write_forever(),
+            self.observing.look_forever(),
+            self.observing.write_forever(),
         ]
 
 

@@ -83,7 +83,7 @@ async def run(
         garbage.set_aside()
         return await run_until_signalled(
             *parts.seen.runs(),
-            parts.deciding.repairing.propose_for_ever(),
+            parts.deciding.repairing.propose_forever(),
             leading,
             opened.bus.until_lost(),
             expected=(BusError, OtherClusterError, StepDown),
@@ -110,11 +110,11 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     seen.class_warnings.begin()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(deciding.control.say_for_ever())
+            tasks.create_task(deciding.control.say_forever())
             tasks.create_task(deciding.quotas.lead(parts.fence.get))
-            tasks.create_task(deciding.queue_warnings.tell_for_ever())
+            tasks.create_task(deciding.queue_warnings.tell_forever())
             if record:
-                tasks.create_task(deciding.recorder.record_for_ever())
+                tasks.create_task(deciding.recorder.record_forever())
     finally:
         seen.class_warnings.end()
         seen.configuration.end_telling()

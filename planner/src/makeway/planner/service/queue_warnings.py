@@ -24,7 +24,7 @@ class QueueWarnings:
         self._recorder = recorder
         self._told: dict[str, str] = {}
 
-    async def tell_for_ever(self) -> NoReturn:
+    async def tell_forever(self) -> NoReturn:
         """Run while leading."""
         while True:
             self.tell()

@@ -53,7 +53,7 @@ class Repairing:
         self._metrics = metrics
         self._synced = synced
 
-    async def propose_for_ever(self) -> NoReturn:
+    async def propose_forever(self) -> NoReturn:
         """Run as a part of the process."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
