@@ -3,9 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+
+import nats.errors
+import nats.js.errors
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
+from integration.configuring import policy
 from integration.conftest import PrivateCluster
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
@@ -14,7 +19,7 @@ from integration.preempting import (
     sized,
 )
 from integration.space import Space, open_space
-from integration.waiting import until
+from integration.waiting import NotYet, until
 from makeway.bus.subjects import Subjects
 from makeway.dev.options import EVICTOR, NATS, PLANNER, ClusterOptions
 
@@ -69,6 +74,47 @@ async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again
         await asyncio.to_thread(cluster.process(name).wait_ready)
     await makes_room_again(cluster)
     assert {name: cluster.process(name).pid for name in running} == running
+
+
+async def test_without_a_quorum_of_jetstream_protected_pods_stay_and_others_make_room_and_it_recovers(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions(nats_servers=3))
+    await makes_room_again(cluster)
+    lost = (f"{NATS}-2", f"{NATS}-3")
+    async with open_space(cluster) as space:
+        await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+        await run_victims(
+            space,
+            sized("kept", "low", 500).annotation("makeway.dev/never-evict", "true").on("n1"),
+            sized("loose", "mid", 500).on("n2"),
+        )
+
+        async with policy(cluster, protection={"neverEvictNamespaces": ["*"]}):
+            for server in lost:
+                await cluster.kill(server)
+            try:
+                (urgent,) = await space.create(sized("urgent", "high", 500))
+                assert await space.until_bound("urgent", seconds=120) == "n2"
+                assert await space.pod("kept") is not None
+            finally:
+                for server in lost:
+                    await cluster.start(server)
+        await until("JetStream answers again", partial(answers, space))
+        # The leader may have kept an order that it could not agree on, and store it now; it does no harm.
+        for number, _ in enumerate(await space.bus.orders(urgent.metadata.uid)):
+            _, outcome = await outcome_of_order(space, urgent, number)
+            assert outcome.result in ("cancelled", "expired"), outcome
+    await makes_room_again(cluster)
+
+
+async def answers(space: Space) -> bool:
+    """Whether the streams can be read."""
+    try:
+        await space.bus.orders()
+    except (nats.errors.Error, nats.js.errors.Error) as error:
+        raise NotYet(str(error)) from error
+    return True
 
 
 async def makes_room_again(cluster: RunningCluster) -> None:

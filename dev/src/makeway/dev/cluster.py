@@ -79,7 +79,7 @@ class Cluster:
         self._run(
             "etcd and nats-server",
             control_plane.etcd(site),
-            *([nats.program(site)] if NATS in wanted else []),
+            *(nats.programs(site) if NATS in wanted else []),
         )
         self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
         with self._progress.step("applying service accounts and roles"):

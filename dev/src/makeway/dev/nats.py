@@ -1,11 +1,12 @@
-"""nats-server with JetStream on loopback, its store in the cluster's directory."""
+"""nats-server with JetStream on loopback, its store in the cluster's directory: one, or a NATS cluster."""
 
+from makeway.dev.options import NATS
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
-from makeway.dev.site import Site
+from makeway.dev.site import Site, nats_servers
 
 _CONFIGURATION = """\
-server_name: makeway-dev
+server_name: makeway-dev-{name}
 listen: 127.0.0.1:{port}
 http: 127.0.0.1:{monitor_port}
 jetstream {{
@@ -15,16 +16,34 @@ jetstream {{
 }}
 """
 
+_CLUSTER = """\
+cluster {{
+  name: makeway-dev
+  listen: 127.0.0.1:{port}
+  routes: [{routes}]
+}}
+"""
 
-def program(site: Site) -> Program:
-    """Ready when JetStream is."""
-    port, monitor_port = site.ports["nats"], site.ports["nats-monitor"]
-    configuration = site.config("nats.conf")
-    configuration.write_text(
-        _CONFIGURATION.format(store=f'"{site.directory / "nats"}"', port=port, monitor_port=monitor_port)
+
+def programs(site: Site) -> list[Program]:
+    """Return the servers, `nats`, `nats-2`, ...; each is ready when its JetStream is."""
+    return [_program(site, name) for name in nats_servers(site.options)]
+
+
+def _program(site: Site, name: str) -> Program:
+    port, monitor_port = site.ports[name], site.ports[f"{name}-monitor"]
+    text = _CONFIGURATION.format(
+        name=name, store=f'"{site.directory / name}"', port=port, monitor_port=monitor_port
     )
+    if site.options.nats_servers > 1:
+        routes = ", ".join(
+            f"nats://127.0.0.1:{site.ports[f'{other}-route']}" for other in nats_servers(site.options)
+        )
+        text += _CLUSTER.format(port=site.ports[f"{name}-route"], routes=routes)
+    configuration = site.config("nats.conf" if name == NATS else f"{name}.conf")
+    configuration.write_text(text)
     return Program(
-        name="nats",
+        name=name,
         argv=(str(site.built["nats-server"]), f"--config={configuration}"),
         ready=http_ok(f"http://127.0.0.1:{monitor_port}/healthz?js-enabled-only=true"),
     )

@@ -11,6 +11,8 @@ EVICTOR = "evictor"
 COMPONENTS = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
 """What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there."""
 
+MOST_NATS_SERVERS = 3
+
 
 @dataclass(frozen=True)
 class ClusterOptions:
@@ -48,6 +50,8 @@ class ClusterOptions:
     faulty: tuple[str, ...] = ()
     """Which of planner, evictor and scheduler reach the API server through a proxy that tests tell to spoil
     requests; see makeway.dev.fault_proxy."""
+    nats_servers: int = 1
+    """How many nats-servers there are; where there are several, each holds every stream."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
 
@@ -56,6 +60,8 @@ class ClusterOptions:
             raise ValueError(f"unknown components {sorted(unknown)}; there are {', '.join(COMPONENTS)}")
         if no_proxy := set(self.faulty) - {PLANNER, EVICTOR, SCHEDULER}:
             raise ValueError(f"no fault proxy for {sorted(no_proxy)}: only for planner, evictor, scheduler")
+        if not 1 <= self.nats_servers <= MOST_NATS_SERVERS:
+            raise ValueError(f"nats_servers is {self.nats_servers}; it must be 1 to {MOST_NATS_SERVERS}")
         if self.mode not in ("off", "observe", "enforce"):
             raise ValueError(f"mode is {self.mode!r}; it must be off, observe or enforce")
 

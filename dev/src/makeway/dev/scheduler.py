@@ -95,7 +95,7 @@ def program(site: Site) -> Program:
     """Ready when it serves; it schedules as soon as it leads. /metrics needs no credentials here."""
     kubeconfig = site.kubeconfig("scheduler")
     file = site.config("scheduler.yaml")
-    file.write_text(yaml.safe_dump(configuration(site.options, kubeconfig, site.nats_url), sort_keys=False))
+    file.write_text(yaml.safe_dump(configuration(site.options, kubeconfig, site.nats_urls), sort_keys=False))
     gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
     port = site.ports["scheduler"]
     return Program(

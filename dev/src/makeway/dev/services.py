@@ -35,7 +35,8 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
         argv=(
             str(_MAKEWAY),
             service,
-            f"--nats-url={site.nats_url}",
+            f"--nats-url={site.nats_urls}",
+            f"--stream-replicas={site.options.nats_servers}",
             f"--subject-prefix={site.options.subject_prefix}",
             f"--kubeconfig={site.kubeconfig(service)}",
             f"--listen={address}",

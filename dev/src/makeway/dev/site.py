@@ -6,18 +6,19 @@ from pathlib import Path
 
 from makeway.dev.errors import DevError
 from makeway.dev.kubeconfig import write_with_certificate
-from makeway.dev.options import ClusterOptions
+from makeway.dev.options import MOST_NATS_SERVERS, NATS, ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
 from makeway.dev.ports import Ports
 from makeway.runtime import failpoints
+
+_NATS_NAMES = (NATS, *(f"{NATS}-{number}" for number in range(2, MOST_NATS_SERVERS + 1)))
 
 _PORTS = (
     "etcd",
     "etcd-peer",
     "kube-apiserver",
     "kube-controller-manager",
-    "nats",
-    "nats-monitor",
+    *(f"{name}{use}" for name in _NATS_NAMES for use in ("", "-monitor", "-route")),
     "scheduler",
     "kwok",
     "planner",
@@ -27,6 +28,11 @@ _PORTS = (
     "fault-proxy-evictor",
     "fault-proxy-scheduler",
 )
+
+
+def nats_servers(options: ClusterOptions) -> tuple[str, ...]:
+    """Return the names of a cluster's nats-servers."""
+    return _NATS_NAMES[: options.nats_servers]
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,13 @@ class Site:
 
     @property
     def nats_url(self) -> str:
-        """URL of nats-server."""
-        return f"nats://127.0.0.1:{self.ports['nats']}"
+        """URL of the first nats-server."""
+        return f"nats://127.0.0.1:{self.ports[NATS]}"
+
+    @property
+    def nats_urls(self) -> str:
+        """URLs of all of them, separated by commas."""
+        return ",".join(f"nats://127.0.0.1:{self.ports[name]}" for name in nats_servers(self.options))
 
     @property
     def audit_log(self) -> Path:
