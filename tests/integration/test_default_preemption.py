@@ -61,7 +61,7 @@ CASES = {
     "DP-3 the small one that need not go stays": Case(
         {"n1": [("low", "low", S, 1), ("mid", "mid", L, 1)]}, "high", L, {"n1": {"mid"}}
     ),
-    "DP-4 the more important are given back, one node is out of reach": Case(
+    "DP-4 the more important are reprieved, one node is out of reach": Case(
         {
             "n1": [("a", "mid", S, 1), ("b", "low", S, 1), ("c", "mid", M, 1), ("d", "high", S, 1)],
             "n2": [("e", "high", L, 1)],

@@ -195,7 +195,7 @@ def test_a_pod_that_left_uses_up_its_budget_until_the_budgets_object_changes() -
     assert planned(snapshot, question).candidates[0].pdb_violations == 0
 
 
-def test_removable_pods_come_in_the_order_in_which_they_are_offered_back() -> None:
+def test_removable_pods_come_in_the_order_of_reprieve() -> None:
     pods = [
         make_pod("plain-mid", "n1", MID, S),
         make_pod("covered-low", "n1", LOW, S, labels=FOO),

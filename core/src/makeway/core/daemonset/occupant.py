@@ -50,5 +50,5 @@ class Occupant:
 
 
 def most_important_first(pod: Occupant) -> tuple[int, int, int, str]:
-    """Sort key: who is given back first. The higher class, then higher priority, then the older; then UID."""
+    """Sort key of reprieve: the higher class first, then higher priority, then the older; then UID."""
     return -pod.pod_class, -pod.priority, pod.created_micros, pod.uid

@@ -135,7 +135,7 @@ def multiple(
 
 
 def needed_of(pods: Iterable[Occupant], need: Need) -> list[Occupant]:
-    """Give back whom the need, which all these cover, does not take, the most important first. O(n log n).
+    """Reprieve the pods that the need, which all these cover, leaves over, most important first. O(n log n).
 
     None of those that it gives could stay in its turn, nor at the end. They keep their order.
     """

@@ -1,4 +1,4 @@
-"""Which of two pods matters more: the order in which pods are given back to their node.
+"""Which of two pods matters more: the order in which pods are reprieved.
 
 Source: pkg/scheduler/util, MoreImportantPod: higher priority first, then the longer running. Two pods
 that are equal there are ordered by UID here, so that the same input gives the same plan.

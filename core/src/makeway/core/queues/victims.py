@@ -1,4 +1,4 @@
-"""Who goes when a quota was lowered: taken leaf by leaf, then given back where the quota was lowered.
+"""Who goes when a quota was lowered: taken leaf by leaf, then reprieved where the quota was lowered.
 
 The order in which pods are taken (the seed's, ended by the UID):
 
@@ -11,7 +11,7 @@ The order in which pods are taken (the seed's, ended by the UID):
 A pod is taken while it lowers a resource that is not met yet, unless its queue or any queue above would
 then be below its guarantee of a resource that the pod uses. Where leaves could not give their shares (pods
 are not divisible, and some may not be evicted) the rest is taken from all leaves together. At last
-everyone who is not needed is given back, the last in the order first.
+every pod that is not needed is reprieved, the last in the order first.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def selecting(
     if short:
         busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
         kept = yield from taking.top_up(tree.leaves(queue), short, busy)
-    victims = yield from taking.give_back(need)
+    victims = yield from taking.reprieve(need)
     return shares, Selection(
         victims=victims,
         freed={name: taking.freed[name] for name in need if taking.freed.get(name)},
@@ -262,7 +262,7 @@ class _Taking:
                 owners[path] += 1
         return Selection(victims=(), freed={}, guaranteed=guaranteed, barred=barred, busy=owners)
 
-    def give_back(self, need: Amounts) -> Steps[tuple[Member, ...]]:
+    def reprieve(self, need: Amounts) -> Steps[tuple[Member, ...]]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""
         taken: list[Ordered] = []
         for one, pause in _chunks(merge(*self._runs)):

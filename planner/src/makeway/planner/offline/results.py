@@ -21,7 +21,7 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node: where the pod is taken to be from then on; None where it was refused. Of several nodes that fit, the
         one that keeps most CPU and memory free.
     nominated_node: the node on which room is made; None where no preemption happens.
-    victims: whom it takes, in the order in which they were offered back.
+    victims: the pods that it takes, in the order of reprieve.
     candidates: nodes on which room could be made, best first, the first of them chosen; all of them, or the
         best few. `candidates_total` counts them all.
     nodes_fitting, nodes_potential: nodes with room as they are; nodes that removing pods may help.

@@ -14,7 +14,7 @@ from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.plan import exempt as spared
 from makeway.planner.plan.batch import Block
 from makeway.planner.plan.constraint_layers import BatchLayers
-from makeway.planner.plan.evaluate import Evaluation, give_back
+from makeway.planner.plan.evaluate import Evaluation, reprieve
 from makeway.planner.plan.queue_limits import QueueTerms
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.request import Question
@@ -95,7 +95,7 @@ class Part:
         return self.propose(choice, 0, "", explained=False)
 
     def propose(self, choice: Choice, at: int, decided_by: str, *, explained: bool) -> Proposal:
-        """Write down one node: who may go, in the order of being offered back, and the numbers.
+        """Write down one node: who may go, in the order of reprieve, and the numbers.
 
         `explained`: also who of lower priority may not go, and why.
         """
@@ -155,7 +155,7 @@ class Part:
             for turn, pod in enumerate(these):
                 there[turn, at] = True
                 back[:, turn, at] = self._taken(pod)
-        stays = there & ~give_back(back, left, there, np.zeros_like(there))
+        stays = there & ~reprieve(back, left, there, np.zeros_like(there))
         return {
             at: [pod for turn, pod in enumerate(these) if not stays[turn, number]]
             for number, (at, these) in enumerate(zip(waiting, pods, strict=True))

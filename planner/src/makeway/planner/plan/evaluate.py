@@ -1,4 +1,4 @@
-"""Who would have to go on each node: remove all that may go, then give back whom there is room for.
+"""Who would have to go on each node: remove all that may go, then reprieve those that there is room for.
 
 One pass over the slots with all nodes side by side. Source: defaultpreemption's SelectVictimsOnNode,
 with the resource columns in place of the filters.
@@ -142,7 +142,7 @@ def evaluate(
         if covered:
             sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
             violating[:, chosen] = budgets.violating(sets, debits)
-        victims[:, chosen] = give_back(
+        victims[:, chosen] = reprieve(
             uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
         )
     over_budget = np.zeros_like(helps)
@@ -183,8 +183,8 @@ def _all(flags: Flags) -> Flags:
     return np.asarray(np.logical_and.reduce(flags, axis=0))
 
 
-def give_back(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
-    """Offer every removed pod its place back: those under a violated budget first, then by importance.
+def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+    """Reprieve removed pods where there is room: first those under a violated budget, then by importance.
 
     `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
     placed. Gives bool[slots, M], who found no place.

@@ -53,7 +53,7 @@ class Spared:
 class Proposal:
     """A node, who may and who must go there, and the numbers that rank it.
 
-    `removable` is in the order in which pods are offered back. `start_micros`: of the longest running
+    `removable` is in the order of reprieve. `start_micros`: of the longest running
     victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
     `spared`: only where it is one of the best few.
     `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
@@ -72,7 +72,7 @@ class Proposal:
 
     @property
     def victims(self) -> tuple[RemovablePod, ...]:
-        """Give the pods that must go, in the order in which they were offered back."""
+        """Return the pods that must go, in the order of reprieve."""
         return tuple(pod for pod in self.removable if pod.victim)
 
 

@@ -1,4 +1,4 @@
-"""From a choice of victims on one node to a proposal: named pods in the order of being offered back."""
+"""From a choice of victims on one node to a proposal: named pods in the order of reprieve."""
 
 from __future__ import annotations
 
