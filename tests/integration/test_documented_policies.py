@@ -12,7 +12,7 @@ from integration.configuring import NO_POLICY, put_policy, until_in_force
 from integration.preempting import assert_stays_pending, deletes_of, first_decision, settle
 from integration.space import Space
 from makeway.core.k8s.objects import PriorityClass
-from makeway.core.policy.toleration import Toleration, toleration_of
+from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.runtime.config import revision_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "policies"
@@ -39,8 +39,8 @@ async def test_the_classes_of_the_page_on_toleration_say_what_it_says(space: Spa
 
     assert found == {
         "batch": None,
-        "batch-10m": Toleration(10_000, 600),
-        "batch-uninterrupted": Toleration(10_000, -1),
+        "batch-10m": PreemptionToleration(10_000, 600),
+        "batch-uninterrupted": PreemptionToleration(10_000, -1),
         "service": None,
         "platform": None,
     }

@@ -61,7 +61,7 @@ class World:
         priority: int = 0,
         originator: bool = False,
         opted_out: bool = False,
-        barred: str = "",
+        exempt: str = "",
     ) -> World:
         """Put pods into a leaf, the oldest first. `uids`: with blanks between; else by number."""
         leaf = self.tree.at(path)
@@ -76,7 +76,7 @@ class World:
                 originator=originator,
                 opted_out=opted_out,
                 created_micros=number,
-                barred=barred,
+                exempt=exempt,
             )
             members.append(member)
             self.usage.add(leaf.number, member.requests)

@@ -13,11 +13,11 @@ from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.rules import (
-    Pair,
+    PreemptionPair,
     PreemptorFacts,
     Rule,
     Verdict,
-    barrier_of,
+    exemption_of,
     judge,
     lower_priority,
     rules_in_force,
@@ -48,9 +48,9 @@ def test_times_keep_their_microseconds() -> None:
     assert microseconds(None) == NOT_STARTED
 
 
-def pair(preemptor: int, victim: int | PodFacts) -> Pair:
+def pair(preemptor: int, victim: int | PodFacts) -> PreemptionPair:
     facts = PodFacts(priority=victim) if isinstance(victim, int) else victim
-    return Pair(PreemptorFacts(priority=preemptor), facts, NOW)
+    return PreemptionPair(PreemptorFacts(priority=preemptor), facts, NOW)
 
 
 @pytest.mark.parametrize(("victim", "removable"), [(9, True), (10, False), (11, False)])
@@ -63,11 +63,11 @@ def test_only_a_pod_of_lower_priority_may_go(victim: int, removable: bool) -> No
 
 
 def test_the_first_rule_that_forbids_speaks_and_without_one_the_first_of_all() -> None:
-    def shield(pair: Pair) -> Verdict:
-        return Verdict(pair.victim.priority < 5, "shield", "")
+    def exempt(pair: PreemptionPair) -> Verdict:
+        return Verdict(pair.victim.priority < 5, "exempt", "")
 
-    assert judge((lower_priority, shield), pair(10, 9)).rule == "shield"
-    assert judge((lower_priority, shield), pair(10, 4)).rule == "lower-priority"
+    assert judge((lower_priority, exempt), pair(10, 9)).rule == "exempt"
+    assert judge((lower_priority, exempt), pair(10, 4)).rule == "lower-priority"
     assert not judge((), pair(10, 0)).removable
 
 
@@ -141,14 +141,14 @@ POLICIES = st.builds(
 
 
 @given(POLICIES, CLASSES, VICTIMS, st.integers(0, 10))
-def test_a_barrier_says_what_its_rules_say(
+def test_an_exemption_says_what_its_rules_say(
     policy: Policy, classes: dict[str, PriorityClass], victim: PodFacts, preemptor: int
 ) -> None:
     rules: tuple[Rule, ...] = victim_rules(policy, classes)
-    barrier = barrier_of(victim, policy, classes)
+    exemption = exemption_of(victim, policy, classes)
     verdict = judge(rules, pair(preemptor, victim))
 
-    assert barrier.holds(preemptor, microseconds(NOW)) is not verdict.removable
+    assert exemption.applies(preemptor, microseconds(NOW)) is not verdict.removable
     if not verdict.removable:
-        assert barrier.rule == verdict.rule
-        assert verdict.until is None or barrier.until == microseconds(verdict.until)
+        assert exemption.rule == verdict.rule
+        assert verdict.until is None or exemption.until == microseconds(verdict.until)

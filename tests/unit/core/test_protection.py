@@ -8,7 +8,7 @@ import pytest
 
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge, rules_in_force
+from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge, rules_in_force
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HIGHEST = 2**31 - 1
@@ -16,7 +16,7 @@ HIGHEST = 2**31 - 1
 
 def ask(victim: PodFacts, preemptor: int = HIGHEST, **protection: object) -> Verdict:
     policy = Policy(protection=Protection(**protection))  # type: ignore[arg-type]
-    return judge(rules_in_force(policy, {}), Pair(PreemptorFacts(priority=preemptor), victim, NOW))
+    return judge(rules_in_force(policy, {}), PreemptionPair(PreemptorFacts(priority=preemptor), victim, NOW))
 
 
 def test_without_a_policy_only_the_priority_counts() -> None:

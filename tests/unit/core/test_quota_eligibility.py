@@ -6,7 +6,7 @@ import pytest
 
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.core.queues.quota_exemption import bar_of
+from makeway.core.queues.quota_exemption import quota_exemption_of
 
 PROTECTION = Protection(
     namespaces=("kube-system",), minimum_priority=1_000_000, never_evict_namespaces=("shop",)
@@ -24,11 +24,11 @@ PROTECTION = Protection(
     ],
 )
 def test_who_is_protected_from_everybody_is_protected_from_quotas(rule: str, victim: PodFacts) -> None:
-    bar = bar_of(victim, PROTECTION)
+    exemption = quota_exemption_of(victim, PROTECTION)
 
-    assert bar is not None
-    assert bar.rule == rule
-    assert bar.detail
+    assert exemption is not None
+    assert exemption.rule == rule
+    assert exemption.detail
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_who_is_protected_from_everybody_is_protected_from_quotas(rule: str, vic
     ],
 )
 def test_what_only_ranks_a_pod_or_is_not_honoured_there_keeps_nobody(victim: PodFacts) -> None:
-    assert bar_of(victim, PROTECTION) is None
+    assert quota_exemption_of(victim, PROTECTION) is None
 
 
 def test_a_system_critical_pod_goes_for_no_quota_even_without_any_policy() -> None:
-    bar = bar_of(PodFacts(namespace="shop", priority=2_000_000_000), Protection())
+    exemption = quota_exemption_of(PodFacts(namespace="shop", priority=2_000_000_000), Protection())
 
-    assert bar is not None
-    assert bar.rule == "system-critical"
+    assert exemption is not None
+    assert exemption.rule == "system-critical"

@@ -52,7 +52,7 @@ def worlds(draw: st.DrawFn) -> World:
             priority=chance.randint(-1, 1),
             originator=chance.random() < 0.2,
             opted_out=chance.random() < 0.3,
-            barred=chance.choice(["", "", "", "", "daemonset"]),
+            exempt=chance.choice(["", "", "", "", "daemonset"]),
         )
     return world
 
@@ -161,7 +161,7 @@ def test_every_victim_is_below_the_queue_may_go_and_uses_what_is_needed(
 
     for victim in plan.victims:
         assert queue.number <= leaf_of(world, victim).number < queue.below
-        assert not victim.barred
+        assert not victim.exempt
         assert any(victim.requests.get(name, 0) > 0 for name in plan.need)
     assert len({victim.uid for victim in plan.victims}) == len(plan.victims)
 
@@ -193,7 +193,7 @@ def test_who_is_kept_is_kept_by_what_is_named(world: World, data: st.DataObject)
         for member in world.pods.get(leaf.number, ())
         if member not in found.victims and any(member.requests.get(name, 0) > 0 for name in short)
     ]
-    assert sum(found.barred.values()) + sum(found.guaranteed.values()) == len(left)
+    assert sum(found.exempt.values()) + sum(found.guaranteed.values()) == len(left)
     assert all(isinstance(one, Guarantee) and count > 0 for one, count in found.guaranteed.items())
 
 

@@ -190,7 +190,7 @@ def test_a_parent_comes_down_to_its_maximum_and_nobody_goes_who_could_have_staye
 
 def test_what_a_leaf_cannot_give_is_taken_from_the_others() -> None:
     built = tree(queue("p", queue("a"), queue("b"), maximum=50))
-    world = World(built).run("root.p.a", 40, barred="daemonset").run("root.p.b", 20, 20, 20)
+    world = World(built).run("root.p.a", 40, exempt="daemonset").run("root.p.b", 20, 20, 20)
 
     plan = world.enforce("root.p")
 
@@ -201,8 +201,8 @@ def test_what_a_leaf_cannot_give_is_taken_from_the_others() -> None:
 
 def test_pods_that_may_never_be_evicted_are_named_where_they_would_have_helped() -> None:
     world = World(tree(queue("a", maximum=10)))
-    world.run("root.a", 10, 10, barred="daemonset").run("root.a", 5).run(
-        "root.a", {"cpu": 5}, barred="mirror-pod"
+    world.run("root.a", 10, 10, exempt="daemonset").run("root.a", 5).run(
+        "root.a", {"cpu": 5}, exempt="mirror-pod"
     )
 
     plan = world.enforce("root.a")

@@ -14,7 +14,7 @@ from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import Pod, PodDisruptionBudget, PriorityClass
 from makeway.core.policy import protection, toleration
 from makeway.core.policy.document import Protection
-from makeway.core.policy.exemption import OPEN
+from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.facts import facts_of
 
 _TABLES = Path(__file__).parents[3] / "bus/testdata/rules"
@@ -43,9 +43,11 @@ def test_a_priority_class_exempts_its_pods_in_every_language(case: dict[str, Any
 
 @cases("protection")
 def test_a_policy_protects_pods_in_every_language(case: dict[str, Any]) -> None:
-    barrier = protection.barrier_of(facts_of(pod_of(case)), msgspec.convert(case["protection"], Protection))
+    exemption = protection.exemption_of(
+        facts_of(pod_of(case)), msgspec.convert(case["protection"], Protection)
+    )
 
-    assert ("" if barrier == OPEN else barrier.rule) == case["reason"]
+    assert ("" if exemption == NOT_EXEMPT else exemption.rule) == case["reason"]
 
 
 @cases("budgets")

@@ -14,7 +14,7 @@ from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.toleration import (
     MINIMUM_PREEMPTABLE_PRIORITY,
     TOLERATION_SECONDS,
-    Tolerance,
+    TolerationVerdict,
     can_tolerate_preemption,
 )
 
@@ -35,7 +35,9 @@ def make_victim(ago: timedelta | None = timedelta(0), priority: int = 100, cls: 
     return PodFacts(priority=priority, priority_class=cls, scheduled_micros=scheduled)
 
 
-def ask(preemptor: int, priority_class: PriorityClass | None, victim: PodFacts | None = None) -> Tolerance:
+def ask(
+    preemptor: int, priority_class: PriorityClass | None, victim: PodFacts | None = None
+) -> TolerationVerdict:
     return can_tolerate_preemption(victim or make_victim(), priority_class, preemptor, NOW)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from makeway.core.k8s.budget import PENDING, UNREADY, Budget
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.policy.document import Policy
-from makeway.core.policy.rules import Pair, PreemptorFacts, Rule, judge
+from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule, judge
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW
 
@@ -77,7 +77,7 @@ def started(pod: PodRecord) -> int:
 
 
 def allowed(rules: Sequence[Rule], preemptor: PodRecord, pod: PodRecord) -> bool:
-    return judge(rules, Pair(PreemptorFacts(preemptor.priority), pod.facts, NOW)).removable
+    return judge(rules, PreemptionPair(PreemptorFacts(preemptor.priority), pod.facts, NOW)).removable
 
 
 def answer(

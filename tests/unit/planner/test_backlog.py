@@ -84,9 +84,9 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
                 [pod.uid for pod in snapshot.slots[row]],
                 columns.requested[layers, row].tolist(),
                 columns.requests[layers][:, :, row].tolist(),
-                columns.immune_below[:, row].tolist(),
-                columns.immune_until[:, row].tolist(),
-                int(columns.barred[row]),
+                columns.exempt_below[:, row].tolist(),
+                columns.exempt_until[:, row].tolist(),
+                int(columns.exempt_count[row]),
             )
             for name, row in snapshot.rows.items()
         },
@@ -122,7 +122,7 @@ def test_in_chunks_or_at_once_all_is_the_same_once_it_is_applied(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGES, max_size=20), st.sampled_from(POLICIES))
-def test_nodes_whose_pods_are_shielded_otherwise_count_as_changed(
+def test_nodes_whose_exemptions_differ_count_as_changed(
     changes: list[Callable[[Snapshot], object]], policy: Policy
 ) -> None:
     snapshot = Snapshot(chunk=1)
@@ -151,7 +151,7 @@ def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
 
     settle(snapshot)
     row = snapshot.rows["n1"]
-    assert snapshot.columns.immune_below[:2, row].tolist() == [50, 50]
+    assert snapshot.columns.exempt_below[:2, row].tolist() == [50, 50]
 
 
 def test_what_is_still_being_applied_is_named() -> None:

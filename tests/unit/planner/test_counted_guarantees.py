@@ -39,7 +39,7 @@ def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting:
     preemptor = make_pod("new", "", HIGH, 300, labels={"queue": "root.p"}, facts=PodFacts(queue="root.p"))
     found = plan(snapshot, ask(preemptor), NOW)
     assert isinstance(found, Refusal)
-    assert found.spared == {"queue-guaranteed": 8}
+    assert found.exempt == {"queue-guaranteed": 8}
 
 
 def test_a_node_whose_pods_are_counted_again_is_seen_as_changed_by_a_plan_of_this_revision() -> None:

@@ -35,7 +35,7 @@ def test_a_hard_budget_keeps_the_pods_that_the_eviction_api_would_count(
     selector: object, labels: dict[str, str]
 ) -> None:
     snapshot = snapshot_under(frozen(selector), labels, HARD)
-    assert refused(snapshot, ask(P)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(P)).exempt == {"hard-budget": 1}
 
 
 @pytest.mark.parametrize(("selector", "labels"), [({}, {"app": "web"}), ({}, {}), (ABSENT, {})])
@@ -53,7 +53,7 @@ def test_pods_are_matched_anew_when_their_budgets_become_hard_or_soft(
 ) -> None:
     snapshot = snapshot_under(frozen(selector), labels, Policy())
     snapshot.apply(Enforce(HARD, "hard"))
-    assert refused(snapshot, ask(P)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(P)).exempt == {"hard-budget": 1}
     snapshot.apply(Enforce(Policy(), "soft"))
     assert planned(snapshot, ask(P)).candidates[0].node == "a"
     assert snapshot.budgets.members(snapshot.budget_set("w")) == ()
@@ -74,4 +74,4 @@ def test_many_budgets_with_an_empty_selector_are_too_many_only_where_they_are_ha
         snapshot.apply(PutBudget(frozen({}, f"b{number}")))
     assert planned(snapshot, ask(P)).candidates[0].victims[0].pdb_violating is False
     snapshot.apply(Enforce(HARD, "hard"))
-    assert refused(snapshot, ask(P)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(P)).exempt == {"hard-budget": 1}

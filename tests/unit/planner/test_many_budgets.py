@@ -78,7 +78,7 @@ def test_a_pod_that_a_hard_budget_may_cover_stays_until_that_is_known() -> None:
 
     assert choices(planned(snapshot, ask(PREEMPTOR))) == [("z", {"other"})]
     kept = refused(snapshot, ask(PREEMPTOR, nodes=["n0", "n1"]))
-    assert kept.spared == {HARD_BUDGET: 2}
+    assert kept.exempt == {HARD_BUDGET: 2}
     settle(snapshot)
     assert choices(planned(snapshot, ask(PREEMPTOR)))[0] == ("n0", {"p0"})
 

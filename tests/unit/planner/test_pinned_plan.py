@@ -307,7 +307,7 @@ def test_a_soft_budget_is_counted_and_a_hard_one_keeps_its_pods() -> None:
     assert (victims(soft), soft.pdb_violations) == ({"a"}, 1)
     assert (victims(hard), hard.pdb_violations) == ({"b"}, 0)
     assert [pod.pod.uid for pod in hard.removable] == ["b"]
-    assert [(one.pod.uid, one.verdict.rule) for one in hard.spared.pods] == [("a", "hard-budget")]
+    assert [(one.pod.uid, one.verdict.rule) for one in hard.exempt.pods] == [("a", "hard-budget")]
 
 
 def test_a_budget_that_allows_the_victims_is_not_violated_by_them() -> None:
@@ -329,7 +329,7 @@ def test_protection_and_toleration_hold_here_too_and_say_until_when() -> None:
     assert "kept: 1 by preemption-toleration, 1 by protected-namespace" in refusal.message
     assert refusal.retry_at == NOW + timedelta(seconds=50, milliseconds=1)
     assert refusal.depends_on == (("PriorityClass", "", "calm"),)
-    assert refusal.spared == {"preemption-toleration": 1, "protected-namespace": 1}
+    assert refusal.exempt == {"preemption-toleration": 1, "protected-namespace": 1}
 
 
 def test_a_system_critical_pod_of_equal_priority_stays() -> None:
@@ -359,7 +359,7 @@ def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important()
 
     assert victims(proposal) == {"b0"}
     assert [pod.pod.uid for pod in proposal.removable] == ["b0"]
-    assert {(one.pod.uid, one.verdict.rule) for one in proposal.spared.pods} == {
+    assert {(one.pod.uid, one.verdict.rule) for one in proposal.exempt.pods} == {
         ("a0", "queue-guaranteed"),
         ("a1", "queue-guaranteed"),
     }
@@ -372,10 +372,10 @@ def test_victims_together_leave_their_queue_its_guarantee() -> None:
     refusal = why(with_guarantee(15, *pods), pinned(20))
 
     assert "1 of 3 pods may go (kept: 2 by queue-guaranteed)" in refusal.message
-    assert refusal.spared == {"queue-guaranteed": 2}
+    assert refusal.exempt == {"queue-guaranteed": 2}
     assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
     [near] = refusal.nearest
-    assert {one.verdict.detail for one in near.spared.pods} == {
+    assert {one.verdict.detail for one in near.exempt.pods} == {
         "the pods of its queue on this node would together go below a guarantee"
     }
 

@@ -98,7 +98,7 @@ class World:
 
 def facts() -> st.SearchStrategy[PodFacts]:
     """Mostly none; a class that may be gone, a time about a minute ago, an annotation, a mirror pod."""
-    shielded = st.builds(
+    exempt = st.builds(
         PodFacts,
         priority_class=st.sampled_from(["", "steady", "slow"]),
         scheduled_micros=st.sampled_from([59, 60, 61]).map(lambda ago: microseconds(NOW) - ago * 1_000_000)
@@ -106,7 +106,7 @@ def facts() -> st.SearchStrategy[PodFacts]:
         mirror=st.sampled_from([False, False, False, True]),
         never_evict=st.booleans(),
     )
-    return st.just(PodFacts()) | shielded
+    return st.just(PodFacts()) | exempt
 
 
 @st.composite

@@ -57,12 +57,12 @@ def test_a_refusal_counts_whose_deletion_was_refused_and_when_to_ask_again() -> 
     refusal = refused(snapshot, ask(URGENT, refused=["a0", "gone"]))
 
     assert refusal.reason == "PodsSpared"
-    assert refusal.spared == {"delete-refused": 1}
+    assert refusal.exempt == {"delete-refused": 1}
     assert "1 pod spared by delete-refused" in refusal.message
     assert refusal.depends_on == (("Pod", "default", "a0"),)
     assert refusal.retry_at == NOW + timedelta(minutes=1)
     (near,) = refusal.nearest
-    assert [(one.pod.uid, one.verdict.rule) for one in near.spared.pods] == [("a0", "delete-refused")]
+    assert [(one.pod.uid, one.verdict.rule) for one in near.exempt.pods] == [("a0", "delete-refused")]
 
 
 def test_a_pod_that_is_assumed_and_was_refused_stays() -> None:
@@ -70,7 +70,7 @@ def test_a_pod_that_is_assumed_and_was_refused_stays() -> None:
     question = ask(URGENT, assumed=[("s", "a")])
 
     assert choices(planned(snapshot, question)) == [("a", {"s"})]
-    assert refused(snapshot, replace(question, refused=frozenset({"s"}))).spared == {"delete-refused": 1}
+    assert refused(snapshot, replace(question, refused=frozenset({"s"}))).exempt == {"delete-refused": 1}
 
 
 def test_a_daemon_sets_pod_does_not_order_what_was_refused_again() -> None:
@@ -86,7 +86,7 @@ def test_a_daemon_sets_pod_does_not_order_what_was_refused_again() -> None:
 
     assert [pod.pod.uid for pod in second.victims] == [other]
     assert victim not in {pod.pod.uid for pod in second.removable}
-    assert none.spared == {"delete-refused": 2}
+    assert none.exempt == {"delete-refused": 2}
     assert none.retry_at == NOW + timedelta(minutes=1)
     assert ("Pod", "default", "x") in none.depends_on
 
@@ -119,7 +119,7 @@ def test_with_columns_set_aside_what_rules_keep_still_stays() -> None:
 
     refusal = refused(snapshot, ask(URGENT, ignore_columns=True))
 
-    assert refusal.spared == {"protected-namespace": 1}
+    assert refusal.exempt == {"protected-namespace": 1}
 
 
 # --------------------------------------------------------------------------------------- the sample

@@ -1,4 +1,4 @@
-"""Hard budgets, limits, and what a refusal under a policy says: why, who is spared, when to ask again."""
+"""Hard budgets, limits, and what a refusal under a policy says: why, who is exempt, when to ask again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_pod_under_an_exhausted_hard_budget_is_not_removable() -> None:
 
     assert refusal.reason == "NotEnoughRoom"
     assert "1 pod spared by hard-budget" in refusal.message
-    assert refusal.spared == {"hard-budget": 1}
+    assert refusal.exempt == {"hard-budget": 1}
     assert ("PodDisruptionBudget", "default", "web") in refusal.depends_on
 
 
@@ -62,7 +62,7 @@ def test_a_hard_budget_whose_status_is_of_an_older_spec_allows_nothing() -> None
     hard = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)], policy=HARD)  # type: ignore[arg-type]
     soft = make_snapshot(["a"], pods, [make_budget("web", APP, 1, settled=False)])  # type: ignore[arg-type]
 
-    assert refused(hard, ask(URGENT)).spared == {"hard-budget": 1}
+    assert refused(hard, ask(URGENT)).exempt == {"hard-budget": 1}
     # kube-scheduler does not look at it.
     assert planned(soft, ask(URGENT)).candidates[0].pdb_violations == 0
 
@@ -93,7 +93,7 @@ def test_a_pod_that_is_not_healthy_goes_where_the_eviction_api_would_evict_it(
         (proposal,) = planned(snapshot, ask(URGENT)).candidates
         assert proposal.pdb_violations == 0
     else:
-        assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+        assert refused(snapshot, ask(URGENT)).exempt == {"hard-budget": 1}
 
 
 def test_a_plan_that_is_made_again_sees_that_a_pod_became_ready_and_that_its_budget_is_healthy() -> None:
@@ -104,13 +104,13 @@ def test_a_plan_that_is_made_again_sees_that_a_pod_became_ready_and_that_its_bud
         [budget(healthy=(1, 2))],
         policy=HARD,
     )
-    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(URGENT)).exempt == {"hard-budget": 1}
 
     snapshot.apply(PutBudget(budget(healthy=(2, 2))))
     assert planned(snapshot, ask(URGENT)).candidates
 
     snapshot.apply(PutPod(web("w", "a", 400)))  # type: ignore[arg-type]
-    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(URGENT)).exempt == {"hard-budget": 1}
 
 
 def test_a_pod_under_two_hard_budgets_stays_since_the_eviction_api_evicts_no_such_pod() -> None:
@@ -118,7 +118,7 @@ def test_a_pod_under_two_hard_budgets_stays_since_the_eviction_api_evicts_no_suc
     hard = make_snapshot(["a"], [web("w", "a", 400)], budgets, policy=HARD)  # type: ignore[list-item]
     soft = make_snapshot(["a"], [web("w", "a", 400)], budgets)  # type: ignore[list-item]
 
-    assert refused(hard, ask(URGENT)).spared == {"hard-budget": 1}
+    assert refused(hard, ask(URGENT)).exempt == {"hard-budget": 1}
     assert planned(soft, ask(URGENT)).candidates
 
 
@@ -126,7 +126,7 @@ def test_budgets_become_hard_and_soft_again_with_the_policy() -> None:
     snapshot = make_snapshot(["a"], [web("w", "a", 400)], [make_budget("web", APP, 1, settled=False)])  # type: ignore[list-item]
 
     snapshot.apply(Enforce(HARD, "2"))
-    assert refused(snapshot, ask(URGENT)).spared == {"hard-budget": 1}
+    assert refused(snapshot, ask(URGENT)).exempt == {"hard-budget": 1}
 
     snapshot.apply(Enforce(Policy(), "3"))
     assert planned(snapshot, ask(URGENT)).candidates
@@ -161,7 +161,7 @@ def test_of_pods_whose_hard_budget_allows_some_so_many_may_go_and_no_more() -> N
 
     assert len(proposal.victims) == len(proposal.removable) == 2
     assert proposal.pdb_violations == 0
-    assert refusal.spared == {"hard-budget": 4}
+    assert refusal.exempt == {"hard-budget": 4}
 
 
 def test_the_pod_that_makes_the_room_alone_may_go_though_it_would_violate_as_one_of_all() -> None:
@@ -187,7 +187,7 @@ def test_evictions_in_flight_are_taken_from_a_hard_budget() -> None:
 
     refusal = refused(snapshot, ask(URGENT, nodes=["a"], in_flight={"gone": "ord-1"}))
 
-    assert refusal.spared == {"hard-budget": 1}
+    assert refusal.exempt == {"hard-budget": 1}
 
 
 # ------------------------------------------------------------------------------------------- limits
@@ -264,11 +264,11 @@ def test_the_nearest_nodes_name_who_is_spared_by_which_rule_with_its_numbers() -
     refusal = refused(tolerant(("x", 500, 10)), ask(URGENT))
 
     (near,) = refusal.nearest
-    (spared,) = near.spared.pods
+    (exempt,) = near.exempt.pods
     assert near.missing == {"cpu": 200, "memory": 200}
-    assert (spared.pod.uid, spared.verdict.rule) == ("x", "preemption-toleration")
-    assert spared.verdict.until == NOW + timedelta(seconds=90)
-    assert f"{HIGH} < minimum-preemptable-priority {HIGH + 1}" in spared.verdict.detail
+    assert (exempt.pod.uid, exempt.verdict.rule) == ("x", "preemption-toleration")
+    assert exempt.verdict.until == NOW + timedelta(seconds=90)
+    assert f"{HIGH} < minimum-preemptable-priority {HIGH + 1}" in exempt.verdict.detail
 
 
 def test_protected_pods_are_counted_by_rule_and_make_the_answer_depend_on_the_policy() -> None:
@@ -283,7 +283,7 @@ def test_protected_pods_are_counted_by_rule_and_make_the_answer_depend_on_the_po
 
     refusal = refused(snapshot, ask(URGENT))
 
-    assert refusal.spared == {"mirror-pod": 1, "protected-priority": 1}
+    assert refusal.exempt == {"mirror-pod": 1, "protected-priority": 1}
     assert refusal.depends_on == (SOURCE,)
     assert refusal.retry_at is None
 
@@ -291,7 +291,7 @@ def test_protected_pods_are_counted_by_rule_and_make_the_answer_depend_on_the_po
 def test_without_policy_a_refusal_depends_on_nothing() -> None:
     refusal = refused(make_snapshot(["a"], [make_pod("x", "a", HIGH, 500)]), ask(URGENT))
 
-    assert (refusal.reason, refusal.depends_on, refusal.spared) == ("NoLowerPriorityPods", (), {})
+    assert (refusal.reason, refusal.depends_on, refusal.exempt) == ("NoLowerPriorityPods", (), {})
 
 
 def test_the_best_candidates_say_who_is_spared_there_the_least_important_first() -> None:
@@ -300,6 +300,6 @@ def test_the_best_candidates_say_who_is_spared_there_the_least_important_first()
 
     (proposal,) = planned(snapshot, ask(URGENT)).candidates
 
-    assert proposal.spared.total == 10
-    assert [one.pod.uid for one in proposal.spared.pods] == [f"k{i}" for i in range(9, 1, -1)]
-    assert {one.verdict.rule for one in proposal.spared.pods} == {"mirror-pod"}
+    assert proposal.exempt.total == 10
+    assert [one.pod.uid for one in proposal.exempt.pods] == [f"k{i}" for i in range(9, 1, -1)]
+    assert {one.verdict.rule for one in proposal.exempt.pods} == {"mirror-pod"}

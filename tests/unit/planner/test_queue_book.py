@@ -115,7 +115,7 @@ def test_who_is_protected_follows_the_policy() -> None:
 
     _, members = snapshot.queues.without(())
     (member,) = members(FLAT.at("root.a").number)
-    assert member.barred == "protected-namespace"
+    assert member.exempt == "protected-namespace"
 
 
 def test_a_class_may_opt_its_pods_out_and_in_again() -> None:

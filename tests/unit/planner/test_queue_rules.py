@@ -58,7 +58,7 @@ def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
     assert len(victims(one)["n1"]) == 2
     assert isinstance(refused, Refusal)
     assert "queue-guaranteed" in refused.message
-    assert refused.spared == {"queue-guaranteed": 3}
+    assert refused.exempt == {"queue-guaranteed": 3}
     assert ("ConfigMap", "makeway-system", "makeway-queues") in refused.depends_on
 
 
@@ -85,9 +85,9 @@ def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() 
     refused = plan(snapshot, ask(preemptor, nodes=["n1"], leaving=["a1", "a3"]), NOW)
 
     assert isinstance(refused, Refusal)
-    assert refused.spared == {"queue-guaranteed": 2}
+    assert refused.exempt == {"queue-guaranteed": 2}
     [near] = refused.nearest
-    assert {one.verdict.detail for one in near.spared.pods} == {
+    assert {one.verdict.detail for one in near.exempt.pods} == {
         "the pods of its queue on this node would together go below a guarantee"
     }
 

@@ -105,7 +105,7 @@ def decide(
         request=asked,
         question=question,
         result=plan(snapshot, question, NOW + timedelta(seconds=number)),
-        policy_revision=snapshot.shields.revision,
+        policy_revision=snapshot.exemptions.revision,
         duration_seconds=0.1,
         queue=snapshot.queues.path_of(question.preemptor),
     )

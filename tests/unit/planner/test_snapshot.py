@@ -118,7 +118,7 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
                     snapshot.budgets.members(int(columns.budgets[slot, row])),
                     bool(snapshot.budgets.exhausted(columns.budgets[slot, row], {})),
                     int(columns.signature[slot, row]) == snapshot.signature(pod.uid),
-                    (int(columns.immune_below[slot, row]), int(columns.immune_until[slot, row])),
+                    (int(columns.exempt_below[slot, row]), int(columns.exempt_until[slot, row])),
                 )
                 for slot, pod in enumerate(snapshot.slots[row])
             ],

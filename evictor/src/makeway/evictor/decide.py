@@ -18,9 +18,9 @@ from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDUL
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import facts_of
-from makeway.core.policy.rules import Pair, PreemptorFacts, Rule
+from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule
 from makeway.core.policy.rules import judge as ask
-from makeway.core.queues.quota_exemption import bar_of
+from makeway.core.queues.quota_exemption import quota_exemption_of
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -173,7 +173,7 @@ def judge(
         return Spared("not-bound", "the pod is bound to no node")
     if bound_to not in ("", order.node):
         return Spared("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
-    allowed = ask(rules, Pair(preemptor, facts_of(there), now))
+    allowed = ask(rules, PreemptionPair(preemptor, facts_of(there), now))
     if not allowed.removable:
         return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
@@ -207,7 +207,7 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
         return stays
     if not stays.spec.node_name:
         return Spared("not-bound", "the pod is bound to no node, and so not counted")
-    if (bar := bar_of(facts_of(stays), protection)) is not None:
+    if (bar := quota_exemption_of(facts_of(stays), protection)) is not None:
         return Spared(bar.rule, bar.detail)
     return _delete(stays)
 

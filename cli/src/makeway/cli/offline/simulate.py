@@ -150,7 +150,7 @@ def _report(
     return SimulationReport(
         at=now,
         nodes=snapshot.node_count,
-        policy_revision=snapshot.shields.revision,
+        policy_revision=snapshot.exemptions.revision,
         queues_revision=snapshot.queues.revision,
         pods=pods,
         quotas=quotas,

@@ -7,7 +7,14 @@ from typing import Final
 
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy
-from makeway.core.policy.rules import Pair, PreemptorFacts, Rule, Verdict, rules_in_force, victim_rules
+from makeway.core.policy.rules import (
+    PreemptionPair,
+    PreemptorFacts,
+    Rule,
+    Verdict,
+    rules_in_force,
+    victim_rules,
+)
 
 DAEMONSET_SINGLE: Final = "daemonset-single"
 DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
@@ -18,7 +25,7 @@ HIGHER_PRIORITY: Final = "higher-priority"
 MAY_GO: Final = "daemonset"
 
 
-def displaceable(pair: Pair) -> Verdict:
+def displaceable(pair: PreemptionPair) -> Verdict:
     """Allow pods of at most the preemptor's priority that belong to no DaemonSet.
 
     Equal priorities may go, as in YuniKorn: a DaemonSet's pod can run nowhere else.

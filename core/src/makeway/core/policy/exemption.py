@@ -1,6 +1,6 @@
 """What a pod's own side says about who may not remove it, as two numbers.
 
-Every rule that looks at the victim alone (PreemptionToleration, protection) comes down to a barrier:
+Every rule that looks at the victim alone (PreemptionToleration, protection) comes down to an exemption:
 preemptors of a lower priority than `below` may not remove the pod, up to and including the moment
 `until`. The rules answer from it and the planner's columns hold it, so that one pod looked at and all
 pods looked at cannot differ.
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-AGAINST_ALL: Final = 2**40
+ANY_PREEMPTOR: Final = 2**40
 """`below` of a pod that no preemptor may remove: above every priority. Each reason has a number of its own
 from here on, so that a column of `below` says why, too."""
 
-AGAINST_NONE: Final = -(2**40)
-"""`below` of a pod that no rule shields: under every priority."""
+NO_PREEMPTOR: Final = -(2**40)
+"""`below` of a pod that no rule exempts: under every priority."""
 
-FOR_EVER: Final = 2**62
+FOREVER: Final = 2**62
 """`until` where time alone changes nothing, in microseconds since 1970."""
 
 PREEMPTION_TOLERATION: Final = "preemption-toleration"
@@ -36,29 +36,29 @@ RULES: Final = (
     NEVER_EVICT,
     DELETE_REFUSED,
 )
-"""The rules that raise barriers, by number."""
+"""The rules that exempt pods, by number."""
 
 
-class Barrier(NamedTuple):
+class Exemption(NamedTuple):
     """Who may not remove a pod, and up to which microsecond."""
 
     below: int
     until: int
 
-    def holds(self, preemptor_priority: int, now_micros: int) -> bool:
+    def applies(self, preemptor_priority: int, now_micros: int) -> bool:
         """Say whether the pod stays for such a preemptor now."""
         return preemptor_priority < self.below and now_micros <= self.until
 
     @property
     def rule(self) -> str:
-        """The rule that raised it."""
-        return RULES[max(0, self.below - AGAINST_ALL)]
+        """The rule that exempts the pod."""
+        return RULES[max(0, self.below - ANY_PREEMPTOR)]
 
 
-OPEN: Final = Barrier(AGAINST_NONE, FOR_EVER)
-"""No rule shields the pod."""
+NOT_EXEMPT: Final = Exemption(NO_PREEMPTOR, FOREVER)
+"""No rule exempts the pod."""
 
 
-def against_all(rule: str) -> Barrier:
-    """Give the barrier of a rule that keeps a pod whatever the preemptor, for ever."""
-    return Barrier(AGAINST_ALL + RULES.index(rule), FOR_EVER)
+def exempt_from_all(rule: str) -> Exemption:
+    """Return the exemption of a pod that no preemptor may remove, for ever."""
+    return Exemption(ANY_PREEMPTOR + RULES.index(rule), FOREVER)

@@ -8,36 +8,36 @@ from __future__ import annotations
 
 from makeway.core.policy.document import Protection, in_namespaces
 from makeway.core.policy.exemption import (
-    AGAINST_ALL,
+    ANY_PREEMPTOR,
     MIRROR_POD,
     NEVER_EVICT,
-    OPEN,
+    NOT_EXEMPT,
     PROTECTED_NAMESPACE,
     PROTECTED_PRIORITY,
-    Barrier,
-    against_all,
+    Exemption,
+    exempt_from_all,
 )
 from makeway.core.policy.facts import PodFacts
 
 
-def barrier_of(victim: PodFacts, protection: Protection) -> Barrier:
-    """Give the protection of a pod as a barrier. O(protected namespaces)."""
+def exemption_of(victim: PodFacts, protection: Protection) -> Exemption:
+    """Return the protection of a pod as an exemption. O(protected namespaces)."""
     if victim.mirror:
-        return against_all(MIRROR_POD)
+        return exempt_from_all(MIRROR_POD)
     if victim.namespace in protection.namespaces:
-        return against_all(PROTECTED_NAMESPACE)
+        return exempt_from_all(PROTECTED_NAMESPACE)
     if protection.minimum_priority is not None and victim.priority >= protection.minimum_priority:
-        return against_all(PROTECTED_PRIORITY)
+        return exempt_from_all(PROTECTED_PRIORITY)
     if victim.never_evict and _is_honoured(victim.namespace, protection):
-        return against_all(NEVER_EVICT)
-    return OPEN
+        return exempt_from_all(NEVER_EVICT)
+    return NOT_EXEMPT
 
 
-def detail_of(barrier: Barrier, victim: PodFacts, protection: Protection) -> str:
+def detail_of(exemption: Exemption, victim: PodFacts, protection: Protection) -> str:
     """Say in words why a pod is protected, or that it is not."""
-    if barrier.below < AGAINST_ALL:
+    if exemption.below < ANY_PREEMPTOR:
         return "not protected"
-    match barrier.rule:
+    match exemption.rule:
         case "mirror-pod":
             return "a mirror pod cannot be evicted through the API"
         case "protected-namespace":

@@ -16,7 +16,7 @@ from typing import Final
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy import protection, toleration
 from makeway.core.policy.document import Policy
-from makeway.core.policy.exemption import OPEN, PREEMPTION_TOLERATION, Barrier
+from makeway.core.policy.exemption import NOT_EXEMPT, PREEMPTION_TOLERATION, Exemption
 from makeway.core.policy.facts import PodFacts
 
 LOWER_PRIORITY: Final = "lower-priority"
@@ -52,7 +52,7 @@ class PreemptorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PreemptionPair:
     """What rules look at: the pod that needs room, the pod that might go, and the time."""
 
     preemptor: PreemptorFacts
@@ -60,17 +60,17 @@ class Pair:
     now: datetime
 
 
-Rule = Callable[[Pair], Verdict]
+Rule = Callable[[PreemptionPair], Verdict]
 
 
-def lower_priority(pair: Pair) -> Verdict:
+def lower_priority(pair: PreemptionPair) -> Verdict:
     """Allow only pods of lower priority than the preemptor, as kube-scheduler does."""
     victim, preemptor = pair.victim.priority, pair.preemptor.priority
     removable = victim < preemptor
     return Verdict(removable, LOWER_PRIORITY, f"{victim} {'<' if removable else '>='} {preemptor}")
 
 
-def system_critical(pair: Pair) -> Verdict:
+def system_critical(pair: PreemptionPair) -> Verdict:
     """Allow a system-critical pod to go only for one of higher priority, whatever other rules say."""
     victim, preemptor = pair.victim.priority, pair.preemptor.priority
     if victim < SYSTEM_CRITICAL_PRIORITY:
@@ -83,10 +83,12 @@ def system_critical(pair: Pair) -> Verdict:
 def protected(policy: Policy) -> Rule:
     """Make the rule that keeps mirror pods and whom the policy protects; it speaks with each one's name."""
 
-    def rule(pair: Pair) -> Verdict:
-        barrier = protection.barrier_of(pair.victim, policy.protection)
-        detail = protection.detail_of(barrier, pair.victim, policy.protection)
-        return Verdict(barrier == OPEN, "protection" if barrier == OPEN else barrier.rule, detail)
+    def rule(pair: PreemptionPair) -> Verdict:
+        exemption = protection.exemption_of(pair.victim, policy.protection)
+        detail = protection.detail_of(exemption, pair.victim, policy.protection)
+        return Verdict(
+            exemption == NOT_EXEMPT, "protection" if exemption == NOT_EXEMPT else exemption.rule, detail
+        )
 
     return rule
 
@@ -94,7 +96,7 @@ def protected(policy: Policy) -> Rule:
 def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
     """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked."""
 
-    def rule(pair: Pair) -> Verdict:
+    def rule(pair: PreemptionPair) -> Verdict:
         victim = pair.victim
         found = toleration.can_tolerate_preemption(
             victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now
@@ -117,15 +119,15 @@ def victim_rules(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[
     return (system_critical, protected(policy), tolerating(classes))
 
 
-def barrier_of(victim: PodFacts, policy: Policy, classes: Mapping[str, PriorityClass]) -> Barrier:
-    """Give `protected` and `tolerating` of one pod as a barrier: the planner's columns hold it. O(1)."""
-    barrier = protection.barrier_of(victim, policy.protection)
-    if barrier != OPEN:
-        return barrier
-    return toleration.barrier_of(victim, classes.get(victim.priority_class))
+def exemption_of(victim: PodFacts, policy: Policy, classes: Mapping[str, PriorityClass]) -> Exemption:
+    """Give `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1)."""
+    exemption = protection.exemption_of(victim, policy.protection)
+    if exemption != NOT_EXEMPT:
+        return exemption
+    return toleration.exemption_of(victim, classes.get(victim.priority_class))
 
 
-def judge(rules: Sequence[Rule], pair: Pair) -> Verdict:
+def judge(rules: Sequence[Rule], pair: PreemptionPair) -> Verdict:
     """Ask the rules in order: the first that forbids speaks, else the first of all. O(rules)."""
     allowed: Verdict | None = None
     for rule in rules:

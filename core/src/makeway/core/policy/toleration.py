@@ -17,7 +17,13 @@ from typing import Final
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.exemption import FOR_EVER, OPEN, PREEMPTION_TOLERATION, Barrier, against_all
+from makeway.core.policy.exemption import (
+    FOREVER,
+    NOT_EXEMPT,
+    PREEMPTION_TOLERATION,
+    Exemption,
+    exempt_from_all,
+)
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 
 MINIMUM_PREEMPTABLE_PRIORITY: Final = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
@@ -33,7 +39,7 @@ _LATEST: Final = 250_000_000_000 * _MICROS
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
+class PreemptionToleration:
     """What a PriorityClass asks for. `seconds` 0: nothing; negative: for ever."""
 
     minimum_preemptable_priority: int
@@ -41,7 +47,7 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableAnnotation:
     """An annotation that is not a whole number of its size."""
 
     annotation: str
@@ -54,7 +60,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
+class TolerationVerdict:
     """Whether a pod is exempt. `detail`: why, with the numbers. `until`: its last moment, None: for ever."""
 
     exempt: bool
@@ -64,7 +70,7 @@ class Tolerance:
 
 def can_tolerate_preemption(
     victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int, now: datetime
-) -> Tolerance:
+) -> TolerationVerdict:
     """Say whether a pod is exempt from preemption by its PriorityClass. Public API; never raises. O(1).
 
     `victim`: facts of the pod that might go (`makeway.core.policy.facts.facts_of`). `priority_class`: the
@@ -72,34 +78,34 @@ def can_tolerate_preemption(
     `preemptor_priority`: of the pod that needs room. Whether the victim's priority is the lower one is
     another rule's question.
     """
-    barrier = barrier_of(victim, priority_class)
-    exempt = barrier.holds(preemptor_priority, microseconds(now))
-    ends = exempt and barrier.until != FOR_EVER
-    return Tolerance(
+    exemption = exemption_of(victim, priority_class)
+    exempt = exemption.applies(preemptor_priority, microseconds(now))
+    ends = exempt and exemption.until != FOREVER
+    return TolerationVerdict(
         exempt=exempt,
         detail=_detail(victim, priority_class, preemptor_priority),
-        until=moment_of(barrier.until) if ends else None,
+        until=moment_of(exemption.until) if ends else None,
     )
 
 
-def barrier_of(victim: PodFacts, priority_class: PriorityClass | None) -> Barrier:
-    """Give the toleration of a pod as a barrier. O(1)."""
+def exemption_of(victim: PodFacts, priority_class: PriorityClass | None) -> Exemption:
+    """Return the toleration of a pod as an exemption. O(1)."""
     if not victim.priority_class:
-        return OPEN
+        return NOT_EXEMPT
     if priority_class is None:
-        return against_all(PREEMPTION_TOLERATION)
+        return exempt_from_all(PREEMPTION_TOLERATION)
     toleration = toleration_of(priority_class)
     match toleration:
         case None:
-            return OPEN
-        case Unreadable():
-            return against_all(PREEMPTION_TOLERATION)
+            return NOT_EXEMPT
+        case UnreadableAnnotation():
+            return exempt_from_all(PREEMPTION_TOLERATION)
     if toleration.seconds == 0:
-        return OPEN
-    return Barrier(toleration.minimum_preemptable_priority, _last_micros(victim, toleration.seconds))
+        return NOT_EXEMPT
+    return Exemption(toleration.minimum_preemptable_priority, _last_micros(victim, toleration.seconds))
 
 
-def toleration_of(priority_class: PriorityClass) -> Toleration | Unreadable | None:
+def toleration_of(priority_class: PriorityClass) -> PreemptionToleration | UnreadableAnnotation | None:
     """Read the annotations; None where there is neither."""
     annotations = priority_class.metadata.annotations
     if not annotations:
@@ -110,18 +116,18 @@ def toleration_of(priority_class: PriorityClass) -> Toleration | Unreadable | No
         return None
     lowest = priority_class.value + 1 if minimum is None else _whole(minimum, 32)
     if lowest is None:
-        return Unreadable(MINIMUM_PREEMPTABLE_PRIORITY, minimum or "", 32)
+        return UnreadableAnnotation(MINIMUM_PREEMPTABLE_PRIORITY, minimum or "", 32)
     how_long = 0 if seconds is None else _whole(seconds, 64)
     if how_long is None:
-        return Unreadable(TOLERATION_SECONDS, seconds or "", 64)
-    return Toleration(lowest, how_long)
+        return UnreadableAnnotation(TOLERATION_SECONDS, seconds or "", 64)
+    return PreemptionToleration(lowest, how_long)
 
 
 def _last_micros(victim: PodFacts, seconds: int) -> int:
     if seconds < 0 or victim.scheduled_micros == NOT_SCHEDULED:
-        return FOR_EVER
+        return FOREVER
     last = victim.scheduled_micros + seconds * _MICROS
-    return last if last < _LATEST else FOR_EVER
+    return last if last < _LATEST else FOREVER
 
 
 def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int) -> str:
@@ -135,7 +141,7 @@ def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_pr
     match toleration:
         case None:
             return f"PriorityClass {name} has no toleration"
-        case Unreadable():
+        case UnreadableAnnotation():
             return f"PriorityClass {name}: {toleration}"
     minimum, seconds = toleration.minimum_preemptable_priority, toleration.seconds
     if seconds == 0:

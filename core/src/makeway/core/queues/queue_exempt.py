@@ -16,11 +16,11 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY
 
 
-def exempt_namespaces(policy: Policy, own_namespace: str) -> frozenset[str]:
+def queue_exempt_namespaces(policy: Policy, own_namespace: str) -> frozenset[str]:
     """Return the namespaces whose pods are exempt. `own_namespace`: makeway's, empty where not known."""
     return frozenset({*policy.queues.exempt_namespaces, own_namespace} - {""})
 
 
-def is_exempt(namespace: str, priority: int, namespaces: Set[str]) -> bool:
+def is_queue_exempt(namespace: str, priority: int, namespaces: Set[str]) -> bool:
     """Report whether a queue never holds a pod; `namespaces`: as `exempt_namespaces` returns them. O(1)."""
     return priority >= SYSTEM_CRITICAL_PRIORITY or namespace in namespaces

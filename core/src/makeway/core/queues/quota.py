@@ -140,7 +140,7 @@ def _blocks(tree: QueueTree, usage: Usage, found: Selection) -> tuple[Block, ...
             f"{counted(pods, 'pod')} kept by the guarantee of {queue.path}: {name} {least}, it used {held}"
         )
         blocks.append(Block("queue-guaranteed", message))
-    for rule, pods in sorted(found.barred.items()):
+    for rule, pods in sorted(found.exempt.items()):
         blocks.append(Block(rule, f"{counted(pods, 'pod')} kept by the rule {rule}"))
     for path, pods in sorted(found.busy.items()):
         blocks.append(

@@ -16,7 +16,7 @@ from typing import Final
 
 from makeway.core.policy import protection
 from makeway.core.policy.document import Protection
-from makeway.core.policy.exemption import OPEN
+from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.rules import SYSTEM_CRITICAL, SYSTEM_CRITICAL_PRIORITY
 
@@ -27,20 +27,20 @@ QUOTA: Final = "quota"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class QuotaExemption:
     """The rule that forbids it, and why, for a person to read."""
 
     rule: str
     detail: str
 
 
-def bar_of(victim: PodFacts, protected: Protection) -> Bar | None:
+def quota_exemption_of(victim: PodFacts, protected: Protection) -> QuotaExemption | None:
     """Give what forbids to evict a pod for any quota; None where nothing does. O(protected namespaces)."""
     if victim.daemon:
-        return Bar(DAEMON_SET, "a DaemonSet's pod would come back to its node at once")
-    barrier = protection.barrier_of(victim, protected)
-    if barrier != OPEN:
-        return Bar(barrier.rule, protection.detail_of(barrier, victim, protected))
+        return QuotaExemption(DAEMON_SET, "a DaemonSet's pod would come back to its node at once")
+    exemption = protection.exemption_of(victim, protected)
+    if exemption != NOT_EXEMPT:
+        return QuotaExemption(exemption.rule, protection.detail_of(exemption, victim, protected))
     if victim.priority >= SYSTEM_CRITICAL_PRIORITY:
-        return Bar(SYSTEM_CRITICAL, f"priority {victim.priority} is Kubernetes' own")
+        return QuotaExemption(SYSTEM_CRITICAL, f"priority {victim.priority} is Kubernetes' own")
     return None

@@ -51,7 +51,7 @@ def run_to_end(steps: Steps[_T]) -> _T:
 class Member(msgspec.Struct, frozen=True, gc=False):
     """A pod that counts in a queue, as the choice of victims sees it.
 
-    `created_micros`: metadata.creationTimestamp in microseconds since 1970. `barred`: the rule that
+    `created_micros`: metadata.creationTimestamp in microseconds since 1970. `exempt`: the rule that
     forbids to evict it for any quota; empty where none does.
     """
 
@@ -61,7 +61,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     originator: bool = False
     opted_out: bool = False
     created_micros: int = 0
-    barred: str = ""
+    exempt: str = ""
 
     @property
     def order(self) -> Order:
@@ -94,14 +94,14 @@ class Guarantee:
 class Selection:
     """Who goes, in the order of being taken; what that frees of the resources needed, and who was kept.
 
-    `guaranteed`, `barred`, `busy`: pods that would have helped, counted by the guarantee, the rule, or the
+    `guaranteed`, `exempt`, `busy`: pods that would have helped, counted by the guarantee, the rule, or the
     queue with a process of its own that kept them; empty where the need is met.
     """
 
     victims: tuple[Member, ...]
     freed: Amounts
     guaranteed: Counter[Guarantee] = field(default_factory=Counter)
-    barred: Counter[str] = field(default_factory=Counter)
+    exempt: Counter[str] = field(default_factory=Counter)
     busy: Counter[str] = field(default_factory=Counter)
 
 
@@ -137,7 +137,7 @@ def selecting(
         victims=victims,
         freed={name: taking.freed[name] for name in need if taking.freed.get(name)},
         guaranteed=kept.guaranteed,
-        barred=kept.barred,
+        exempt=kept.exempt,
         busy=kept.busy,
     )
 
@@ -177,7 +177,7 @@ class _Taking:
             if first:
                 yield
             part = pods[first : first + CHUNK]
-            parts.append(sorted((one.order, leaf, one) for one in part if not one.barred))
+            parts.append(sorted((one.order, leaf, one) for one in part if not one.exempt))
         return parts
 
     def take(
@@ -235,8 +235,8 @@ class _Taking:
                     continue
                 if owner:
                     busy.append((member, owner))
-                elif member.barred:
-                    kept.append((member, member.barred))
+                elif member.exempt:
+                    kept.append((member, member.exempt))
                 else:
                     useful.append((member.order, leaf.number, member))
         parts.append(sorted(useful))
@@ -245,7 +245,7 @@ class _Taking:
         yield from _free(parts)
 
         guaranteed: Counter[Guarantee] = Counter()
-        barred: Counter[str] = Counter()
+        exempt: Counter[str] = Counter()
         owners: Counter[str] = Counter()
         for (member, by), pause in _chunks(kept):
             if pause:
@@ -254,13 +254,13 @@ class _Taking:
                 if isinstance(by, Guarantee):
                     guaranteed[by] += 1
                 else:
-                    barred[by] += 1
+                    exempt[by] += 1
         for (member, path), pause in _chunks(busy):
             if pause:
                 yield
             if not member.requests.keys().isdisjoint(short):
                 owners[path] += 1
-        return Selection(victims=(), freed={}, guaranteed=guaranteed, barred=barred, busy=owners)
+        return Selection(victims=(), freed={}, guaranteed=guaranteed, exempt=exempt, busy=owners)
 
     def reprieve(self, need: Amounts) -> Steps[tuple[Member, ...]]:
         """Let everyone stay who is not needed for what was reached; give who goes, in order."""

@@ -123,7 +123,7 @@ class Case:
 def with_policy(policy: Policy) -> Callable[[Snapshot], None]:
     """Give what puts a policy in force."""
     return lambda snapshot: snapshot.apply(
-        Enforce(policy, snapshot.shields.revision, snapshot.shields.source)
+        Enforce(policy, snapshot.exemptions.revision, snapshot.exemptions.source)
     )
 
 

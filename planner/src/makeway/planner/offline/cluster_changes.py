@@ -58,7 +58,7 @@ def _covering(case: Case, uid: str) -> tuple[Key, ...]:
 def _budgets(case: Case, judged: Judged) -> list[Key]:
     """Give the budgets that keep pods which the pod could otherwise have, if they are hard."""
     refusal = judged.refusal
-    policy = case.snapshot.shields.policy
+    policy = case.snapshot.exemptions.policy
     if refusal is None or not policy.hard_budgets:
         return []
     named = [
@@ -66,7 +66,7 @@ def _budgets(case: Case, judged: Judged) -> list[Key]:
         for kind, namespace, name in refusal.depends_on
         if kind == "PodDisruptionBudget" and policy.has_hard_budgets(namespace)
     ]
-    if HARD_BUDGET not in refusal.spared and not named:
+    if HARD_BUDGET not in refusal.exempt and not named:
         return []
     return named[:_MOST_BUDGETS]
 
@@ -145,7 +145,7 @@ def _maximum(limit: QueueLimit, more: int) -> Change:
 def less_guaranteed(case: Case, judged: Judged) -> Found:
     """A guarantee that keeps pods: each alone, lowered by as little as helps."""
     refusal, tree = judged.refusal, case.snapshot.queues.tree
-    if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.spared:
+    if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.exempt:
         return
     vary = case.varied()
     for guard in guards_of(case.snapshot, case.question)[:_MOST_GUARDS]:

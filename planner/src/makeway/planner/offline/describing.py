@@ -44,7 +44,7 @@ def described(
             request=request,
             question=question,
             result=result or Plan(scope, (), 0, (), 0),
-            policy_revision=snapshot.shields.revision,
+            policy_revision=snapshot.exemptions.revision,
             duration_seconds=0.0,
             queue=snapshot.queues.path_of(pod),
         )

@@ -55,7 +55,7 @@ def pending(
     `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
     """
     pod = msgspec.json.decode(raw, type=Pod)
-    policy = world.snapshot.shields.policy
+    policy = world.snapshot.exemptions.policy
     request = PlanRequest(
         api_version=API_VERSION,
         request_id=OFFLINE,

@@ -8,7 +8,7 @@ from makeway.core.k8s.objects import Taint
 from makeway.core.k8s.objects import Toleration as Tolerates
 from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.toleration import Toleration, toleration_of
+from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.queues.amounts import text_of
 from makeway.planner.offline.changes import Case, Change
 from makeway.planner.offline.judging import Judged
@@ -63,7 +63,7 @@ def of_higher_priority(case: Case, judged: Judged) -> Found:
     reached = {pod.priority + 1 for pod in snapshot.pods.values() if pod.priority >= own}
     for priority_class in snapshot.priority_classes.values():
         asked = toleration_of(priority_class)
-        if isinstance(asked, Toleration) and asked.minimum_preemptable_priority > own:
+        if isinstance(asked, PreemptionToleration) and asked.minimum_preemptable_priority > own:
             reached.add(asked.minimum_preemptable_priority)
     priority = first(
         sorted(one for one in reached if own < one <= HIGHEST), lambda one: helps(case.of_priority(one))

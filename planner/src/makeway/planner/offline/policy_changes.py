@@ -21,8 +21,8 @@ def other_policy(case: Case, judged: Judged) -> Found:
     refusal = judged.refusal
     if refusal is None:
         return
-    policy = case.snapshot.shields.policy
-    stood = {*refusal.spared, *refusal.node_reasons}
+    policy = case.snapshot.exemptions.policy
+    stood = {*refusal.exempt, *refusal.node_reasons}
     vary = None
     for change, changed in (*_settings(policy, stood), *_numbers(case, policy, stood)):
         vary = vary or case.varied()
@@ -34,7 +34,7 @@ def other_policy(case: Case, judged: Judged) -> Found:
 
 def soft_budgets(case: Case, judged: Judged) -> tuple[Change, Case] | None:
     """Let budgets be violated; None where they may be already."""
-    policy = case.snapshot.shields.policy
+    policy = case.snapshot.exemptions.policy
     if policy.disruption_budgets == "soft":
         return None
     change = _change("disruptionBudgets", "hard", "soft")

@@ -63,7 +63,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
     timers = Timers(terms_of(before, "enforce"))
     timers.saved(tree, now, "enforce")
     due = {timer.fires_at for queue in tree if (timer := timers.timer(queue.path)) is not None}
-    mode = mode_of(snapshot.shields.policy, "enforce")
+    mode = mode_of(snapshot.exemptions.policy, "enforce")
     leaving: set[str] = set()
     for moment in sorted(due):
         for path in timers.fired(tree, moment):

@@ -103,7 +103,7 @@ class Replay:
                 request=request,
                 question=question,
                 result=result,
-                policy_revision=self.snapshot.shields.revision,
+                policy_revision=self.snapshot.exemptions.revision,
                 duration_seconds=0.0,
                 queue=self.snapshot.queues.path_of(question.preemptor),
             )

@@ -82,7 +82,7 @@ class Simulation:
             raise ManifestError(f"{where}: {error}") from error
         snapshot = self._world.snapshot
         if question.pinned_to:
-            delay = snapshot.shields.policy.daemon_sets.preemption_start_delay
+            delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
         snapshot.apply(PutPod(question.preemptor))
         asked = Asked(snapshot, request, question, self._now, admitted.warnings)
@@ -105,7 +105,7 @@ class Simulation:
             api_version=API_VERSION,
             request_id=OFFLINE,
             cluster_uid=OFFLINE,
-            mode=self._world.snapshot.shields.policy.mode_for(admitted.pod.metadata.namespace),
+            mode=self._world.snapshot.exemptions.policy.mode_for(admitted.pod.metadata.namespace),
             timeout_milliseconds=0,
             max_candidates=max(count, 1),
             profile=Profile(name=admitted.pod.spec.scheduler_name or OFFLINE),

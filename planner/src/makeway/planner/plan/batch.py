@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from makeway.core.policy.exemption import DELETE_REFUSED, against_all
+from makeway.core.policy.exemption import DELETE_REFUSED, exempt_from_all
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import Columns, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -80,7 +80,7 @@ def plain(snapshot: Snapshot, rows: Ints) -> Block:
     return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
-_REFUSED = against_all(DELETE_REFUSED)
+_REFUSED = exempt_from_all(DELETE_REFUSED)
 
 
 class Overlaid(msgspec.Struct, gc=False):
@@ -193,10 +193,10 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Overlaid]]
                 budgets=snapshot.budget_set(pod.uid),
                 signature=snapshot.signature(pod.uid),
                 requests=pod.requests,
-                barrier=snapshot.shields.of(pod.facts),
+                exemption=snapshot.exemptions.exemption_of(pod.facts),
             )
         for pod in overlaid.refused:
-            columns.set_barrier(place, bisect_left(order, pod.importance), _REFUSED)
+            columns.set_exemption(place, bisect_left(order, pod.importance), _REFUSED)
         for pod in overlaid.awaited:
             if pod.node:
                 gone.append((place, bisect_left(order, pod.importance)))

@@ -11,20 +11,20 @@ from itertools import accumulate
 import numpy as np
 
 from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.plan import exempt as spared
 from makeway.planner.plan.batch import Block
 from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.evaluate import Evaluation, reprieve
+from makeway.planner.plan.exempt import exempt_pods_of
 from makeway.planner.plan.queue_limits import QueueTerms
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import AwaitedPod, Proposal, RemovablePod, Spared
+from makeway.planner.plan.result import AwaitedPod, ExemptPods, Proposal, RemovablePod
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 EXPLAINED = 3
-"""Nodes of which it is written down who is spared there."""
+"""Nodes of which it is written down which pods are exempt there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ class Part:
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
-            spared=self.spared(place) if explained else Spared(),
-            max_victims=self.snapshot.shields.policy.limits.victims_per_order or 0,
+            exempt=self.exempt(place) if explained else ExemptPods(),
+            max_victims=self.snapshot.exemptions.policy.limits.victims_per_order or 0,
         )
 
-    def spared(self, place: int) -> Spared:
-        """Name pods of one node that rules keep."""
-        return spared.of_node(
+    def exempt(self, place: int) -> ExemptPods:
+        """Name pods of one node that rules exempt."""
+        return exempt_pods_of(
             self.snapshot, self.block, self.found, place, question=self.question, now=self.now
         )
 

@@ -10,7 +10,7 @@ from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, RemovablePod, Spared
+from makeway.planner.plan.result import ExemptPods, NearNode, Plan, Proposal, Refusal, RemovablePod
 from makeway.planner.snapshot.changes import Entry
 
 
@@ -80,7 +80,7 @@ def record_of(decision: Decision) -> DecisionRecord:
         pdb_violations=best.pdb_violations if best else 0,
         candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
         diagnosis=refusal_of(result) if isinstance(result, Refusal) else None,
-        spared_by_rule=result.spared if isinstance(result, Refusal) else {},
+        spared_by_rule=result.exempt if isinstance(result, Refusal) else {},
         nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
@@ -138,18 +138,18 @@ def _ranked(proposal: Proposal) -> messages.RankedCandidate:
         priority_sum=proposal.priority_sum,
         latest_start=None if proposal.start_micros == NOT_STARTED else moment_of(proposal.start_micros),
         decided_by=proposal.decided_by,
-        spared=_spared(proposal.spared),
-        spared_total=proposal.spared.total,
+        spared=_exempt_pods(proposal.exempt),
+        spared_total=proposal.exempt.total,
     )
 
 
 def _near(near: NearNode) -> messages.NearNode:
     return messages.NearNode(
-        node=near.node, missing=near.missing, spared=_spared(near.spared), spared_total=near.spared.total
+        node=near.node, missing=near.missing, spared=_exempt_pods(near.exempt), spared_total=near.exempt.total
     )
 
 
-def _spared(spared: Spared) -> tuple[messages.Spared, ...]:
+def _exempt_pods(exempt: ExemptPods) -> tuple[messages.Spared, ...]:
     return tuple(
         messages.Spared(
             namespace=one.pod.namespace,
@@ -160,7 +160,7 @@ def _spared(spared: Spared) -> tuple[messages.Spared, ...]:
             detail=one.verdict.detail,
             until=one.verdict.until,
         )
-        for one in spared.pods
+        for one in exempt.pods
     )
 
 

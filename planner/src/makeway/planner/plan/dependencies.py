@@ -23,7 +23,7 @@ def dependencies(
     budgets: Iterable[Key],
     *,
     limited: bool,
-    spared: Mapping[str, int],
+    exempt: Mapping[str, int],
     queues: QueueTerms,
 ) -> tuple[tuple[str, str, str], ...]:
     """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
@@ -34,20 +34,20 @@ def dependencies(
     this preemptor; the pods that the API server refused to delete. O(classes in use).
     """
     found: list[tuple[str, str, str]] = []
-    source = snapshot.shields.source
+    source = snapshot.exemptions.source
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
-    if source is not None and (limited or spared.keys() - others):
+    if source is not None and (limited or exempt.keys() - others):
         found.append(source)
-    if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in spared):
+    if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in exempt):
         found.append(snapshot.queues.source)
     found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
-    if HARD_BUDGET in spared:
+    if HARD_BUDGET in exempt:
         keys = sorted(budgets)[:_BUDGETS]
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
-    if PREEMPTION_TOLERATION in spared:
-        classes = snapshot.shields.exempting(question.preemptor.priority)
+    if PREEMPTION_TOLERATION in exempt:
+        classes = snapshot.exemptions.exempting_classes(question.preemptor.priority)
         found += [("PriorityClass", "", name) for name in classes]
-    if DELETE_REFUSED in spared:
+    if DELETE_REFUSED in exempt:
         found += refused_pods(snapshot, question)
     return tuple(found[:MOST])
 

@@ -1,4 +1,4 @@
-"""Which pods of lower priority rules keep, by which rule, and when the first of them may go.
+"""Which pods of lower priority rules exempt, by which rule, and when the first of them may go.
 
 Everything here explains: a plan does not need it. It is asked for the nodes that a decision record shows.
 """
@@ -11,13 +11,13 @@ from datetime import datetime
 import numpy as np
 
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
-from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge
+from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.plan.batch import Block
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Spared, SparedPod
+from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -32,23 +32,23 @@ MOST_PODS = 8
 """Pods of one node that a record names."""
 
 
-def barred(block: Block, found: Evaluation, preemptor_priority: int) -> Flags:
-    """Give bool[slots, M]: the pods of lower priority that a barrier keeps."""
+def exempt_mask(block: Block, found: Evaluation, preemptor_priority: int) -> Flags:
+    """Return bool[slots, M]: the pods of lower priority that the policy or their class exempts."""
     slots = found.removable.shape[0]
     lower = block.columns.priority[:slots, block.nodes] < preemptor_priority
     return np.asarray(lower & ~found.removable & ~found.budgeted & ~found.guarded)
 
 
-def of_node(
+def exempt_pods_of(
     snapshot: Snapshot, block: Block, found: Evaluation, place: int, *, question: Question, now: datetime
-) -> Spared:
-    """Name the least important few of the pods that rules keep on one node, with each one's verdict."""
+) -> ExemptPods:
+    """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
     priority = question.preemptor.priority
     slots = found.removable.shape[0]
     lower = block.columns.priority[:slots, int(block.nodes[place])] < priority
     stays = lower & ~found.removable[:, place]
     if not stays.any():
-        return Spared()
+        return ExemptPods()
     kept = block.pods(place, stays)
     budgeted = found.budgeted[:, place]
     preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
@@ -57,16 +57,16 @@ def of_node(
         if pod.uid in question.refused:
             verdict = REFUSED
         elif budgeted[slot]:
-            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod))
+            verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))
         elif found.guarded[slot, place]:
             verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         else:
-            verdict = judge(snapshot.shields.rules, Pair(preemptor, pod.facts, now))
-        pods.append(SparedPod(pod, verdict))
-    return Spared(len(kept), tuple(pods))
+            verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now))
+        pods.append(ExemptPod(pod, verdict))
+    return ExemptPods(len(kept), tuple(pods))
 
 
-def detail_of_budgets(snapshot: Snapshot, pod: PodRecord) -> str:
+def budget_detail(snapshot: Snapshot, pod: PodRecord) -> str:
     """Say which hard budgets keep a pod, or that this is not known yet."""
     if pod.namespace in snapshot.undecided:
         return f"the disruption budgets of namespace {pod.namespace} are being applied"
@@ -75,7 +75,7 @@ def detail_of_budgets(snapshot: Snapshot, pod: PodRecord) -> str:
     return f"PodDisruptionBudget {budgets} allows no more"
 
 
-def text(counts: Counter[str], ends: str) -> str:
+def exempt_text(counts: Counter[str], ends: str) -> str:
     """Say how many pods of lower priority stay, by rule; nothing where none does."""
     parts = []
     for rule, number in sorted(counts.items()):

@@ -1,6 +1,6 @@
 """Disruption budgets that may not be violated: who may go beside whom, on every node at once.
 
-A budget that allows nothing more shields its pods one by one. One that allows some shields those beyond
+A budget that allows nothing more exempts its pods one by one. One that allows some exempts those beyond
 them, and who that is depends on who goes: the victims of a plan count first, in the order of importance,
 then the others. So every subset of what is left as removable keeps every budget, also one that the
 scheduler's own filters choose later.

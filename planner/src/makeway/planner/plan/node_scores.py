@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.core.policy.exemption import FOR_EVER
+from makeway.core.policy.exemption import FOREVER
 from makeway.planner.plan.batch import TOGETHER, Block, Overlaid
 from makeway.planner.plan.constraint_layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
@@ -108,12 +108,12 @@ class Standing:
         if self.grounds is not None:
             self.grounds.forget(snapshot, rows)
         self._covered[rows] = columns.budgets[:slots, nodes].any(axis=0)
-        self._until[rows] = FOR_EVER
-        barred = columns.barred[nodes] > 0
-        if barred.any():
-            until = columns.immune_until[:slots, nodes[barred]]
-            self._until[rows[barred]] = np.where(until >= now_micros, until, FOR_EVER).min(
-                axis=0, initial=FOR_EVER
+        self._until[rows] = FOREVER
+        exempt = columns.exempt_count[nodes] > 0
+        if exempt.any():
+            until = columns.exempt_until[:slots, nodes[exempt]]
+            self._until[rows[exempt]] = np.where(until >= now_micros, until, FOREVER).min(
+                axis=0, initial=FOREVER
             )
 
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
@@ -159,7 +159,7 @@ class Standing:
         self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
         self._near, self._firm = extended(self._near, more), extended(self._firm, more)
         self._seen = extended(self._seen, more, _NEVER)
-        self._until = extended(self._until, more, FOR_EVER)
+        self._until = extended(self._until, more, FOREVER)
 
 
 def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:

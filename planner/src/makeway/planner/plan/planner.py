@@ -120,7 +120,7 @@ def _decide(
         return diagnosis.not_offered(scope, question, missing)
 
     question = replace(question, needs=needs)
-    if question.pinned_to and snapshot.shields.policy.daemon_sets.enabled:
+    if question.pinned_to and snapshot.exemptions.policy.daemon_sets.enabled:
         if snapshot.rows.get(question.pinned_to) not in potential:
             excluded = ruled_out(snapshot, question.constraints, named)
             return diagnosis.no_nodes(scope, question, unknown, excluded)
@@ -182,7 +182,7 @@ class View:
         allowance: Allowance,
     ) -> None:
         tallies = cache.tallies.within(allowance)
-        policy = snapshot.shields.policy
+        policy = snapshot.exemptions.policy
         self.question = question
         self._overlay = overlay(snapshot, question)
         placed = self._overlay.placed

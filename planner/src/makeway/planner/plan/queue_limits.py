@@ -24,7 +24,7 @@ import numpy as np
 from makeway.core.k8s.queue_labels import QUEUE_LABELS, asked_for
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.placement import place
-from makeway.core.queues.queue_exempt import is_exempt
+from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.batch import Block
 from makeway.planner.plan.constraint_layers import Placed
@@ -169,7 +169,7 @@ def terms_of(
         return NO_TERMS
     pod = question.preemptor
     limits: tuple[QueueLimit, ...] = ()
-    if not is_exempt(pod.namespace, pod.priority, snapshot.shields.exempt_namespaces):
+    if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
         limits = tuple(_limits(snapshot, tree, own, pod, [other for _, other in assumed]))
     guards = tuple(_guards(snapshot, tree, own, question))
     if not limits and not guards:

@@ -10,14 +10,13 @@ from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import DELETE_REFUSED
 from makeway.core.text import counted
-from makeway.planner.plan import exempt as spared
 from makeway.planner.plan.candidates import Part
 from makeway.planner.plan.constraint_layers import NO_AFFINITY
 from makeway.planner.plan.dependencies import dependencies
-from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.exempt import HARD_BUDGET, exempt_text
 from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
 from makeway.planner.plan.refusal_stats import (
-    ALL_KEPT,
+    ALL_EXEMPT,
     NO_LOWER,
     OVER_BUDGET,
     OVER_LIMIT,
@@ -33,7 +32,7 @@ NEVER = "PreemptionPolicyNever"
 NO_NODES = "NoPotentialNodes"
 NOT_OFFERED = "ResourceNotOffered"
 NOTHING_REMOVABLE = "NoLowerPriorityPods"
-ALL_SPARED = "PodsSpared"
+PODS_EXEMPT = "PodsSpared"
 NO_ROOM = "NotEnoughRoom"
 FORBIDDEN = "ForbiddenByPolicy"
 
@@ -90,7 +89,7 @@ def refusal(
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
     many nodes the planner does not know; `sample`: one that the columns rule out.
     """
-    reasons, counts = grounds.reasons(rows), grounds.spared(rows)
+    reasons, counts = grounds.reasons(rows), grounds.exempt(rows)
     if unknown:
         reasons[UNKNOWN_NODE] = unknown
     reasons.update(excluded)
@@ -105,7 +104,7 @@ def refusal(
         message += "; " + "; ".join(limit.reason for limit in queues.limits)
     if counts:
         end = grounds.first_end(rows)
-        message += f"; {spared.text(counts, '' if end is None else api_time(moment_of(end)))}"
+        message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
     helps = grounds.first_help(rows)
@@ -121,18 +120,18 @@ def refusal(
             question,
             grounds.budgets(snapshot, rows) if HARD_BUDGET in counts else (),
             limited=bool(reasons[OVER_LIMIT] or reasons[OVER_BUDGET]),
-            spared=counts,
+            exempt=counts,
             queues=queues,
         ),
-        spared=dict(sorted(counts.items())),
+        exempt=dict(sorted(counts.items())),
         nearest=tuple(node for node, _ in near),
         sample=sample,
     )
 
 
-def until_deleted(retry_at: datetime | None, spared: Mapping[str, int], now: datetime) -> datetime | None:
+def until_deleted(retry_at: datetime | None, exempt: Mapping[str, int], now: datetime) -> datetime | None:
     """Return when to try again, no later than what the API server refuses may be asked for once more."""
-    if DELETE_REFUSED not in spared:
+    if DELETE_REFUSED not in exempt:
         return retry_at
     again = now + REFUSED_AGAIN
     return again if retry_at is None else min(retry_at, again)
@@ -143,12 +142,12 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     potential = scope.nodes_potential
     if not potential:
         return NO_NODES, f"preemption would not help on any of {scope.nodes_total} nodes"
-    lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_KEPT, 0)
+    lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_EXEMPT, 0)
     forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
     if lower == potential:
         return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
     if kept == potential:
-        return ALL_SPARED, f"on each of {potential} potential nodes all pods of lower priority are spared"
+        return PODS_EXEMPT, f"on each of {potential} potential nodes all pods of lower priority are spared"
     parts = [f"of {potential} potential nodes {lower} have no pod of lower priority"]
     if kept:
         parts.append(f"on {kept} all of them are spared")
@@ -160,7 +159,7 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
     why = ", ".join(parts[:-1]) + f", and {parts[-1]}" if len(parts) > 1 else parts[0]
     if forbidden:
         return FORBIDDEN, why
-    return (NO_ROOM if full else ALL_SPARED), why
+    return (NO_ROOM if full else PODS_EXEMPT), why
 
 
 def _told(excluded: Mapping[str, int]) -> str:
@@ -204,4 +203,4 @@ def near_node(part: Part, place: int) -> tuple[NearNode, str]:
     node = part.snapshot.names[int(block.rows[place])]
     lower = int(found.removable[:, place].sum())
     text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
-    return NearNode(node, missing, part.spared(place)), text
+    return NearNode(node, missing, part.exempt(place)), text

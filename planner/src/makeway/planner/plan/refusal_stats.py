@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import PODS
-from makeway.core.policy.exemption import AGAINST_ALL, FOR_EVER, RULES
+from makeway.core.policy.exemption import ANY_PREEMPTOR, FOREVER, RULES
 from makeway.planner.plan.batch import Block
 from makeway.planner.plan.candidates import Part
 from makeway.planner.plan.constraint_layers import NO_AFFINITY
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.exempt import HARD_BUDGET, barred
+from makeway.planner.plan.exempt import HARD_BUDGET, exempt_mask
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
 from makeway.planner.plan.ranking import top
 from makeway.planner.snapshot.budgets import Key
@@ -26,11 +26,11 @@ from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.state import Snapshot
 
 NO_LOWER = "No pods of lower priority"
-ALL_KEPT = "All pods of lower priority are spared"
+ALL_EXEMPT = "All pods of lower priority are spared"
 OVER_BUDGET = "A hard disruption budget forbids it"
 OVER_LIMIT = "More victims than an order may have"
 
-_KEEPERS = (*RULES, HARD_BUDGET, QUEUE_GUARANTEED)
+_EXEMPTING_RULES = (*RULES, HARD_BUDGET, QUEUE_GUARANTEED)
 
 
 class Grounds:
@@ -41,7 +41,7 @@ class Grounds:
 
     def __init__(self) -> None:
         self._reasons: dict[str, Flags] = {}
-        self._kept: NDArray[np.int32] = np.zeros((len(_KEEPERS), 0), np.int32)
+        self._exempt: NDArray[np.int32] = np.zeros((len(_EXEMPTING_RULES), 0), np.int32)
         self._relative: NDArray[np.float64] = np.zeros(0, np.float64)
         self._ends: Ints = np.zeros(0, np.int64)
         self._enough: Ints = np.zeros(0, np.int64)
@@ -60,12 +60,14 @@ class Grounds:
         counts = {reason: int(np.count_nonzero(flags[rows])) for reason, flags in self._reasons.items()}
         return Counter({reason: number for reason, number in counts.items() if number})
 
-    def spared(self, rows: Ints) -> Counter[str]:
-        """Count the pods of lower priority that rules keep, by rule."""
-        if not self._kept.any():
+    def exempt(self, rows: Ints) -> Counter[str]:
+        """Count the pods of lower priority that rules exempt, by rule."""
+        if not self._exempt.any():
             return Counter()
-        counts = self._kept[:, rows].sum(axis=1).tolist()
-        return Counter({rule: number for rule, number in zip(_KEEPERS, counts, strict=True) if number})
+        counts = self._exempt[:, rows].sum(axis=1).tolist()
+        return Counter(
+            {rule: number for rule, number in zip(_EXEMPTING_RULES, counts, strict=True) if number}
+        )
 
     def first_end(self, rows: Ints) -> int | None:
         """Give the first microsecond after which a toleration no longer keeps a pod."""
@@ -81,7 +83,7 @@ class Grounds:
         None where there are none of either. By turns, in the order of the nodes' names. O(rows).
         """
         judged = np.ones(rows.size, np.bool_)
-        for reason in (NO_LOWER, ALL_KEPT, OVER_BUDGET, OVER_LIMIT):
+        for reason in (NO_LOWER, ALL_EXEMPT, OVER_BUDGET, OVER_LIMIT):
             if reason in self._reasons:
                 judged &= ~self._reasons[reason][rows]
         chosen = np.concatenate([rows[judged], others])
@@ -94,7 +96,7 @@ class Grounds:
     def nearest(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give the rows of the nodes that lack least, relative to what is asked, in that order, then by name.
 
-        A node from which nobody may go is near, too, where that is because rules keep its pods.
+        A node from which nobody may go is near, too, where that is because rules exempt its pods.
         """
         near = rows[np.isfinite(self._relative[rows])]
         chosen = top((self._relative, snapshot.name_rank()), near, most)
@@ -102,7 +104,7 @@ class Grounds:
 
     def budgets(self, snapshot: Snapshot, rows: Ints) -> set[Key]:
         """Give the hard budgets that keep pods. O(rows that they keep pods on)."""
-        wanted = self._kept[_KEEPERS.index(HARD_BUDGET), rows] > 0
+        wanted = self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] > 0
         sets = frozenset[int]().union(*(self._budgets.get(row, ()) for row in rows[wanted].tolist()))
         return {key for number in sets for key in snapshot.budgets.members(number)}
 
@@ -117,36 +119,36 @@ class Grounds:
         """Keep what was found on the nodes of a block. O(slots · nodes)."""
         block, found, rows = part.block, part.found, part.block.rows
         self._grow(part.snapshot)
-        kept = barred(block, found, part.question.preemptor.priority)
+        exempt = exempt_mask(block, found, part.question.preemptor.priority)
         for flags in self._reasons.values():
             flags[rows] = False
-        for reason, stands in _reasons(block, found, kept).items():
+        for reason, stands in _reasons(block, found, exempt).items():
             if stands.any():
                 if reason not in self._reasons:
                     self._reasons[reason] = np.zeros(self._known.size, np.bool_)
                 self._reasons[reason][rows] = stands
-        self._put_kept(block, found, kept)
-        self._relative[rows] = _relative(part, kept)
-        self._ends[rows] = self._enough[rows] = FOR_EVER
-        if kept.any():
-            until = np.where(kept, block.columns.immune_until[: kept.shape[0], block.nodes], FOR_EVER)
-            self._ends[rows] = until.min(axis=0, initial=FOR_EVER)
+        self._put_exempt(block, found, exempt)
+        self._relative[rows] = _relative(part, exempt)
+        self._ends[rows] = self._enough[rows] = FOREVER
+        if exempt.any():
+            until = np.where(exempt, block.columns.exempt_until[: exempt.shape[0], block.nodes], FOREVER)
+            self._ends[rows] = until.min(axis=0, initial=FOREVER)
             self._enough[rows] = _enough(found, until)
         self._known[rows] = True
 
-    def _put_kept(self, block: Block, found: Evaluation, kept: Flags) -> None:
+    def _put_exempt(self, block: Block, found: Evaluation, exempt: Flags) -> None:
         rows = block.rows
-        self._kept[:, rows] = 0
-        if kept.any():
-            below = block.columns.immune_below[: kept.shape[0], block.nodes]
-            numbers = np.where(kept, np.maximum(below - AGAINST_ALL, 0), -1)
+        self._exempt[:, rows] = 0
+        if exempt.any():
+            below = block.columns.exempt_below[: exempt.shape[0], block.nodes]
+            numbers = np.where(exempt, np.maximum(below - ANY_PREEMPTOR, 0), -1)
             for number in range(len(RULES)):
-                self._kept[number, rows] = (numbers == number).sum(axis=0)
+                self._exempt[number, rows] = (numbers == number).sum(axis=0)
         if found.guarded.any():
-            self._kept[_KEEPERS.index(QUEUE_GUARANTEED), rows] = found.guarded.sum(axis=0)
+            self._exempt[_EXEMPTING_RULES.index(QUEUE_GUARANTEED), rows] = found.guarded.sum(axis=0)
         if found.budgeted.any():
-            self._kept[_KEEPERS.index(HARD_BUDGET), rows] = found.budgeted.sum(axis=0)
-            sets = block.columns.budgets[: kept.shape[0], block.nodes]
+            self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] = found.budgeted.sum(axis=0)
+            sets = block.columns.budgets[: exempt.shape[0], block.nodes]
             for place in np.flatnonzero(found.budgeted.any(axis=0)).tolist():
                 self._budgets[int(rows[place])] = frozenset(sets[found.budgeted[:, place], place].tolist())
 
@@ -156,7 +158,7 @@ class Grounds:
             return
         for reason, flags in self._reasons.items():
             self._reasons[reason] = extended(flags, more)
-        self._kept, self._relative = extended(self._kept, more), extended(self._relative, more)
+        self._exempt, self._relative = extended(self._exempt, more), extended(self._relative, more)
         self._ends, self._enough = extended(self._ends, more), extended(self._enough, more)
         self._known = extended(self._known, more)
 
@@ -167,14 +169,14 @@ def resource_names(block: Block, found: Evaluation) -> list[str]:
     return [by_layer[layer] for layer in found.asked.tolist()]
 
 
-def _reasons(block: Block, found: Evaluation, barred_pods: Flags) -> dict[str, Flags]:
+def _reasons(block: Block, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
     """Give bool[M] by what may stand in the way."""
     empty = ~found.removable.any(axis=0)
-    stay = barred_pods | found.budgeted | found.guarded
-    kept = empty & stay.any(axis=0) & ~found.over_budget
+    stay = exempt_pods | found.budgeted | found.guarded
+    exempt = empty & stay.any(axis=0) & ~found.over_budget
     reasons = {
-        NO_LOWER: empty & ~kept & ~found.over_budget,
-        ALL_KEPT: kept,
+        NO_LOWER: empty & ~exempt & ~found.over_budget,
+        ALL_EXEMPT: exempt,
         OVER_BUDGET: found.over_budget,
         OVER_LIMIT: found.over_limit,
         NO_AFFINITY: found.alone & ~empty,
@@ -189,15 +191,15 @@ def _reasons(block: Block, found: Evaluation, barred_pods: Flags) -> dict[str, F
     return reasons
 
 
-def _relative(part: Part, kept: Flags) -> NDArray[np.float64]:
+def _relative(part: Part, exempt: Flags) -> NDArray[np.float64]:
     """Give float64[M], the greatest shortfall relative to what is asked; infinite where nobody could go."""
     block, found, needs = part.block, part.found, part.question.needs
     if not found.short.shape[0]:
         return np.full(block.rows.size, np.inf)
     asked = [*(needs[name] for name in resource_names(block, found)), *(1 for _ in found.constraints)]
     relative = (found.short / np.array(asked, np.float64)[:, None]).max(axis=0)
-    somebody = (found.removable | kept | found.budgeted).any(axis=0) & ~found.too_small.any(axis=0)
-    return np.where(somebody, relative, np.inf)
+    movable = (found.removable | exempt | found.budgeted).any(axis=0) & ~found.too_small.any(axis=0)
+    return np.where(movable, relative, np.inf)
 
 
 def _enough(found: Evaluation, until: Ints) -> Ints:
@@ -206,21 +208,21 @@ def _enough(found: Evaluation, until: Ints) -> Ints:
     `until`: int64[slots, M], FOR_EVER for pods without one. On each node they end one after the other; the
     pods freed so far are added up. O(slots · nodes · asked resources), more for sorting.
     """
-    enough_at = np.full(until.shape[1], FOR_EVER, np.int64)
-    places = np.flatnonzero((until < FOR_EVER).any(axis=0) & ~found.alone)
+    enough_at = np.full(until.shape[1], FOREVER, np.int64)
+    places = np.flatnonzero((until < FOREVER).any(axis=0) & ~found.alone)
     if not places.size:
         return enough_at
     until = until[:, places]
     order = np.argsort(until, axis=0, kind="stable")
     until = np.take_along_axis(until, order, axis=0)
-    enough = until < FOR_EVER
+    enough = until < FOREVER
     for use, short in zip(found.uses[:, :, places], found.short[:, places], strict=True):
-        freed = np.where(until < FOR_EVER, np.take_along_axis(use, order, axis=0), 0).cumsum(axis=0)
+        freed = np.where(until < FOREVER, np.take_along_axis(use, order, axis=0), 0).cumsum(axis=0)
         enough &= freed >= short
-    enough_at[places] = np.where(enough, until, FOR_EVER).min(axis=0)
+    enough_at[places] = np.where(enough, until, FOREVER).min(axis=0)
     return enough_at
 
 
 def _first(moments: Ints) -> int | None:
-    first = int(moments.min(initial=FOR_EVER))
-    return first if first < FOR_EVER else None
+    first = int(moments.min(initial=FOREVER))
+    return first if first < FOREVER else None

@@ -15,9 +15,9 @@ def removable(
 ) -> Flags:
     """Give bool[slots, len(nodes)]: the pods that every rule allows to go; False in empty slots."""
     lower = columns.priority[:slots, nodes] < preemptor_priority
-    if not columns.barred[nodes].any():
+    if not columns.exempt_count[nodes].any():
         return lower
     return lower & (
-        (columns.immune_below[:slots, nodes] <= preemptor_priority)
-        | (columns.immune_until[:slots, nodes] < now_micros)
+        (columns.exempt_below[:slots, nodes] <= preemptor_priority)
+        | (columns.exempt_until[:slots, nodes] < now_micros)
     )

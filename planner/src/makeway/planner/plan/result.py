@@ -34,19 +34,19 @@ class AwaitedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class SparedPod:
-    """A pod of lower priority that a rule keeps, and what the rule says."""
+class ExemptPod:
+    """A pod of lower priority that a rule exempts, and what the rule says."""
 
     pod: PodRecord
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
-    """The pods of one node that rules keep: how many, and the least important few of them by name."""
+class ExemptPods:
+    """The pods of one node that rules exempt: how many, and the least important few of them by name."""
 
     total: int = 0
-    pods: tuple[SparedPod, ...] = ()
+    pods: tuple[ExemptPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Proposal:
 
     `removable` is in the order of reprieve. `start_micros`: of the longest running
     victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
-    `spared`: only where it is one of the best few.
+    `exempt`: only where it is one of the best few.
     `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
     """
 
@@ -67,7 +67,7 @@ class Proposal:
     priority_sum: int
     start_micros: int = NOT_STARTED
     decided_by: str = ""
-    spared: Spared = Spared()
+    exempt: ExemptPods = ExemptPods()
     max_victims: int = 0
 
     @property
@@ -107,7 +107,7 @@ class NearNode:
 
     node: str
     missing: dict[str, int]
-    spared: Spared = Spared()
+    exempt: ExemptPods = ExemptPods()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Refusal:
     """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
 
     `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
-    whose change may help, as (kind, namespace, name). `spared`: pods of lower priority that rules keep on
+    whose change may help, as (kind, namespace, name). `exempt`: pods of lower priority that rules exempt on
     the potential nodes, by rule. `nearest`: the nodes that lack least. `sample`: a node that the columns rule
     out, with all that may be removed there; None where no such node has a removable pod. `left_out`: as of a
     plan.
@@ -127,7 +127,7 @@ class Refusal:
     node_reasons: dict[str, int] = field(default_factory=dict)
     retry_at: datetime | None = None
     depends_on: tuple[tuple[str, str, str], ...] = ()
-    spared: dict[str, int] = field(default_factory=dict)
+    exempt: dict[str, int] = field(default_factory=dict)
     nearest: tuple[NearNode, ...] = ()
     sample: Proposal | None = None
     left_out: tuple[str, ...] = ()

@@ -143,7 +143,7 @@ def still_needed(
 
 def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
     """Return what forbids to take a pod now, besides its queue."""
-    policy, allowed = snapshot.shields.policy, _Allowances(snapshot, leaving)
+    policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, leaving)
 
     def veto(member: Member) -> str:
         if member.uid in left_out:
@@ -153,7 +153,7 @@ def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Ma
         namespace = snapshot.queues.record(member.uid).namespace
         if more_restrictive(mode, policy.mode_for(namespace)) != mode:
             return NAMESPACE_MODE
-        if namespace in snapshot.shields.exempt_namespaces:
+        if namespace in snapshot.exemptions.queue_exempt_namespaces:
             return EXEMPT_NAMESPACE
         if policy.has_hard_budgets(namespace) and (
             namespace in snapshot.undecided or allowed.violates(member.uid)
@@ -202,7 +202,7 @@ def record_of(
         mode=inputs.mode,
         status="candidates" if found.victims else "refused",
         snapshot_revision=snapshot.revision,
-        policy_revision=snapshot.shields.revision,
+        policy_revision=snapshot.exemptions.revision,
         queue=inputs.queue,
         victims=found.victims[:MOST_RECORDED],
         pdb_violations=sum(victim.pdb_violating for victim in found.victims),

@@ -328,7 +328,7 @@ class QuotaLoop:
         None where the plan does not hold any more when it is made.
         """
         snapshot = self._snapshot
-        began, policy = snapshot.revision, snapshot.shields.revision
+        began, policy = snapshot.revision, snapshot.exemptions.revision
         steps = replay_in_chunks(snapshot, tree, inputs)
         while True:
             try:
@@ -342,7 +342,7 @@ class QuotaLoop:
         first = found.victims[: self._most_victims()]
         if snapshot.revision == began or not first:
             return found, first
-        if snapshot.shields.revision != policy or self._settings.mode() != inputs.mode:
+        if snapshot.exemptions.revision != policy or self._settings.mode() != inputs.mode:
             return None
         now_leaving = structs.replace(inputs, leaving=frozenset(self._leaving(control, now)))
         first = still_needed(snapshot, tree, now_leaving, first)
@@ -362,7 +362,7 @@ class QuotaLoop:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
 
     def _most_victims(self) -> int:
-        allowed = self._snapshot.shields.policy.limits.victims_per_order
+        allowed = self._snapshot.exemptions.policy.limits.victims_per_order
         return MOST_VICTIMS if allowed is None else min(MOST_VICTIMS, allowed)
 
     def _order(

@@ -127,10 +127,10 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
         tuple((one.pod, one.revision) for one in snapshot.departures.values()),
         tuple(snapshot.budget_revisions.items()),
     )
-    shields, queues = snapshot.shields, snapshot.queues
+    exemptions, queues = snapshot.exemptions, snapshot.queues
     first: list[AnyEntry] = [entries.Began(cluster_uid, planner, at)]
-    first += [PutPriorityClass(one) for one in shields.classes.values()]
-    first.append(Enforce(shields.policy, shields.revision, shields.source))
+    first += [PutPriorityClass(one) for one in exemptions.classes.values()]
+    first.append(Enforce(exemptions.policy, exemptions.revision, exemptions.source))
     first.append(Adopt(queues.tree, queues.revision, queues.source))
     first += [PutNamespace(one) for one in snapshot.namespaces.values()]
     budgets = (snapshot.budgets.get(key) for key in sorted(snapshot.budget_revisions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import PriorityClass
-from makeway.core.policy.toleration import Unreadable, toleration_of
+from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.runtime.config_events import Records
 
 MOST_VALUES = 20
@@ -20,8 +20,8 @@ class ClassWarnings:
     def __init__(self, recorder: Records) -> None:
         self._recorder = recorder
         self._speaking = False
-        self._unreadable: dict[str, tuple[PriorityClass, Unreadable]] = {}
-        self._told: dict[str, set[Unreadable]] = {}
+        self._unreadable: dict[str, tuple[PriorityClass, UnreadableAnnotation]] = {}
+        self._told: dict[str, set[UnreadableAnnotation]] = {}
 
     def begin(self) -> None:
         """Speak from now on, of what cannot be read at this moment first."""
@@ -37,7 +37,7 @@ class ClassWarnings:
         """Look at a class that is new or has changed."""
         uid = item.metadata.uid
         found = toleration_of(item)
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableAnnotation):
             self._unreadable[uid] = item, found
             self._tell(uid)
         else:

@@ -22,7 +22,7 @@ from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, Settle
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.core.queues.queue_exempt import exempt_namespaces
+from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.metrics import Metrics
 
 LOOK_SECONDS: Final = 5.0
@@ -85,7 +85,7 @@ def state_of(
         queues_revision=queues_revision,
         queues=queue_limits,
         rules=rules_of(policy),
-        exempt_namespaces=tuple(sorted(exempt_namespaces(policy, own_namespace))),
+        exempt_namespaces=tuple(sorted(queue_exempt_namespaces(policy, own_namespace))),
     )
 
 

@@ -170,7 +170,7 @@ class Planner:
             request=request,
             question=question,
             result=result,
-            policy_revision=self._snapshot.shields.revision,
+            policy_revision=self._snapshot.exemptions.revision,
             duration_seconds=seconds,
             queue=self._snapshot.queues.path_of(question.preemptor),
             looked_at_again=looked_at_again,
@@ -180,7 +180,7 @@ class Planner:
             request_id=request.request_id,
             planner=self._facts.identity,
             decision_id=decision.decision_id,
-            policy_revision=self._snapshot.shields.revision,
+            policy_revision=self._snapshot.exemptions.revision,
         )
         self._decisions.put(decision)
         if request.mode == "observe":

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from makeway.core.policy.exemption import AGAINST_NONE, OPEN, Barrier
+from makeway.core.policy.exemption import NO_PREEMPTOR, NOT_EXEMPT, Exemption
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -28,8 +28,8 @@ MOST = 2**53
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
-_VACANCY = {0: VACANT, 4: AGAINST_NONE}
-"""What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `immune_below`."""
+_VACANCY = {0: VACANT, 4: NO_PREEMPTOR}
+"""What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `exempt_below`."""
 
 _SLOTS_AHEAD = 128
 """Slots for which the array of pods is made at first, beyond Kubernetes' 110 pods a node. Memory of
@@ -58,8 +58,8 @@ class Columns:
     * `priority`: int64[slots, nodes]; VACANT in empty slots.
     * `start`: int64[slots, nodes], microseconds since 1970 or NOT_STARTED.
     * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
-    * `immune_below`, `immune_until`: int64[slots, nodes], the pod's barrier: preemptors of lower priority may
-      not remove it up to that microsecond. `barred`: int64[nodes], pods that have one.
+    * `exempt_below`, `exempt_until`: int64[slots, nodes], the pod's exemption: preemptors of lower priority
+      may not remove it up to that microsecond. `exempt_count`: int64[nodes], pods that have one.
     * `signature`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
@@ -73,8 +73,8 @@ class Columns:
     start: Ints
     budgets: Ints
     signature: Ints
-    immune_below: Ints
-    immune_until: Ints
+    exempt_below: Ints
+    exempt_until: Ints
     requests: Ints
 
     def __init__(self, nodes: int = 8, slots: int = 8) -> None:
@@ -86,7 +86,7 @@ class Columns:
         self._pods = self._room  # without the layers that are not in use
         self._shown = 0
         self._grow(layers, slots, nodes)
-        self.barred: Ints = np.zeros(nodes, np.int64)
+        self.exempt_count: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
         self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
 
@@ -125,7 +125,7 @@ class Columns:
         budgets: int,
         signature: int,
         requests: Mapping[str, int],
-        barrier: Barrier = OPEN,
+        exemption: Exemption = NOT_EXEMPT,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         amounts = self.vector(requests)
@@ -138,9 +138,9 @@ class Columns:
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
         self.signature[slot, node] = signature
-        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
-        if barrier != OPEN:
-            self.barred[node] += 1
+        self.exempt_below[slot, node], self.exempt_until[slot, node] = exemption
+        if exemption != NOT_EXEMPT:
+            self.exempt_count[node] += 1
         self.requests[:, slot, node] = amounts
         self.requested[:, node] += amounts
         self.count[node] = used + 1
@@ -153,13 +153,13 @@ class Columns:
         budgets: int,
         signature: int,
         requests: Mapping[str, int],
-        barrier: Barrier,
+        exemption: Exemption,
     ) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
         self.recount(node, slot, requests)
         self.budgets[slot, node] = budgets
         self.signature[slot, node] = signature
-        self.set_barrier(node, slot, barrier)
+        self.set_exemption(node, slot, exemption)
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
         """Put down anew what the pod in a slot requests; say whether that is new."""
@@ -175,8 +175,8 @@ class Columns:
         """Take the pod out of a slot; the pods behind it move down by one."""
         last = self.count.item(node) - 1
         self.requested[:, node] -= self.requests[:, slot, node]
-        if self.immune_below[slot, node] != AGAINST_NONE:
-            self.barred[node] -= 1
+        if self.exempt_below[slot, node] != NO_PREEMPTOR:
+            self.exempt_count[node] -= 1
         if slot < last:
             self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
         self._empty(last, node)
@@ -190,7 +190,7 @@ class Columns:
         taken = self.requests[:, slots, nodes]
         for layer, amounts in enumerate(taken):
             np.subtract.at(self.requested[layer], nodes, amounts)
-        np.subtract.at(self.barred, nodes, self.immune_below[slots, nodes] != AGAINST_NONE)
+        np.subtract.at(self.exempt_count, nodes, self.exempt_below[slots, nodes] != NO_PREEMPTOR)
         self._empty(slots, nodes)
         return taken
 
@@ -199,12 +199,14 @@ class Columns:
         for layer, vacant in _VACANCY.items():
             self._pods[slots, layer, nodes] = vacant
 
-    def set_barrier(self, node: int, slot: int, barrier: Barrier) -> bool:
+    def set_exemption(self, node: int, slot: int, exemption: Exemption) -> bool:
         """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
-        if (self.immune_below[slot, node], self.immune_until[slot, node]) == barrier:
+        if (self.exempt_below[slot, node], self.exempt_until[slot, node]) == exemption:
             return False
-        self.barred[node] += (barrier != OPEN) - int(self.immune_below[slot, node] != AGAINST_NONE)
-        self.immune_below[slot, node], self.immune_until[slot, node] = barrier
+        self.exempt_count[node] += (exemption != NOT_EXEMPT) - int(
+            self.exempt_below[slot, node] != NO_PREEMPTOR
+        )
+        self.exempt_below[slot, node], self.exempt_until[slot, node] = exemption
         return True
 
     def pick(self, nodes: Ints, more: int = 0) -> Columns:
@@ -219,7 +221,7 @@ class Columns:
         used = min(int(copy.count.max(initial=0)) + more, self.slots)
         copy.allocatable = self.allocatable[:, nodes]
         copy.requested = self.requested[:, nodes]
-        copy.barred = self.barred[nodes]
+        copy.exempt_count = self.exempt_count[nodes]
         copy._pods = copy._room = self._pods[:used, :, nodes]
         copy._shown = used
         copy._name_layers()
@@ -239,7 +241,7 @@ class Columns:
         self.allocatable = extended(self.allocatable, more)
         self.requested = extended(self.requested, more)
         self._grow(len(self.resources), self.slots, self.nodes + more)
-        self.barred = extended(self.barred, more)
+        self.exempt_count = extended(self.exempt_count, more)
         self.count = extended(self.count, more)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
@@ -279,7 +281,7 @@ class Columns:
         """Give the layers of the array of pods their names; they are views of it."""
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
-        self.signature, self.immune_below, self.immune_until = pods[3], pods[4], pods[5]
+        self.signature, self.exempt_below, self.exempt_until = pods[3], pods[4], pods[5]
         self.requests = pods[_RESOURCES:]
 
 

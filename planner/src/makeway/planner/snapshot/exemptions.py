@@ -1,6 +1,6 @@
-"""Who is shielded from whom: the policy in force and the PriorityClasses, as barriers of single pods.
+"""Which pods are exempt from which preemptors: the policy in force and the PriorityClasses, pod by pod.
 
-Owned by the snapshot, which writes the barriers into its columns. A class knows its pods, so that a
+Owned by the snapshot, which writes the exemptions into its columns. A class knows its pods, so that a
 change of its annotations costs as much as it has pods.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Collection
 
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy
-from makeway.core.policy.exemption import Barrier
+from makeway.core.policy.exemption import Exemption
 from makeway.core.policy.facts import PodFacts, opts_out
-from makeway.core.policy.rules import Rule, barrier_of, rules_in_force
-from makeway.core.policy.toleration import Toleration, toleration_of
-from makeway.core.queues.queue_exempt import exempt_namespaces
+from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
+from makeway.core.policy.toleration import PreemptionToleration, toleration_of
+from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.snapshot.records import PodRecord
 
 Source = tuple[str, str, str]
@@ -22,13 +22,13 @@ Source = tuple[str, str, str]
 
 
 _REMEMBERED = 16384
-"""How many different barriers are remembered."""
+"""How many different exemptions are remembered."""
 
 
-class Shields:
+class Exemptions:
     """The policy in force, what it was read from at which `revision` (empty: none), and the classes by name.
 
-    `exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
+    `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
     """
 
@@ -36,20 +36,23 @@ class Shields:
         self.policy = Policy()
         self.revision = ""
         self.source: Source | None = None
-        self.exempt_namespaces = exempt_namespaces(self.policy, "")
+        self.queue_exempt_namespaces = queue_exempt_namespaces(self.policy, "")
         self.classes: dict[str, PriorityClass] = {}
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self._uids: dict[str, set[str]] = {}
-        self._known: dict[tuple[str, int, str, bool, bool], Barrier] = {}
+        self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
 
-    def of(self, facts: PodFacts) -> Barrier:
-        """Give a pod's barrier. O(1). Remembered for pods that are alike, where their age does not matter."""
+    def exemption_of(self, facts: PodFacts) -> Exemption:
+        """Return a pod's exemption. O(1).
+
+        Remembered for pods that are alike, where their age does not matter.
+        """
         alike = facts.namespace, facts.priority, facts.priority_class, facts.mirror, facts.never_evict
         known = self._known.get(alike)
         if known is None:
-            known = barrier_of(facts, self.policy, self.classes)
+            known = exemption_of(facts, self.policy, self.classes)
             priority_class = self.classes.get(facts.priority_class)
-            if priority_class is None or not isinstance(toleration_of(priority_class), Toleration):
+            if priority_class is None or not isinstance(toleration_of(priority_class), PreemptionToleration):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
                 self._known[alike] = known
@@ -74,37 +77,37 @@ class Shields:
         before = self.classes.get(name)
         self.classes[name] = priority_class
         self._known.clear()
-        if before is not None and _says(before) == _says(priority_class):
+        if before is not None and _terms_of_class(before) == _terms_of_class(priority_class):
             return ()
         return self._uids.get(name, ())
 
     def remove_class(self, name: str) -> Collection[str]:
-        """Forget a class; give the UIDs of its pods, whose barriers may differ now."""
+        """Forget a class; give the UIDs of its pods, whose exemptions may differ now."""
         self.classes.pop(name, None)
         self._known.clear()
         return self._uids.get(name, ())
 
-    def exempting(self, preemptor_priority: int) -> list[str]:
+    def exempting_classes(self, preemptor_priority: int) -> list[str]:
         """Give the classes that exempt a pod from such a preemptor, for now. O(classes in use)."""
-        return [name for name in sorted(self._uids) if self._exempts(name, preemptor_priority)]
+        return [name for name in sorted(self._uids) if self._is_exempting(name, preemptor_priority)]
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
-        """Put a policy in force; say whether the barriers of pods may differ now."""
+        """Put a policy in force; report whether the exemptions of pods may differ now."""
         differs = policy.protection != self.policy.protection
         self.policy, self.revision, self.source = policy, revision, source
-        self.exempt_namespaces = exempt_namespaces(policy, source[1] if source else "")
+        self.queue_exempt_namespaces = queue_exempt_namespaces(policy, source[1] if source else "")
         self.rules = rules_in_force(policy, self.classes)
         self._known.clear()
         return differs
 
-    def _exempts(self, name: str, preemptor_priority: int) -> bool:
+    def _is_exempting(self, name: str, preemptor_priority: int) -> bool:
         priority_class = self.classes.get(name)
         asked = None if priority_class is None else toleration_of(priority_class)
-        if isinstance(asked, Toleration):
+        if isinstance(asked, PreemptionToleration):
             return asked.seconds != 0 and preemptor_priority < asked.minimum_preemptable_priority
         return priority_class is None or asked is not None
 
 
-def _says(priority_class: PriorityClass) -> tuple[object, bool]:
-    """Give what a class says about its pods."""
+def _terms_of_class(priority_class: PriorityClass) -> tuple[object, bool]:
+    """Return what a class says about its pods."""
     return toleration_of(priority_class), opts_out(priority_class.metadata)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable
 
 from makeway.core.policy.facts import opts_out
 from makeway.core.queues.placement import place
-from makeway.core.queues.quota_exemption import bar_of
+from makeway.core.queues.quota_exemption import quota_exemption_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members
-from makeway.planner.snapshot.exemptions import Shields
+from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
 
@@ -30,14 +30,14 @@ class QueueBook:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, shields: Shields, owners: OwnerIndex) -> None:
+    def __init__(self, exemptions: Exemptions, owners: OwnerIndex) -> None:
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
         self.held: Usage | None = None
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
-        self._shields = shields
+        self._exemptions = exemptions
         self._owners = owners
         self._leaves: dict[str, int] = {}
         self._records: dict[str, PodRecord] = {}
@@ -152,9 +152,9 @@ class QueueBook:
             self._members.setdefault(leaf, {})[pod.uid] = self._member(pod)
 
     def _member(self, pod: PodRecord) -> Member:
-        facts, shields = pod.facts, self._shields
-        priority_class = shields.classes.get(facts.priority_class)
-        bar = bar_of(facts, shields.policy.protection)
+        facts, exemptions = pod.facts, self._exemptions
+        priority_class = exemptions.classes.get(facts.priority_class)
+        exemption = quota_exemption_of(facts, exemptions.policy.protection)
         return Member(
             uid=pod.uid,
             requests=pod.requests,
@@ -162,5 +162,5 @@ class QueueBook:
             originator=self._owners.is_originator(pod),
             opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
             created_micros=facts.created_micros,
-            barred="" if bar is None else bar.rule,
+            exempt="" if exemption is None else exemption.rule,
         )

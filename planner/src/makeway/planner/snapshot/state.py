@@ -42,7 +42,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
-from makeway.planner.snapshot.exemptions import Shields, Source
+from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
@@ -111,9 +111,9 @@ class Snapshot:
         self.nodes: dict[str, NodeRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
-        self.shields = Shields()
+        self.exemptions = Exemptions()
         self.owners = OwnerIndex()
-        self.queues = QueueBook(self.shields, self.owners)
+        self.queues = QueueBook(self.exemptions, self.owners)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
@@ -196,7 +196,7 @@ class Snapshot:
     @property
     def priority_classes(self) -> Mapping[str, PriorityClass]:
         """The PriorityClasses by name."""
-        return self.shields.classes
+        return self.exemptions.classes
 
     # --------------------------------------------------------------------------------- changing
 
@@ -405,25 +405,25 @@ class Snapshot:
         self.upkeep.add(what, self._claim_users.get(key), self._group)
 
     def _put_priority_class(self, priority_class: PriorityClass) -> None:
-        """Add or change a PriorityClass; the barriers of its pods are worked out anew. O(its pods)."""
+        """Add or change a PriorityClass; the exemptions of its pods are worked out anew. O(its pods)."""
         self.revision += 1
         name = priority_class.metadata.name
-        uids = self.shields.put_class(priority_class)
-        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+        uids = self.exemptions.put_class(priority_class)
+        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._set_exemption)
 
     def _remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
         self.revision += 1
-        uids = self.shields.remove_class(name)
-        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._raise_barrier)
+        uids = self.exemptions.remove_class(name)
+        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._set_exemption)
 
     def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
-        """Put a policy in force; where its protection differs, all barriers are worked out. O(pods)."""
+        """Put a policy in force; where its protection differs, all exemptions are worked out. O(pods)."""
         self.revision += 1
         for namespace in self.budgets.hold(policy.hard_budgets):
             self._match_again(namespace)
-        if self.shields.enforce(policy, revision, source):
-            self.pending_updates.add("the policy is being applied", self.pods, self._raise_barrier)
+        if self.exemptions.enforce(policy, revision, source):
+            self.pending_updates.add("the policy is being applied", self.pods, self._set_exemption)
 
     def _adopt(self, tree: QueueTree | None, revision: str, source: Source | None) -> None:
         """Put a tree of queues in force, or none; all pods are placed anew. O(queues + pods)."""
@@ -543,7 +543,7 @@ class Snapshot:
             budgets=budgets,
             signature=signature,
             requests=pod.requests,
-            barrier=self.shields.of(pod.facts),
+            exemption=self.exemptions.exemption_of(pod.facts),
         )
         self.changed[row] = self.revision
 
@@ -569,9 +569,9 @@ class Snapshot:
         row = self.rows[pod.node]
         slot = self._slot(row, pod)
         self.slots[row][slot] = pod
-        barrier = self.shields.of(pod.facts)
+        exemption = self.exemptions.exemption_of(pod.facts)
         self.columns.replace(
-            row, slot, budgets=budgets, signature=signature, requests=pod.requests, barrier=barrier
+            row, slot, budgets=budgets, signature=signature, requests=pod.requests, exemption=exemption
         )
         self.changed[row] = self.revision
 
@@ -583,7 +583,7 @@ class Snapshot:
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
-        self.shields.add(pod)
+        self.exemptions.add(pod)
         displaced = self.owners.add(pod)
         self.queues.place(pod)
         self.queues.renew(displaced)
@@ -594,7 +594,7 @@ class Snapshot:
         if pod.signature.claims:
             self._claim_users.discard(pod)
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
-        self.shields.discard(pod)
+        self.exemptions.discard(pod)
         self.queues.discard(pod)
         self.queues.renew(self.owners.discard(pod))
 
@@ -642,14 +642,14 @@ class Snapshot:
             # Plans may have looked at the node at this revision.
             self.changed[row] = self.revision + 1
 
-    def _raise_barrier(self, uid: str) -> None:
-        """Work out a pod's barrier, and mark its node where that differs."""
+    def _set_exemption(self, uid: str) -> None:
+        """Work out a pod's exemption, and mark its node where that differs."""
         pod = self.pods.get(uid)
         if pod is None or not pod.node:
             return
         self.queues.renew(uid)
         row = self.rows[pod.node]
-        if self.columns.set_barrier(row, self._slot(row, pod), self.shields.of(pod.facts)):
+        if self.columns.set_exemption(row, self._slot(row, pod), self.exemptions.exemption_of(pod.facts)):
             self.changed[row] = self.revision
 
     def _place(self, uid: str) -> None:

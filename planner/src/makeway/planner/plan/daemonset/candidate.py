@@ -67,7 +67,7 @@ def propose(node: PinnedNode, choice: Choice) -> Proposal:
         priority_sum=int(scores.priority_sum[0]),
         start_micros=int(scores.start[0]),
         decided_by=ONLY_CANDIDATE,
-        spared=node.spared,
+        exempt=node.exempt,
         max_victims=node.most_victims + len(node.ending & node.may_go),
     )
 

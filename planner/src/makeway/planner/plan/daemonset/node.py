@@ -17,14 +17,14 @@ from makeway.core.daemonset.selection import strategy_names
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.facts import opts_out
-from makeway.core.policy.rules import Pair, PreemptorFacts, Verdict, judge
+from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.planner.plan.batch import Block, overlay
 from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
 from makeway.planner.plan.debits import debits
-from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, detail_of_budgets
+from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Spared, SparedPod
+from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags
@@ -63,7 +63,7 @@ class PinnedNode:
     awaited: list[Occupant]
     ending: frozenset[int]
     may_go: frozenset[int]
-    stay: tuple[SparedPod, ...]
+    stay: tuple[ExemptPod, ...]
     overdue: int
     slots: Mapping[str, int]
 
@@ -75,13 +75,13 @@ class PinnedNode:
     @property
     def settings(self) -> DaemonSets:
         """The policy's section."""
-        return self.snapshot.shields.policy.daemon_sets
+        return self.snapshot.exemptions.policy.daemon_sets
 
     @property
     def most_victims(self) -> int:
         """How many may go: what the strategies allow, and what an order may have."""
         several = self.settings.multiple_max_victims if "multiple" in strategy_names(self.settings) else 1
-        limit = self.snapshot.shields.policy.limits.victims_per_order
+        limit = self.snapshot.exemptions.policy.limits.victims_per_order
         return several if limit is None else min(several, limit)
 
     @property
@@ -90,10 +90,10 @@ class PinnedNode:
         return self.block.slots[int(self.block.nodes[0])]
 
     @property
-    def spared(self) -> Spared:
+    def exempt(self) -> ExemptPods:
         """The least important few of the pods that rules keep though their priority would not."""
         kept = [one for one in self.stay if one.verdict.rule != HIGHER_PRIORITY]
-        return Spared(len(kept), tuple(kept[:MOST_PODS]))
+        return ExemptPods(len(kept), tuple(kept[:MOST_PODS]))
 
     def of(self, slots: Iterable[int]) -> list[Occupant]:
         """Give the pods of some slots, the most important by priority first."""
@@ -194,7 +194,7 @@ def _class_of(snapshot: Snapshot, pod: PodRecord) -> PodClass:
 
 
 def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, int]) -> dict[Key, int]:
-    policy = snapshot.shields.policy
+    policy = snapshot.exemptions.policy
     keys = {
         key
         for pod in pods
@@ -210,15 +210,15 @@ def _kept(
     pods: list[PodRecord],
     allowance: Mapping[Key, int],
     now: datetime,
-) -> dict[int, SparedPod]:
+) -> dict[int, ExemptPod]:
     """Ask every rule about every pod: who stays, by slot, and what keeps it."""
     node = question.pinned_to
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
-    policy = snapshot.shields.policy
+    policy = snapshot.exemptions.policy
     rules = rules_for(preemptor, node, policy, snapshot.priority_classes)
     kept = {}
     for slot, pod in enumerate(pods):
-        verdict = judge(rules, Pair(preemptor, pod.facts, now))
+        verdict = judge(rules, PreemptionPair(preemptor, pod.facts, now))
         if verdict.removable and pod.uid in question.refused:
             verdict = REFUSED
         spent = [
@@ -228,15 +228,15 @@ def _kept(
         undecided = pod.namespace in snapshot.undecided and policy.has_hard_budgets(pod.namespace)
         if verdict.removable and (spent or undecided) and not pod.terminating:
             detail = f"PodDisruptionBudget {', '.join(spent)} allows no more"
-            verdict = Verdict(False, HARD_BUDGET, detail_of_budgets(snapshot, pod) if undecided else detail)
+            verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod) if undecided else detail)
         if not verdict.removable:
-            kept[slot] = SparedPod(pod, verdict)
+            kept[slot] = ExemptPod(pod, verdict)
     return kept
 
 
 def _guaranteed(
     terms: QueueTerms, snapshot: Snapshot, question: Question, block: Block, going: set[int]
-) -> dict[int, SparedPod]:
+) -> dict[int, ExemptPod]:
     """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
     pods = block.slots[int(block.nodes[0])]
     mask: Flags = np.zeros((len(pods), 1), np.bool_)
@@ -244,5 +244,5 @@ def _guaranteed(
     kept = {}
     for slot in np.flatnonzero(terms.kept(block, mask)[:, 0]).tolist():
         verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pods[slot], question))
-        kept[slot] = SparedPod(pods[slot], verdict)
+        kept[slot] = ExemptPod(pods[slot], verdict)
     return kept

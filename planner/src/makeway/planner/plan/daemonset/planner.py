@@ -29,10 +29,10 @@ def plan_pinned(
     In this order: nobody before the start delay is over; nobody where the room is on its way; else the
     configured strategies over the pods that may go.
     """
-    shields = snapshot.shields
-    due = (question.unfit_since or now) + shields.policy.daemon_sets.preemption_start_delay
+    exemptions = snapshot.exemptions
+    due = (question.unfit_since or now) + exemptions.policy.daemon_sets.preemption_start_delay
     if now < due:
-        return text.too_early(scope, question, shields.source, due=due, now=now)
+        return text.too_early(scope, question, exemptions.source, due=due, now=now)
     node = look_at(snapshot, question, now, tallies)
     lacking = node.lacking()
     if not lacking:
@@ -69,7 +69,7 @@ def _chosen(node: PinnedNode, scope: Scope) -> Plan | Refusal:
     # still, and the evictor finds nothing left to do for them. Where one may not be named, or the order
     # would have too many victims, it waits for them.
     leaving = needed_of(ending, node.lacking(node.awaited, victims))
-    limit = node.snapshot.shields.policy.limits.victims_per_order
+    limit = node.snapshot.exemptions.policy.limits.victims_per_order
     too_many = limit is not None and len(victims) + len(leaving) > limit
     if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
         return text.on_its_way(scope, node, leaving)

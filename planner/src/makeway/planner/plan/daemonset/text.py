@@ -136,8 +136,8 @@ def _refusal(
     `missing`: what would be short even without all that may go.
     """
     ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
-    shields, kept = node.snapshot.shields, _by_rule(node)
-    depends_on = [] if shields.source is None else [shields.source]
+    exemptions, kept = node.snapshot.exemptions, _by_rule(node)
+    depends_on = [] if exemptions.source is None else [exemptions.source]
     queues = node.snapshot.queues.source
     if QUEUE_GUARANTEED in kept and queues is not None:
         depends_on.append(queues)
@@ -147,7 +147,8 @@ def _refusal(
         ]
     if PREEMPTION_TOLERATION in kept:
         depends_on += [
-            ("PriorityClass", "", name) for name in shields.exempting(node.question.preemptor.priority)
+            ("PriorityClass", "", name)
+            for name in exemptions.exempting_classes(node.question.preemptor.priority)
         ]
     if DELETE_REFUSED in kept:
         depends_on += refused_pods(node.snapshot, node.question)
@@ -158,8 +159,8 @@ def _refusal(
         reasons,
         retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),
         depends_on=tuple(depends_on[:MOST]),
-        spared={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
-        nearest=(NearNode(node.name, dict(missing or {}), node.spared),),
+        exempt={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
+        nearest=(NearNode(node.name, dict(missing or {}), node.exempt),),
     )
 
 

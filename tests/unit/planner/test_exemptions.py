@@ -1,4 +1,4 @@
-"""Who is shielded, in the columns: as the policy and the classes are now, pod by pod."""
+"""Which pods are exempt, in the columns: as the policy and the classes are now, pod by pod."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_without_toleration_the_pod_of_lowest_priority_goes() -> None:
         ("ten", 30, ["b"]),
     ],
 )
-def test_a_pod_that_tolerates_the_preemptor_is_spared(
+def test_a_pod_that_tolerates_the_preemptor_is_exempt(
     minimum: int | str, seconds: int, nodes: list[str]
 ) -> None:
     assert chosen(two_nodes(make_class("steady", minimum, seconds))) == nodes
@@ -113,7 +113,7 @@ def test_a_new_policy_counts_for_all_pods_at_once_and_so_does_its_end() -> None:
     assert chosen(snapshot) == ["a", "b"]
 
 
-def test_a_pod_that_comes_under_a_policy_is_shielded_by_it() -> None:
+def test_a_pod_that_comes_under_a_policy_is_exempt_by_it() -> None:
     snapshot = make_snapshot(["a"], policy=Policy(protection=Protection(never_evict_namespaces=("*",))))
 
     snapshot.apply(PutPod(make_pod("kept", "a", size=400, facts=PodFacts(never_evict=True))))
@@ -121,7 +121,7 @@ def test_a_pod_that_comes_under_a_policy_is_shielded_by_it() -> None:
     refused(snapshot, ask(URGENT))
 
 
-def test_a_shield_moves_with_its_pod_when_a_more_important_one_comes_and_goes() -> None:
+def test_an_exemption_moves_with_its_pod_when_a_more_important_one_comes_and_goes() -> None:
     snapshot = make_snapshot(
         ["a"],
         [make_pod("kept", "a", LOW, 200, facts=PodFacts(mirror=True)), make_pod("plain", "a", LOW, 200)],
@@ -134,7 +134,7 @@ def test_a_shield_moves_with_its_pod_when_a_more_important_one_comes_and_goes() 
     assert choices(result) == [("a", {"plain"})]
 
 
-def test_an_assumed_pod_is_shielded_like_any_other() -> None:
+def test_an_assumed_pod_is_exempt_like_any_other() -> None:
     snapshot = make_snapshot(
         ["a"],
         [make_pod("waiting", "", size=400, facts=scheduled(None, "steady"))],
