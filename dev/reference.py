@@ -77,7 +77,7 @@ def _is(path: Path, content: bytes) -> bool:
 
 def metrics_page() -> str:
     """Every metric, by the process that serves it."""
-    plugin = (_ROOT / "plugin/bridge/metrics.go").read_text()
+    plugin = "".join(path.read_text() for path in sorted((_ROOT / "plugin").rglob("*.go")))
     own = [
         (f"{'makeway_scheduler_' if subsystem else ''}{name}", kind.lower(), text)
         for kind, subsystem, name, text in _GO_METRIC.findall(plugin)

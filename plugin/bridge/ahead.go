@@ -10,6 +10,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -130,7 +131,7 @@ func (pl *MakeWay) askAhead(state fwk.CycleState, pod *v1.Pod) {
 		answered: make(chan struct{}), err: errors.New("the plan was not asked for"),
 	}
 	state.Write(aheadKey, q)
-	spawn(pl.engine.life, "plan_ahead", func(ctx context.Context) {
+	goroutines.GoRecovered(pl.engine.life, "plan_ahead", func(ctx context.Context) {
 		defer close(q.answered)
 		q.reply, q.err = pl.query(ctx, q.question, true)
 	})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -104,7 +105,7 @@ func (e *engine) watchBrake(ctx context.Context) error {
 		},
 	}, client), &v1.ConfigMap{}, 0, cache.Indexers{})
 	take := func(object any) {
-		defer recovered(ctx, "informer", nil)
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
 		if one, ok := object.(*v1.ConfigMap); ok && one.Name == at.Name {
 			e.takeBrake(ctx, parseBrake(one.Data))
 		}
@@ -113,7 +114,7 @@ func (e *engine) watchBrake(ctx context.Context) error {
 		AddFunc:    take,
 		UpdateFunc: func(_, object any) { take(object) },
 		DeleteFunc: func(object any) {
-			defer recovered(ctx, "informer", nil)
+			defer goroutines.RecoverPanic(ctx, "informer", nil)
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
@@ -126,7 +127,7 @@ func (e *engine) watchBrake(ctx context.Context) error {
 		return fmt.Errorf("watch the brake: %w", err)
 	}
 	showBrake(nil)
-	spawn(ctx, "brake", informer.RunWithContext)
+	goroutines.GoRecovered(ctx, "brake", informer.RunWithContext)
 	return nil
 }
 

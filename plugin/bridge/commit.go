@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -62,7 +63,7 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *entry {
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
 // ends with the engine's context.
 func (e *engine) startCommit(order *pendingOrder) {
-	spawn(e.life, "commit", func(ctx context.Context) {
+	goroutines.GoRecovered(e.life, "commit", func(ctx context.Context) {
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "node", order.chosen.node, "order_id", order.id,
@@ -179,7 +180,7 @@ func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		sleep(ctx, countedOnPoll)
+		goroutines.Sleep(ctx, countedOnPoll)
 	}
 }
 
@@ -379,7 +380,7 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 		if !e.clock.Now().Before(order.NotAfter.Add(gateSlack)) {
 			return 0, unstored(fmt.Errorf("it cannot be known whether it was stored: %w", err))
 		}
-		sleep(ctx, readBackDelay)
+		goroutines.Sleep(ctx, readBackDelay)
 	}
 }
 

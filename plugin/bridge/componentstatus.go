@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -81,7 +82,7 @@ func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any)
 		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {
 			var err error
 			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
-				defer recovered(ctx, "status", nil)
+				defer goroutines.RecoverPanic(ctx, "status", nil)
 				data, err := wire.Encode(answer())
 				if err == nil {
 					err = question.Respond(data)
@@ -94,6 +95,6 @@ func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any)
 				klog.FromContext(ctx).Error(err, "status_not_served")
 			}
 		}
-		sleep(ctx, natsRetryDelay)
+		goroutines.Sleep(ctx, natsRetryDelay)
 	}
 }

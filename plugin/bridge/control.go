@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -138,7 +139,7 @@ func (e *engine) runControl(ctx context.Context) {
 	for ctx.Err() == nil && e.control.current.Load() == nil {
 		queues = queues && e.lookForQueues(ctx)
 		e.lookForPolicy(ctx)
-		sleep(ctx, lookAgain)
+		goroutines.Sleep(ctx, lookAgain)
 	}
 }
 
@@ -152,7 +153,7 @@ func (e *engine) awaitControl(ctx context.Context) {
 		if (err == nil && !found) || errors.Is(err, errNoStream) {
 			return
 		}
-		sleep(ctx, controlPoll)
+		goroutines.Sleep(ctx, controlPoll)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -97,7 +98,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
-	keep(ctx, "status", func(ctx context.Context) {
+	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
 		bus.Answer(ctx, e.subjects.Status, func() any { return e.status() })
 	})
 	engines.of[factory] = e
@@ -185,21 +186,21 @@ func (e *engine) start(ctx context.Context) error {
 		return err
 	}
 	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
-	spawn(ctx, "follow", func(ctx context.Context) {
+	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
 		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
 		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
 		// given its queue to the handle by then.
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
 			return
 		}
-		keep(ctx, "commit", e.raiseEpoch)
-		keep(ctx, "control", e.followControl)
-		keep(ctx, "control", e.runControl)
-		keep(ctx, "gate", e.runGate)
-		keep(ctx, "queue_conditions", e.runTellings)
-		keep(ctx, "waker", e.runWaker)
-		keep(ctx, "retry", e.runRetries)
-		keep(ctx, "reconcile", e.runReconcile)
+		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
+		goroutines.KeepRunning(ctx, "control", e.followControl)
+		goroutines.KeepRunning(ctx, "control", e.runControl)
+		goroutines.KeepRunning(ctx, "gate", e.runGate)
+		goroutines.KeepRunning(ctx, "queue_conditions", e.runTellings)
+		goroutines.KeepRunning(ctx, "waker", e.runWaker)
+		goroutines.KeepRunning(ctx, "retry", e.runRetries)
+		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
 		e.follow(ctx)
 	})
 	return nil
@@ -208,7 +209,7 @@ func (e *engine) start(ctx context.Context) error {
 // podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing
 // of the scheduler.
 func (e *engine) podChanged(ctx context.Context, object any) {
-	defer recovered(ctx, "informer", nil)
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
 	pod, ok := object.(*v1.Pod)
 	if !ok {
 		return
@@ -234,7 +235,7 @@ func (e *engine) podUpdated(ctx context.Context, old, object any) {
 }
 
 func (e *engine) podDeleted(ctx context.Context, object any) {
-	defer recovered(ctx, "informer", nil)
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
@@ -267,7 +268,7 @@ func (e *engine) forget(uid types.UID) {
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
 // queue kept them out before, hear of it from no other source.
 func (e *engine) nodeChanged(ctx context.Context, old, object any) {
-	defer recovered(ctx, "informer", nil)
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
 	e.seen.take(resourceNodes, object)
 	after, ok := object.(*v1.Node)
 	if !ok {
@@ -281,7 +282,7 @@ func (e *engine) nodeChanged(ctx context.Context, old, object any) {
 
 // nodeDeleted takes in that a node was deleted.
 func (e *engine) nodeDeleted(ctx context.Context, object any) {
-	defer recovered(ctx, "informer", nil)
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
@@ -327,7 +328,7 @@ func (e *engine) runWaker(ctx context.Context) {
 // wakeBacklog activates pods that an order that has ended makes room for, and says when to look again (zero:
 // when something changes).
 func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
-	defer recovered(ctx, "waker", nil)
+	defer goroutines.RecoverPanic(ctx, "waker", nil)
 	pods, next := e.backlog.due(e.orderRoom(inFlight))
 	for _, ref := range pods {
 		e.activate(ctx, e.pending(ref))
@@ -346,8 +347,8 @@ func (e *engine) orderRoom(inFlight int) int64 {
 // wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
 // must not be called under any lock.
 func (e *engine) wake(ctx context.Context, w wake) {
-	defer recovered(ctx, "waker", func() {
-		at := e.clock.Now().Add(restartPause)
+	defer goroutines.RecoverPanic(ctx, "waker", func() {
+		at := e.clock.Now().Add(goroutines.RestartPause)
 		e.inflight.notWoken(w.orderID, at)
 		e.retry.tryAt(w.pod, at)
 	})

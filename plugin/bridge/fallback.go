@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	kjson "sigs.k8s.io/json"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
 // FallbackName is the name of the fallback in the registry and in configurations.
@@ -183,7 +185,7 @@ func (pl *MakeWayFallback) EventsToRegister(ctx context.Context) ([]fwk.ClusterE
 func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	outcome := fallbackHeld
 	defer func() { fallbackTotal.WithLabelValues(outcome).Inc() }()
-	defer recovered(ctx, "fallback", func() {
+	defer goroutines.RecoverPanic(ctx, "fallback", func() {
 		result, status = nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback: a panic was recovered, see the scheduler's log")
 	})
 	if engine := pl.engineOf(); engine != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -42,7 +43,7 @@ func (e *engine) raiseEpoch(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		sleep(ctx, natsRetryDelay)
+		goroutines.Sleep(ctx, natsRetryDelay)
 	}
 }
 

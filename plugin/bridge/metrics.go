@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
 const subsystem = "makeway_scheduler"
@@ -163,11 +165,6 @@ var (
 		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, unusable-queues, other.",
 	}, []string{"reason"})
 
-	panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
-	}, []string{"where"})
-
 	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "makeway_preemption_executions_total", StabilityLevel: metrics.ALPHA,
 		Help: "Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (succeeded, failed).",
@@ -180,9 +177,10 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
+	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, panicsTotal, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateTold, gateShut,
 		fallbackTotal, fallbackSpared,
 	)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -161,12 +162,12 @@ func keepConnected(ctx context.Context, args *MakeWayArgs, name string, stands f
 	}
 	options = append(options, args.TLS.options()...)
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
-	keep(ctx, "follow", func(ctx context.Context) {
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {
 			if err := connectOnce(ctx, args.NATSURL, stands, options); err != nil {
 				logger.Error(err, "nats_connect_failed")
 			}
-			sleep(ctx, natsRetryDelay)
+			goroutines.Sleep(ctx, natsRetryDelay)
 		}
 	})
 }
@@ -203,7 +204,7 @@ func (b *natsBus) Request(ctx context.Context, subject string, data []byte) ([]b
 	var reply *nats.Msg
 	var err error
 	answered := make(chan struct{}) // closed once these are set
-	spawn(ctx, "post_filter", func(ctx context.Context) {
+	goroutines.GoRecovered(ctx, "post_filter", func(ctx context.Context) {
 		reply, err = nc.RequestWithContext(ctx, subject, data)
 		close(answered)
 	})
@@ -321,12 +322,12 @@ func (b *natsBus) Follow(ctx context.Context, stream, subjects string, since tim
 	for ctx.Err() == nil {
 		c := b.conn.Load()
 		if c == nil {
-			sleep(ctx, natsReconnectWait)
+			goroutines.Sleep(ctx, natsReconnectWait)
 			continue
 		}
 		if err := b.followOnce(ctx, c.js, stream, subjects, since, &created, &last, take); err != nil && ctx.Err() == nil {
 			logger.V(2).Info("nats_follow_restarted", "stream", stream, "sequence", last.Load(), "reason", err.Error())
-			sleep(ctx, natsRetryDelay)
+			goroutines.Sleep(ctx, natsRetryDelay)
 		}
 	}
 }
@@ -356,7 +357,7 @@ func (b *natsBus) followOnce(ctx context.Context, js jetstream.JetStream, stream
 	madeAt := *created
 	broken := make(chan error, 1)
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
-		defer recovered(ctx, "follow", nil)
+		defer goroutines.RecoverPanic(ctx, "follow", nil)
 		meta, err := message.Metadata()
 		if err != nil || meta.Sequence.Stream <= last.Load() {
 			return
@@ -418,16 +419,6 @@ func (b *natsBus) look(ctx context.Context, stream jetstream.Stream, created tim
 		return 0, fmt.Errorf("stalled at %d with %d messages to come", seen, info.NumPending)
 	}
 	return seen + 1, nil
-}
-
-// sleep waits, or until the context ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 func errorText(err error) string {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -36,10 +37,10 @@ const (
 // knows the live orders. The two are read independently and in any order.
 func (e *engine) follow(ctx context.Context) {
 	since := e.clock.Now().Add(-followSince)
-	keep(ctx, "follow", func(ctx context.Context) {
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
 		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r record) { e.takeOutcome(ctx, r) })
 	})
-	keep(ctx, "follow", func(ctx context.Context) {
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
 		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r record) { e.takeOrder(ctx, r) })
 	})
 }

@@ -18,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -81,7 +82,7 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 // delete event, and a short while for the scheduler's own handler to run, is the other way to know.
 // It always skips: the pod is activated once, when the last victim has left.
 func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
-	defer recovered(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
+	defer goroutines.RecoverPanic(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
 	if victim, ok := oldObj.(*v1.Pod); ok {
 		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
 		pl.engine.gate.leftNode(victim.UID)
@@ -92,7 +93,7 @@ func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (h
 
 // PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
-	defer recovered(ctx, "pre_enqueue", func() { status = nil })
+	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
 	if orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now()); closed {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
@@ -107,7 +108,7 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 // Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It
 // rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
-	defer recovered(ctx, "reserve", func() { status = nil })
+	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
 	if rejected := pl.engine.gate.reserve(pod, pl.args.Mode); rejected != nil {
 		gateRejections.WithLabelValues(rejected.reason).Inc()
 		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
@@ -122,7 +123,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // Unreserve notes that it is not. For a victim that was waiting or being bound this is how it leaves:
 // the scheduler takes it out of its cache right after.
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	defer recovered(ctx, "unreserve", nil)
+	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
 	pl.engine.placements.unassume(pod.UID)
 	pl.engine.gate.unreserve(pod.UID)
 	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
@@ -150,7 +151,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 			metrics.PreemptionAttempts.Inc()
 		}
 	}()
-	defer recovered(ctx, "post_filter", func() {
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)

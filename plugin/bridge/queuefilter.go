@@ -10,6 +10,8 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
 // roomKey is where a cycle's state keeps the room in the pod's queues.
@@ -109,7 +111,7 @@ func (s *roomState) shift(m *member, sign int64) {
 // full queue may make room, so that PostFilter asks for a plan; else UnschedulableAndUnresolvable. Skip
 // where the pod may pass, so that nothing else here costs anything in its cycle.
 func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
-	defer recovered(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
+	defer goroutines.RecoverPanic(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
 	gate := pl.engine.gate
 	pl.engine.leadership.leads.Store(true)
 	if gate.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
@@ -182,7 +184,7 @@ func (pl *MakeWay) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 
 // RemovePod lets a removal on trial free quota.
 func (pl *MakeWay) RemovePod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) (status *fwk.Status) {
-	defer recovered(ctx, "remove_pod", func() { status = fwk.AsStatus(errGatePanic) })
+	defer goroutines.RecoverPanic(ctx, "remove_pod", func() { status = fwk.AsStatus(errGatePanic) })
 	if room := roomOf(state); room != nil {
 		room.remove(removed.GetPod().UID)
 	}
@@ -191,7 +193,7 @@ func (pl *MakeWay) RemovePod(ctx context.Context, state fwk.CycleState, _ *v1.Po
 
 // AddPod takes that back.
 func (pl *MakeWay) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, _ fwk.NodeInfo) (status *fwk.Status) {
-	defer recovered(ctx, "add_pod", func() { status = fwk.AsStatus(errGatePanic) })
+	defer goroutines.RecoverPanic(ctx, "add_pod", func() { status = fwk.AsStatus(errGatePanic) })
 	if room := roomOf(state); room != nil {
 		room.add(added.GetPod().UID)
 	}
@@ -201,7 +203,7 @@ func (pl *MakeWay) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 // Filter says on trial whether the removed pods have made room. In an ordinary cycle it is never asked: a
 // pod that passes the gate skips it, and one that is kept out has no node looked at.
 func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo) (status *fwk.Status) {
-	defer recovered(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })
+	defer goroutines.RecoverPanic(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })
 	room := roomOf(state)
 	if room == nil || room.fits() {
 		return nil
@@ -213,7 +215,7 @@ func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 // profile. PreFilter is asked for every pod, batched or not; pods of different queues are told apart all
 // the same, since the gate may answer differently for them. It runs under the scheduling queue's lock.
 func (pl *MakeWay) SignPod(ctx context.Context, pod *v1.Pod) (fragments []fwk.SignFragment, status *fwk.Status) {
-	defer recovered(ctx, "sign_pod", func() { fragments, status = nil, fwk.NewStatus(fwk.Unschedulable) })
+	defer goroutines.RecoverPanic(ctx, "sign_pod", func() { fragments, status = nil, fwk.NewStatus(fwk.Unschedulable) })
 	tree := pl.engine.gate.tree.Load()
 	if tree == nil {
 		return nil, nil
@@ -245,13 +247,13 @@ const gatePause = 50 * time.Millisecond
 func (e *engine) runGate(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.openFor(ctx)
-		sleep(ctx, gatePause)
+		goroutines.Sleep(ctx, gatePause)
 	}
 }
 
 // openFor looks once, waits where nothing is due, and activates.
 func (e *engine) openFor(ctx context.Context) {
-	defer recovered(ctx, "gate", nil)
+	defer goroutines.RecoverPanic(ctx, "gate", nil)
 	leads := e.leadership.now(ctx)
 	refs, next := e.gate.due(leads)
 	if at := e.clock.Now().Add(leadsAgain); !leads && (next.IsZero() || at.Before(next)) {

@@ -19,6 +19,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -243,7 +244,7 @@ func (e *engine) runTellings(ctx context.Context) {
 	client := e.tellingClient()
 	for ctx.Err() == nil {
 		if !e.leadership.now(ctx) {
-			sleep(ctx, leadsAgain) // a standby's queue is not what its leader sees
+			goroutines.Sleep(ctx, leadsAgain) // a standby's queue is not what its leader sees
 			continue
 		}
 		due, ok, next := e.gate.tellings.take()
@@ -282,7 +283,7 @@ func (e *engine) tellingClient() kubernetes.Interface {
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
 func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID, urgent bool) {
-	defer recovered(ctx, "queue_conditions", nil)
+	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
 	held, ok := e.gate.heldBack(uid)
 	if !ok {
 		return

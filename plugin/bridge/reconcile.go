@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
@@ -58,7 +60,7 @@ func (f *inflight) unanswered(before, now time.Time) []unanswered {
 // compare-and-set, so that an order is stored once whoever finds it missing.
 func (e *engine) runReconcile(ctx context.Context) {
 	for ctx.Err() == nil {
-		sleep(ctx, reconcileEvery)
+		goroutines.Sleep(ctx, reconcileEvery)
 		e.reconcile(ctx)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -295,7 +296,7 @@ func (r *retries) count() int {
 // for those of its factory, so it would not start where it may not list them.
 func (e *engine) watchDependencies(ctx context.Context) error {
 	changed := func(object any) {
-		defer recovered(ctx, "informer", nil)
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = unknown.Obj
 		}
@@ -323,7 +324,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 		}
 	}
 	e.classes = schedulinglisters.NewPriorityClassLister(classes.GetIndexer())
-	spawn(ctx, "priorityclasses", classes.RunWithContext)
+	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }
 
@@ -347,6 +348,6 @@ func (e *engine) runRetries(ctx context.Context) {
 
 // tryAgain activates one refused pod.
 func (e *engine) tryAgain(ctx context.Context, ref wire.PodRef) {
-	defer recovered(ctx, "retry", nil)
+	defer goroutines.RecoverPanic(ctx, "retry", nil)
 	e.activate(ctx, e.pending(ref))
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -123,7 +124,7 @@ func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential 
 // the filters, and offer the removed ones back, those that violate a budget first and the more important
 // first. Where the candidate does not stand it is nil, and the failure says why.
 func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) (result *verified, why failure) {
-	defer recovered(ctx, "post_filter", func() { result, why = nil, failure{cause: causeError} })
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() { result, why = nil, failure{cause: causeError} })
 	original, err := v.handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
 	if err != nil || original.Node() == nil {
 		return nil, failure{cause: causeNodeGone}

@@ -14,7 +14,7 @@ from pathlib import Path
 from makeway.dev.paths import CHECKOUT
 
 PYTHON = ("runtime", "bus", "planner", "evictor")
-GO = "plugin/bridge"
+GO = "plugin"
 
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 _LOGGERS = {"_log", "log", "logger"}
@@ -84,7 +84,7 @@ def _python(path: Path, part: str) -> Iterator[Said]:
 
 
 def _go(directory: Path) -> Iterator[Said]:
-    for path in sorted(directory.glob("*.go")):
+    for path in sorted(directory.rglob("*.go")):
         if path.name.endswith("_test.go"):
             continue
         # A call that runs over several lines is one.

@@ -1,4 +1,4 @@
-package bridge
+package goroutines
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func TestALoopThatPanicsRunsAgainAfterAPause(t *testing.T) {
 	ended := make(chan time.Time, 1)
 	start := time.Now()
 
-	keep(ctx, "test", func(context.Context) {
+	KeepRunning(ctx, "test", func(context.Context) {
 		if runs.Add(1) == 1 {
 			panic("for a test")
 		}
@@ -23,10 +23,10 @@ func TestALoopThatPanicsRunsAgainAfterAPause(t *testing.T) {
 
 	select {
 	case at := <-ended:
-		if at.Sub(start) < restartPause {
+		if at.Sub(start) < RestartPause {
 			t.Errorf("again after %s", at.Sub(start))
 		}
-	case <-time.After(10 * restartPause):
+	case <-time.After(10 * RestartPause):
 		t.Fatal("not again")
 	}
 	time.Sleep(10 * time.Millisecond)
@@ -39,7 +39,7 @@ func TestALoopThatPanicsIsNotRunAgainAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var runs atomic.Int32
 
-	keep(ctx, "test", func(context.Context) {
+	KeepRunning(ctx, "test", func(context.Context) {
 		runs.Add(1)
 		cancel()
 		panic("for a test")

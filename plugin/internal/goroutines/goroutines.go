@@ -1,0 +1,76 @@
+// Package goroutines runs the plugin's code so that no panic of it ends the scheduler.
+package goroutines
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+)
+
+const subsystem = "makeway_scheduler"
+
+var panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+	Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
+	Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
+}, []string{"where"})
+
+// RegisterMetrics registers the metric of panics with the scheduler's own, once.
+var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(panicsTotal) })
+
+// RecoverPanic is deferred at every entry point and in every goroutine, so that no panic of the plugin can
+// end the scheduler. It counts and logs the panic with its stack, then calls onPanic, where the
+// caller sets what it returns.
+func RecoverPanic(ctx context.Context, where string, onPanic func()) {
+	reason := recover()
+	if reason == nil {
+		return
+	}
+	panicsTotal.WithLabelValues(where).Inc()
+	klog.FromContext(ctx).Error(nil, "makeway_panic", "where", where, "reason", reason, "stack", string(debug.Stack()))
+	if onPanic != nil {
+		onPanic()
+	}
+}
+
+// RestartPause is how long a goroutine that panicked rests before it runs again.
+const RestartPause = time.Second
+
+// KeepRunning runs a loop in a goroutine until it returns or the context ends. After a panic it runs again, after a
+// pause: what it looks after would be left alone for the life of the process.
+func KeepRunning(ctx context.Context, where string, run func(context.Context)) {
+	go func() {
+		for again := true; again && ctx.Err() == nil; {
+			again = false
+			func() {
+				defer RecoverPanic(ctx, where, func() { again = true })
+				run(ctx)
+			}()
+			if again {
+				Sleep(ctx, RestartPause)
+			}
+		}
+	}()
+}
+
+// GoRecovered runs a function, once, in a goroutine that survives its panic.
+func GoRecovered(ctx context.Context, where string, run func(context.Context)) {
+	go func() {
+		defer RecoverPanic(ctx, where, nil)
+		run(ctx)
+	}()
+}
+
+// Sleep waits, or until the context ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
