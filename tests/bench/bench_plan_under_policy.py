@@ -23,7 +23,7 @@ from makeway.core.policy.document import Limits, Policy, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.core.queues.tree import QueueSpec, QueueTree
-from makeway.planner.plan.node_scores import Standings
+from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, Refusal
 from makeway.planner.snapshot.changes import (
@@ -140,7 +140,7 @@ def snapshot(policy: str) -> Snapshot:
 @pytest.mark.benchmark(group="first")
 def test_first(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     def forget() -> None:
-        cache_of(snapshot).standings = Standings()
+        cache_of(snapshot).scores = NodeScoreCaches()
 
     result = benchmark.pedantic(lambda: plan(snapshot, question(700, 3), NOW), setup=forget, rounds=30)  # type: ignore[no-untyped-call]
     assert isinstance(result, Plan)
@@ -163,7 +163,7 @@ def test_next(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
 @pytest.mark.benchmark(group="refused")
 def test_refused(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     def forget() -> None:
-        cache_of(snapshot).standings = Standings()
+        cache_of(snapshot).scores = NodeScoreCaches()
 
     result = benchmark.pedantic(lambda: plan(snapshot, question(1, PODS), NOW), setup=forget, rounds=10)  # type: ignore[no-untyped-call]
     assert isinstance(result, Refusal)

@@ -29,7 +29,7 @@ from makeway.bus.messages import (
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.planner.metrics import Metrics
-from makeway.planner.plan.node_scores import AT_ONCE
+from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.result import Plan
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Facts, Planner
@@ -231,7 +231,7 @@ async def test_before_the_snapshot_is_complete_nothing_is_planned() -> None:
 
 async def test_a_plan_ends_where_there_is_nothing_to_plan_on_any_more() -> None:
     pods = [make_pod(f"p{number}", "n1", LOW, 1) for number in range(5)]
-    snapshot = make_snapshot(["n1", *(f"m{number}" for number in range(AT_ONCE))], pods, chunk=3)
+    snapshot = make_snapshot(["n1", *(f"m{number}" for number in range(CHUNK_NODES))], pods, chunk=3)
     bench = Bench(snapshot, unsynced=lambda: snapshot.pending_updates.pending)
 
     asked = asyncio.create_task(bench.ask())

@@ -114,8 +114,8 @@ def _verdict(
     best = next(iter(pair.expected.candidates.items()))
     if best == (pair.node, frozenset(mark.gone.uid for mark in pair.evicted)):
         return "same", "", ""
-    standing, rule = compare(ours, theirs)
-    return standing, rule, ""
+    result, rule = compare(ours, theirs)
+    return result, rule, ""
 
 
 def _own_choice(decision: Decision, judgement: Judgement | None) -> Choice | None:

@@ -76,7 +76,7 @@ class Replay:
                     yield entry
                 case entries.Began(cluster_uid):
                     self._cluster_uid = cluster_uid
-                case entries.Complete(revision, departures, budgets):
+                case entries.SnapshotComplete(revision, departures, budgets):
                     self.snapshot.restore(revision, departures, budgets)
                     self._complete = True
                 case _:

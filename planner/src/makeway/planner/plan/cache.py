@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from weakref import ReferenceType, ref
 
-from makeway.planner.plan.node_scores import Standings
+from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.tally import Tallies
 from makeway.planner.snapshot.state import Snapshot
 
 
 class PlanCache:
-    """`standings`: of nodes, by class of preemptors. `tallies`: of pods, by constraint."""
+    """`scores`: of nodes, by class of preemptors. `tallies`: of pods, by constraint."""
 
     def __init__(self) -> None:
-        self.standings = Standings()
+        self.scores = NodeScoreCaches()
         self.tallies = Tallies()
         self._snapshot: ReferenceType[Snapshot] | None = None
 

@@ -206,7 +206,7 @@ def layers_of(
     """Work out the layers of a preemptor. O(nodes) a layer, besides what the tallies catch up with.
 
     Raises:
-        Unfinished: the tallies' allowance did not suffice.
+        AllowanceUsedUp: the tallies' allowance did not suffice.
     """
     builder = _LayerBuilder(snapshot, tallies, tuple(placed), constraints.left_out)
     # All at once and first: to group pods by another label gives them signatures that no tally has seen

@@ -11,7 +11,7 @@ from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPods, NearNode, Plan, Proposal, Refusal, RemovablePod
-from makeway.planner.snapshot.changes import Entry
+from makeway.planner.snapshot.changes import RecordingEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Decision:
     recording: str = ""
 
 
-class QuotaInputs(Entry, frozen=True, tag=16, gc=False):
+class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
     """What was known besides the snapshot when a quota was planned for, as recordings hold it.
 
     `maximum`: what the queue is brought down to. `leaving`: UIDs that orders remove. `running`: queues that

@@ -1,4 +1,4 @@
-"""How every node stands for one class of preemptors, kept from plan to plan.
+"""What plans found out about every node for one class of preemptors, kept from plan to plan.
 
 Preemptors that ask for the same, at the same priority, are of one class. The first plan of a class looks at
 every node; the next one looks again only at nodes for which something has changed: their pods, or what the
@@ -15,19 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
-from makeway.planner.plan.batch import TOGETHER, Block, Overlaid
+from makeway.planner.plan.batch import BATCH_NODES, Block, Overlaid
 from makeway.planner.plan.constraint_layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.ranking import score, top
-from makeway.planner.plan.refusal_stats import Grounds
+from makeway.planner.plan.refusal_stats import RefusalStats
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.state import Snapshot
 
-AT_ONCE = 4096
-"""Nodes that are looked at in one go: about 10 ms with 30 pods each."""
+CHUNK_NODES = 4096
+"""Nodes that are looked at without a pause: about 10 ms with 30 pods each."""
 
 _FRONT = 256
-"""So many of the best nodes are kept apart, to be compared without all others."""
+"""So many of the best nodes are the front, to be compared without all others."""
 
 _NEVER = -1
 _REMEMBERED_ROWS = 2**20
@@ -36,8 +36,8 @@ refused; the class least used is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What the standing of nodes depends on besides their own columns.
+class ScoreInputs:
+    """What the scores of nodes depend on besides their own columns.
 
     `layers`: of the preemptor's constraints. `overlaid`: the request's pods, by row. `allowed`: int64, what
     plans depend on of budgets. `now_micros`: the time.
@@ -49,33 +49,33 @@ class Circumstances:
     now_micros: int
 
 
-class Standing:
-    """The standing of all rows of a snapshot for one class.
+class NodeScoreCache:
+    """The scores of all rows of a snapshot for one class.
 
     `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
     columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
-    `grounds`: for refusing the class, once one of it was refused.
+    `refusal_stats`: for refusing the class, once one of it was refused.
 
-    The best nodes are kept apart, so that not all have to be compared each time. `_near`: bool[rows], those
-    that were the best when all were compared, the open ones, and all that were put down since. `_firm`:
-    bool[rows], those that were the best and are as they were; who is not near ranks behind each of them.
-    `_all_near`: nobody else is helped.
+    The best nodes are kept apart as the front, so that not all have to be compared each time. `_front`:
+    bool[rows], those that were the best when all were compared, the open ones, and all that were put down
+    since. `_front_unchanged`: bool[rows], those that were the best and are as they were; a row that is not in
+    front ranks behind each of them. `_all_in_front`: no other row is helped.
     """
 
     def __init__(self) -> None:
         self.helps: Flags = np.zeros(0, np.bool_)
         self.open: Flags = np.zeros(0, np.bool_)
-        self.grounds: Grounds | None = None
+        self.refusal_stats: RefusalStats | None = None
         self._keys: Ints = np.zeros((5, 0), np.int64)
         self._seen: Ints = np.zeros(0, np.int64)
         self._until: Ints = np.zeros(0, np.int64)
         self._covered: Flags = np.zeros(0, np.bool_)
-        self._near: Flags = np.zeros(0, np.bool_)
-        self._firm: Flags = np.zeros(0, np.bool_)
-        self._all_near = True
-        self._before: Circumstances | None = None
+        self._front: Flags = np.zeros(0, np.bool_)
+        self._front_unchanged: Flags = np.zeros(0, np.bool_)
+        self._all_in_front = True
+        self._before: ScoreInputs | None = None
 
-    def stale(self, snapshot: Snapshot, now: Circumstances, rows: Ints) -> Ints:
+    def stale(self, snapshot: Snapshot, now: ScoreInputs, rows: Ints) -> Ints:
         """Return those of some rows that have to be looked at again. O(all rows · layers + pods put over)."""
         self._grow(snapshot.columns.nodes)
         before = self._before
@@ -86,7 +86,7 @@ class Standing:
             self._seen[self._until < now.now_micros] = _NEVER
             if not np.array_equal(before.allowed, now.allowed):
                 self._seen[self._covered] = _NEVER
-            self._seen[_overlaid_otherwise(before.overlaid, now.overlaid)] = _NEVER
+            self._seen[_in_flight_changed(before.overlaid, now.overlaid)] = _NEVER
         self._before = now
         return rows[snapshot.changed[rows] > self._seen[rows]]
 
@@ -103,10 +103,10 @@ class Standing:
             helped = np.flatnonzero(found.helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
             self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
-        self._near[rows], self._firm[rows] = True, False
+        self._front[rows], self._front_unchanged[rows] = True, False
         self._seen[rows] = snapshot.revision
-        if self.grounds is not None:
-            self.grounds.forget(snapshot, rows)
+        if self.refusal_stats is not None:
+            self.refusal_stats.forget(snapshot, rows)
         self._covered[rows] = columns.budgets[:slots, nodes].any(axis=0)
         self._until[rows] = FOREVER
         exempt = columns.exempt_count[nodes] > 0
@@ -121,32 +121,32 @@ class Standing:
 
         At most so many best ones; in no special order. O(rows), one comparison for most of them.
         """
-        near = self._contenders(snapshot, rows, most)
-        opened = self.open[near]
-        helped = near[self.helps[near] & ~opened]
-        return np.concatenate([near[opened], self._top(snapshot, helped, most)])
+        front = self._front_rows(snapshot, rows, most)
+        opened = self.open[front]
+        helped = front[self.helps[front] & ~opened]
+        return np.concatenate([front[opened], self._top(snapshot, helped, most)])
 
-    def _contenders(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+    def _front_rows(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give those of some rows that may be among so many best ones; all others rank behind as many."""
-        if rows.size <= TOGETHER:
+        if rows.size <= BATCH_NODES:
             return rows
-        near = rows[self._near[rows]]
-        if near.size <= TOGETHER and self._suffice(near, most):
-            return near
+        front = rows[self._front[rows]]
+        if front.size <= BATCH_NODES and self._front_suffices(front, most):
+            return front
         self._compare(snapshot)
-        near = rows[self._near[rows]]
-        return near if self._suffice(near, most) else rows
+        front = rows[self._front[rows]]
+        return front if self._front_suffices(front, most) else rows
 
-    def _suffice(self, near: Ints, most: int) -> bool:
-        return self._all_near or int(np.count_nonzero(self._firm[near])) >= most
+    def _front_suffices(self, front: Ints, most: int) -> bool:
+        return self._all_in_front or int(np.count_nonzero(self._front_unchanged[front])) >= most
 
     def _compare(self, snapshot: Snapshot) -> None:
         """Find the best of all rows anew. O(all rows)."""
         helped = np.flatnonzero(self.helps & ~self.open)
-        self._all_near = helped.size <= _FRONT
-        self._firm[:] = False
-        self._firm[self._top(snapshot, helped, _FRONT)] = True
-        np.logical_or(self._firm, self.open, out=self._near)
+        self._all_in_front = helped.size <= _FRONT
+        self._front_unchanged[:] = False
+        self._front_unchanged[self._top(snapshot, helped, _FRONT)] = True
+        np.logical_or(self._front_unchanged, self.open, out=self._front)
 
     def _top(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         return top((*self._keys, snapshot.name_rank()), rows, most)
@@ -157,12 +157,15 @@ class Standing:
             return
         self.helps, self.open = extended(self.helps, more), extended(self.open, more)
         self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
-        self._near, self._firm = extended(self._near, more), extended(self._firm, more)
+        self._front, self._front_unchanged = (
+            extended(self._front, more),
+            extended(self._front_unchanged, more),
+        )
         self._seen = extended(self._seen, more, _NEVER)
         self._until = extended(self._until, more, FOREVER)
 
 
-def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
+def _in_flight_changed(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
     """Return the rows on which other pods are overlaid than before.
 
     Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
@@ -171,16 +174,16 @@ def _overlaid_otherwise(before: Mapping[int, Overlaid], now: Mapping[int, Overla
     return [*changed, *(before.keys() - now.keys())]
 
 
-class Standings:
-    """Standings by class."""
+class NodeScoreCaches:
+    """Score caches by class."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Standing] = OrderedDict()
+        self._kept: OrderedDict[Hashable, NodeScoreCache] = OrderedDict()
 
-    def of(self, key: Hashable, rows: int) -> Standing:
-        """Give the standing of a class; an unknown one has looked at no node."""
-        standing = self._kept.pop(key, None) or Standing()
-        self._kept[key] = standing
+    def scores_of(self, key: Hashable, rows: int) -> NodeScoreCache:
+        """Return the scores of a class; those of an unknown one are empty."""
+        scores = self._kept.pop(key, None) or NodeScoreCache()
+        self._kept[key] = scores
         while len(self._kept) > max(1, _REMEMBERED_ROWS // max(rows, 1)):
             self._kept.popitem(last=False)
-        return standing
+        return scores

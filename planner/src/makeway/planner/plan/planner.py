@@ -14,7 +14,7 @@ import numpy as np
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan import refusal as diagnosis
-from makeway.planner.plan.batch import TOGETHER, Block, overlay
+from makeway.planner.plan.batch import BATCH_NODES, Block, overlay
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import Part, best
 from makeway.planner.plan.constraint_layers import layers_of
@@ -23,12 +23,12 @@ from makeway.planner.plan.daemonset.planner import plan_pinned
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import Bounds, evaluate
-from makeway.planner.plan.node_scores import AT_ONCE, Circumstances, Standing
+from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
 from makeway.planner.plan.queue_limits import terms_of
-from makeway.planner.plan.refusal_stats import Grounds
+from makeway.planner.plan.refusal_stats import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, Scope
-from makeway.planner.plan.tally import CHUNK_STEPS, Allowance, Unfinished
+from makeway.planner.plan.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -37,8 +37,9 @@ UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
 """As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
 
-_PIECES = 1000
-"""Pauses for tallies before the rest is worked out at one go: more than the largest question ever needs."""
+_CHUNKS = 1000
+"""Pauses for tallies before the rest is worked out without a pause: more than the largest question ever
+needs."""
 
 
 def plan(
@@ -58,7 +59,7 @@ def plan(
 def planning(
     snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache
 ) -> Iterator[Plan | Refusal | None]:
-    """Plan as `plan` does, and pause with None after every AT_ONCE nodes that have to be looked at.
+    """Plan as `plan` does, and pause with None after every CHUNK_NODES nodes that have to be looked at.
 
     It pauses as well where what constraints come to has to be worked out for many pods.
 
@@ -70,8 +71,10 @@ def planning(
         ValueError: the cache is of another snapshot.
     """
     cache.bind(snapshot)
-    for _ in range(2 * snapshot.columns.nodes // AT_ONCE + _PIECES):
-        found = _attempt(snapshot, question, now, cache, at_most=AT_ONCE, allowance=Allowance(CHUNK_STEPS))
+    for _ in range(2 * snapshot.columns.nodes // CHUNK_NODES + _CHUNKS):
+        found = _attempt(
+            snapshot, question, now, cache, at_most=CHUNK_NODES, allowance=Allowance(CHUNK_STEPS)
+        )
         yield found
         if found is not None:
             return
@@ -92,7 +95,7 @@ def _attempt(
     """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
     try:
         return _decide(snapshot, question, now, cache, at_most=at_most, allowance=allowance)
-    except Unfinished:
+    except AllowanceUsedUp:
         return None
 
 
@@ -141,14 +144,14 @@ def _decide(
     unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
-    grounds = view.grounds(looked, potential, at_most)
-    if grounds is None:
+    stats = view.refusal_stats(looked, potential, at_most)
+    if stats is None:
         return None
-    near, sample = view.nearest(grounds, potential, np.setdiff1d(named, potential, assume_unique=True))
+    near, sample = view.nearest(stats, potential, np.setdiff1d(named, potential, assume_unique=True))
     refusal = diagnosis.refusal(
         scope,
         question,
-        grounds,
+        stats,
         potential,
         snapshot=snapshot,
         near=near,
@@ -167,7 +170,7 @@ class Looked:
 
     parts: list[Part]
     beyond: int
-    standing: Standing
+    scores: NodeScoreCache
 
 
 class View:
@@ -187,7 +190,7 @@ class View:
         self._overlay = overlay(snapshot, question)
         placed = self._overlay.placed
         self._snapshot = snapshot
-        self._standings = cache.standings
+        self._score_caches = cache.scores
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
@@ -229,7 +232,7 @@ class View:
     def few(self, rows: Ints, at_most: int) -> Looked | None:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
-        How the others stand for the preemptor's class is known from plans before. Looks at no more than
+        The scores of the others for the preemptor's class are known from plans before. Looks at no more than
         `at_most` of the changed ones, and gives None where that was not enough.
         """
         snapshot = self._snapshot
@@ -241,51 +244,51 @@ class View:
             self.queues.key,
             self._devices,
         )
-        standing = self._standings.of(key, snapshot.columns.nodes)
+        scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
-        circumstances = Circumstances(
-            self._layers, self._overlay.overlaid, snapshot.budgets.standing(self._debits), micros
+        inputs = ScoreInputs(
+            self._layers, self._overlay.overlaid, snapshot.budgets.state(self._debits), micros
         )
-        stale = standing.stale(snapshot, circumstances, rows)
-        if stale.size > TOGETHER:
-            for first in range(0, min(stale.size, at_most), AT_ONCE):
-                for part in self.parts(stale[first : first + AT_ONCE]):
-                    standing.put(snapshot, part.block, part.found, micros)
+        stale = scores.stale(snapshot, inputs, rows)
+        if stale.size > BATCH_NODES:
+            for first in range(0, min(stale.size, at_most), CHUNK_NODES):
+                for part in self.parts(stale[first : first + CHUNK_NODES]):
+                    scores.put(snapshot, part.block, part.found, micros)
             if stale.size > at_most:
                 return None
             stale = stale[:0]
         known = _without(snapshot, rows, stale)
-        chosen = np.concatenate([stale, standing.best(snapshot, known, self.question.max_candidates + 1)])
+        chosen = np.concatenate([stale, scores.best(snapshot, known, self.question.max_candidates + 1)])
         parts = self.parts(chosen)
         for part in parts:
-            standing.put(snapshot, part.block, part.found, micros)
-        beyond = int(standing.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
-        return Looked(parts, beyond, standing)
+            scores.put(snapshot, part.block, part.found, micros)
+        beyond = int(scores.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
+        return Looked(parts, beyond, scores)
 
-    def grounds(self, looked: Looked, rows: Ints, at_most: int) -> Grounds | None:
-        """Give the grounds for a refusal on some rows, none of which is helped.
+    def refusal_stats(self, looked: Looked, rows: Ints, at_most: int) -> RefusalStats | None:
+        """Return the statistics for a refusal on some rows, none of which is helped.
 
         What is known from refusals of the class before is not looked at again, beyond what was just looked
         at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
         """
-        grounds = looked.standing.grounds = looked.standing.grounds or Grounds()
+        stats = looked.scores.refusal_stats = looked.scores.refusal_stats or RefusalStats()
         for part in looked.parts:
-            grounds.put(part)
-        unknown = grounds.unknown(self._snapshot, rows)
-        for first in range(0, min(unknown.size, at_most), AT_ONCE):
-            for part in self.parts(unknown[first : first + AT_ONCE]):
-                grounds.put(part)
-        return None if unknown.size > at_most else grounds
+            stats.put(part)
+        unknown = stats.unknown(self._snapshot, rows)
+        for first in range(0, min(unknown.size, at_most), CHUNK_NODES):
+            for part in self.parts(unknown[first : first + CHUNK_NODES]):
+                stats.put(part)
+        return None if unknown.size > at_most else stats
 
     def nearest(
-        self, grounds: Grounds, rows: Ints, others: Ints
+        self, stats: RefusalStats, rows: Ints, others: Ints
     ) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
         """Return what the nodes lack that lack least, and a sample of those that the columns rule out.
 
         `others`: nodes that were ruled out before any was looked at.
         """
-        near = grounds.nearest(self._snapshot, rows, diagnosis.NEAREST)
-        sample = grounds.sample(self._snapshot, rows, others, self.question.turn)
+        near = stats.nearest(self._snapshot, rows, diagnosis.NEAREST)
+        sample = stats.sample(self._snapshot, rows, others, self.question.turn)
         places = [
             (part, place)
             for part in self.parts(np.concatenate([near, sample]))

@@ -81,7 +81,7 @@ class QueueTerms:
 
     @property
     def key(self) -> Hashable:
-        """What a node's standing depends on here, besides its own pods: the same for plans of one class."""
+        """What a node's scores depend on here, besides its own pods: the same for plans of one class."""
         return (
             self.revision,
             tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.limits),
@@ -160,7 +160,7 @@ def terms_of(
     """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
 
     Raises:
-        Unfinished: the tallies' allowance did not suffice.
+        AllowanceUsedUp: the tallies' allowance did not suffice.
     """
     book = snapshot.queues
     tree = book.tree

@@ -20,7 +20,7 @@ from makeway.planner.plan.refusal_stats import (
     NO_LOWER,
     OVER_BUDGET,
     OVER_LIMIT,
-    Grounds,
+    RefusalStats,
     resource_names,
 )
 from makeway.planner.plan.request import Question
@@ -73,7 +73,7 @@ def not_offered(scope: Scope, question: Question, resource: str) -> Refusal:
 def refusal(
     scope: Scope,
     question: Question,
-    grounds: Grounds,
+    stats: RefusalStats,
     rows: Ints,
     *,
     snapshot: Snapshot,
@@ -84,12 +84,12 @@ def refusal(
     queues: QueueTerms = NO_TERMS,
     sample: Proposal | None = None,
 ) -> Refusal:
-    """Refuse where removing every removable pod makes no room, with the grounds of the potential rows.
+    """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
 
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
     many nodes the planner does not know; `sample`: one that the columns rule out.
     """
-    reasons, counts = grounds.reasons(rows), grounds.exempt(rows)
+    reasons, counts = stats.reasons(rows), stats.exempt(rows)
     if unknown:
         reasons[UNKNOWN_NODE] = unknown
     reasons.update(excluded)
@@ -103,11 +103,11 @@ def refusal(
     if queues.limits:
         message += "; " + "; ".join(limit.reason for limit in queues.limits)
     if counts:
-        end = grounds.first_end(rows)
+        end = stats.first_end(rows)
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
-    helps = grounds.first_help(rows)
+    helps = stats.first_help(rows)
     retry_at = None if helps is None else moment_of(helps) + MARGIN
     return Refusal(
         scope,
@@ -118,7 +118,7 @@ def refusal(
         depends_on=dependencies(
             snapshot,
             question,
-            grounds.budgets(snapshot, rows) if HARD_BUDGET in counts else (),
+            stats.budgets(snapshot, rows) if HARD_BUDGET in counts else (),
             limited=bool(reasons[OVER_LIMIT] or reasons[OVER_BUDGET]),
             exempt=counts,
             queues=queues,

@@ -33,8 +33,8 @@ OVER_LIMIT = "More victims than an order may have"
 _EXEMPTING_RULES = (*RULES, HARD_BUDGET, QUEUE_GUARANTEED)
 
 
-class Grounds:
-    """The grounds for refusing one class of preemptors, by row.
+class RefusalStats:
+    """The statistics for refusing one class of preemptors, by row.
 
     About 30 bytes a row, and one for each reason. Adding up costs O(rows · (reasons + rules)).
     """
@@ -96,7 +96,7 @@ class Grounds:
     def nearest(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give the rows of the nodes that lack least, relative to what is asked, in that order, then by name.
 
-        A node from which nobody may go is near, too, where that is because rules exempt its pods.
+        A node from which no pod may go is near, too, where that is because rules exempt its pods.
         """
         near = rows[np.isfinite(self._relative[rows])]
         chosen = top((self._relative, snapshot.name_rank()), near, most)

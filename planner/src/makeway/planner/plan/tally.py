@@ -33,7 +33,7 @@ _FEWEST = 40
 """So many tallies are remembered in any case: more than one question has."""
 
 
-class Unfinished(Exception):  # noqa: N818 - it names a state
+class AllowanceUsedUp(Exception):  # noqa: N818 - it names a state
     """The allowance is used up; what has been worked out is kept, and the next attempt goes on from there."""
 
 
@@ -57,11 +57,11 @@ class Tally:
         self._serial = 0
         self._revision = -1
 
-    def renew(self, snapshot: Snapshot, allowance: Allowance) -> None:
+    def update(self, snapshot: Snapshot, allowance: Allowance) -> None:
         """Bring both up to the snapshot. O(new signatures + slots of the nodes that changed).
 
         Raises:
-            Unfinished: the allowance did not suffice.
+            AllowanceUsedUp: the allowance did not suffice.
         """
         signatures, columns = snapshot.signatures, snapshot.columns
         if self._serial != signatures.serial:
@@ -105,7 +105,7 @@ class Allowance:
         if some <= 0 and self._left == self._most:
             some = 1
         if some <= 0:
-            raise Unfinished
+            raise AllowanceUsedUp
         self._left -= some * cost
         return some
 
@@ -114,7 +114,7 @@ class Allowance:
         if self._left is None:
             return
         if steps > self._left and self._left != self._most:
-            raise Unfinished
+            raise AllowanceUsedUp
         self._left -= steps
 
 
@@ -152,7 +152,7 @@ class Tallies:
         """Return the tally of a constraint, up to date. `key` says all that the weights depend on.
 
         Raises:
-            Unfinished: the allowance did not suffice.
+            AllowanceUsedUp: the allowance did not suffice.
         """
         tally = self._kept.get(key)
         if tally is None:
@@ -163,7 +163,7 @@ class Tallies:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        tally.renew(snapshot, allowance)
+        tally.update(snapshot, allowance)
         return tally
 
 
@@ -181,7 +181,7 @@ class BoundedTallies:
     def get(
         self, snapshot: Snapshot, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1
     ) -> Tally:
-        """Return what `Tallies.get` does. Raises Unfinished."""
+        """Return what `Tallies.get` does. Raises AllowanceUsedUp."""
         return self.tallies.get(snapshot, self.allowance, key, weigh, counted=counted, cost=cost)
 
 

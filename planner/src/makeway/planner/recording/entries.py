@@ -18,7 +18,7 @@ import msgspec
 from makeway.bus.messages import Placement
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.snapshot.budgets import Key
-from makeway.planner.snapshot.changes import Change, Entry
+from makeway.planner.snapshot.changes import Change, RecordingEntry
 from makeway.planner.snapshot.records import PodRecord
 
 VERSION: Final = 3
@@ -31,7 +31,7 @@ LONGEST: Final = 64 * 2**20
 """Bytes that a chunk may unpack to: many times what is ever written, so that a forged one fills no memory."""
 
 
-class Began(Entry, frozen=True, tag=0, gc=False):
+class Began(RecordingEntry, frozen=True, tag=0, gc=False):
     """A recording begins: of which cluster, by whom, when. What makes the snapshot follows."""
 
     cluster_uid: str
@@ -39,7 +39,7 @@ class Began(Entry, frozen=True, tag=0, gc=False):
     at: datetime
 
 
-class Complete(Entry, frozen=True, tag=1, gc=False):
+class SnapshotComplete(RecordingEntry, frozen=True, tag=1, gc=False):
     """The snapshot is complete, at this revision; and what the changes before it do not tell.
 
     `departures`: pods that left lately, with the revision at which that was seen. `budgets`: at which
@@ -51,7 +51,7 @@ class Complete(Entry, frozen=True, tag=1, gc=False):
     budgets: tuple[tuple[Key, int], ...]
 
 
-class SetChange(Entry, Generic[_T], frozen=True, gc=False):
+class SetChange(RecordingEntry, Generic[_T], frozen=True, gc=False):
     """How a set differs from another: `gone` is in the other alone, `come` in this one alone."""
 
     gone: tuple[_T, ...]
@@ -74,7 +74,7 @@ class ChangingSet(Generic[_T]):
         self.items = self.items.difference(difference.gone).union(difference.come)
 
 
-class Decided(Entry, frozen=True, tag=15, gc=False):
+class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     """A plan was made here, at this moment, of this request and of what the planner knew besides.
 
     `request`: the plan request in JSON, without the sets that follow. `nominations`: the pods nominated.
@@ -94,7 +94,7 @@ class Decided(Entry, frozen=True, tag=15, gc=False):
     again_at: datetime | None
 
 
-AnyEntry = Change | Began | Complete | Decided | QuotaInputs
+AnyEntry = Change | Began | SnapshotComplete | Decided | QuotaInputs
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

@@ -122,7 +122,7 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     Taking the first costs O(pods), about 1 ms for 50,000.
     """
     nodes, pods = list(snapshot.nodes.values()), list(snapshot.pods.values())
-    complete = entries.Complete(
+    complete = entries.SnapshotComplete(
         snapshot.revision,
         tuple((one.pod, one.revision) for one in snapshot.departures.values()),
         tuple(snapshot.budget_revisions.items()),

@@ -322,7 +322,7 @@ class BudgetTable:
         number = self._numbers.get(key)
         return 0 if number is None else int(self._allowed[number])
 
-    def standing(self, debits: Mapping[Key, int]) -> Ints:
+    def state(self, debits: Mapping[Key, int]) -> Ints:
         """Return all of the budgets that a plan depends on, to be compared with what it was. O(budgets)."""
         return np.concatenate([self.allowed(debits), self._frees[: len(self._budgets)]])
 

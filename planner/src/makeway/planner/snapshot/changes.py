@@ -21,47 +21,47 @@ from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.volumes import NO_CLAIM, ClaimRecord, VolumeRecord
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RecordingEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all that a recording holds."""
 
 
-class PutNode(Entry, frozen=True, tag=2, gc=False):
+class PutNode(RecordingEntry, frozen=True, tag=2, gc=False):
     """A node has come, or what it can hold, its labels or its taints have changed."""
 
     node: NodeRecord
 
 
-class RemoveNode(Entry, frozen=True, tag=3, gc=False):
+class RemoveNode(RecordingEntry, frozen=True, tag=3, gc=False):
     """A node is gone; the pods bound to it stay until they go themselves."""
 
     name: str
 
 
-class PutPod(Entry, frozen=True, tag=4, gc=False):
+class PutPod(RecordingEntry, frozen=True, tag=4, gc=False):
     """A pod has come or changed; another pod of that name is gone."""
 
     pod: PodRecord
 
 
-class RemovePod(Entry, frozen=True, tag=5, gc=False):
+class RemovePod(RecordingEntry, frozen=True, tag=5, gc=False):
     """A pod has ended or was deleted."""
 
     uid: str
 
 
-class PutBudget(Entry, frozen=True, tag=6, gc=False):
+class PutBudget(RecordingEntry, frozen=True, tag=6, gc=False):
     """A PodDisruptionBudget has come or changed."""
 
     budget: Budget
 
 
-class RemoveBudget(Entry, frozen=True, tag=7, gc=False):
+class RemoveBudget(RecordingEntry, frozen=True, tag=7, gc=False):
     """A PodDisruptionBudget is gone."""
 
     key: Key
 
 
-class PutClaim(Entry, frozen=True, tag=8, gc=False):
+class PutClaim(RecordingEntry, frozen=True, tag=8, gc=False):
     """A PersistentVolumeClaim has come or changed; one without any content is gone."""
 
     key: Key
@@ -75,31 +75,31 @@ class PutClaim(Entry, frozen=True, tag=8, gc=False):
         return cls(key, claim.exclusive, claim.volume, claim.storage_class)
 
 
-class PutPriorityClass(Entry, frozen=True, tag=9, gc=False):
+class PutPriorityClass(RecordingEntry, frozen=True, tag=9, gc=False):
     """A PriorityClass has come or changed."""
 
     priority_class: PriorityClass
 
 
-class RemovePriorityClass(Entry, frozen=True, tag=10, gc=False):
+class RemovePriorityClass(RecordingEntry, frozen=True, tag=10, gc=False):
     """A PriorityClass is gone; its pods are exempt from now on."""
 
     name: str
 
 
-class PutNamespace(Entry, frozen=True, tag=11, gc=False):
+class PutNamespace(RecordingEntry, frozen=True, tag=11, gc=False):
     """A namespace has come or changed."""
 
     namespace: Namespace
 
 
-class RemoveNamespace(Entry, frozen=True, tag=12, gc=False):
+class RemoveNamespace(RecordingEntry, frozen=True, tag=12, gc=False):
     """A namespace is gone."""
 
     name: str
 
 
-class Enforce(Entry, frozen=True, tag=13, gc=False):
+class Enforce(RecordingEntry, frozen=True, tag=13, gc=False):
     """A policy is put in force; `source`: the object that holds it."""
 
     policy: Policy
@@ -107,7 +107,7 @@ class Enforce(Entry, frozen=True, tag=13, gc=False):
     source: Source | None = None
 
 
-class Adopt(Entry, frozen=True, tag=14, gc=False):
+class Adopt(RecordingEntry, frozen=True, tag=14, gc=False):
     """A tree of queues is put in force, or none; `source`: the object that holds it."""
 
     tree: QueueTree | None
@@ -115,27 +115,27 @@ class Adopt(Entry, frozen=True, tag=14, gc=False):
     source: Source | None = None
 
 
-class PutVolume(Entry, frozen=True, tag=17, gc=False):
+class PutVolume(RecordingEntry, frozen=True, tag=17, gc=False):
     """A PersistentVolume has come or changed, or (None) is gone."""
 
     name: str
     volume: VolumeRecord | None
 
 
-class PutStorageClass(Entry, frozen=True, tag=18, gc=False):
+class PutStorageClass(RecordingEntry, frozen=True, tag=18, gc=False):
     """The nodes for which a StorageClass makes volumes; all nodes where it is gone."""
 
     name: str
     nodes: RequiredNodes
 
 
-class PutDevices(Entry, frozen=True, tag=19, gc=False):
+class PutDevices(RecordingEntry, frozen=True, tag=19, gc=False):
     """Which extended resources device classes serve; None: that is not known."""
 
     resources: frozenset[str] | None
 
 
-class KnowVolumes(Entry, frozen=True, tag=20, gc=False):
+class KnowVolumes(RecordingEntry, frozen=True, tag=20, gc=False):
     """Whether all PersistentVolumes have been listed. A recording without it knew them, for its plans."""
 
     known: bool

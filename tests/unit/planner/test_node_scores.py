@@ -20,7 +20,7 @@ from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.policy.document import Limits, Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.plan.evaluate import evaluate
-from makeway.planner.plan.node_scores import Standings
+from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.ranking import top
 from makeway.planner.plan.request import Question
@@ -193,7 +193,7 @@ def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) 
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
     with (
-        patch("makeway.planner.plan.node_scores.TOGETHER", draw.choice([1, 3, 512])),
+        patch("makeway.planner.plan.node_scores.BATCH_NODES", draw.choice([1, 3, 512])),
         patch("makeway.planner.plan.node_scores._FRONT", draw.choice([1, 3, 256])),
     ):
         _ask_again_and_again(draw)
@@ -276,7 +276,7 @@ def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[
 
 
 def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.node_scores.TOGETHER", 10)
+    monkeypatch.setattr("makeway.planner.plan.node_scores.BATCH_NODES", 10)
     monkeypatch.setattr("makeway.planner.plan.node_scores._FRONT", 4)
     snapshot = Snapshot()
 
@@ -320,9 +320,9 @@ def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
     expected = told(plan(cluster.cold(), asked, NOW))
 
     with (
-        patch("makeway.planner.plan.planner.AT_ONCE", 2),
-        patch("makeway.planner.plan.planner.TOGETHER", 1),
-        patch("makeway.planner.plan.batch.TOGETHER", 1),
+        patch("makeway.planner.plan.planner.CHUNK_NODES", 2),
+        patch("makeway.planner.plan.planner.BATCH_NODES", 1),
+        patch("makeway.planner.plan.batch.BATCH_NODES", 1),
     ):
         found, pauses = played(cluster.cold(), asked)
 
@@ -331,8 +331,8 @@ def test_a_plan_with_pauses_says_what_one_without_says(seed: int) -> None:
 
 
 def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.planner.AT_ONCE", 10)
-    monkeypatch.setattr("makeway.planner.plan.planner.TOGETHER", 5)
+    monkeypatch.setattr("makeway.planner.plan.planner.CHUNK_NODES", 10)
+    monkeypatch.setattr("makeway.planner.plan.planner.BATCH_NODES", 5)
     snapshot = Snapshot()
     for number in range(50):
         snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
@@ -350,8 +350,8 @@ def test_what_changes_at_a_pause_is_in_the_plan(monkeypatch: Any) -> None:
 
 
 def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.planner.AT_ONCE", 10)
-    monkeypatch.setattr("makeway.planner.plan.planner.TOGETHER", 5)
+    monkeypatch.setattr("makeway.planner.plan.planner.CHUNK_NODES", 10)
+    monkeypatch.setattr("makeway.planner.plan.planner.BATCH_NODES", 5)
     snapshot = Snapshot()
     for number in range(50):
         snapshot.apply(PutNode(node_record(node(f"n{number:02}"))))
@@ -380,7 +380,7 @@ def test_a_snapshot_holds_nothing_of_the_plans_made_on_it() -> None:
     plan(snapshot, asked, NOW)
 
     assert set(vars(snapshot)) == before
-    assert not any(isinstance(part, Standings | Tallies) for part in vars(snapshot).values())
+    assert not any(isinstance(part, NodeScoreCaches | Tallies) for part in vars(snapshot).values())
 
 
 def test_a_cache_is_never_used_on_another_snapshot() -> None:
