@@ -198,11 +198,12 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			p := pod("p", "", 100, large).Obj()
 			victim := pod("victim", "n1", 1, large).Obj()
-			w := newWorld(t, setup{args: test.args, objects: test.objects, findsOut: true}, []*v1.Node{node("n1")}, p, victim)
-			<-w.plugin.engine.gate.decided
-			if test.err != nil {
-				w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			refuse := func(action k8stesting.Action) (bool, runtime.Object, error) {
+				get, _ := action.(k8stesting.GetAction)
+				return test.err != nil && get.GetName() == "makeway-policy", nil, test.err
 			}
+			w := newWorld(t, setup{args: test.args, objects: test.objects, findsOut: true, configMaps: refuse}, []*v1.Node{node("n1")}, p, victim)
+			<-w.plugin.engine.gate.decided
 			w.plugin.engine.lookForPolicy(w.ctx)
 			if test.state != nil {
 				w.tells(test.state, at(1))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -73,7 +74,9 @@ type setup struct {
 	gate      bool // the queue gate is one of the profile's filters
 	findsOut  bool // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
-	unlisted  []*v1.Node // in the scheduler's snapshot alone: thousands would cost the fake API server minutes
+	// configMaps answers reads of ConfigMaps; set before anything reads one.
+	configMaps k8stesting.ReactionFunc
+	unlisted   []*v1.Node // in the scheduler's snapshot alone: thousands would cost the fake API server minutes
 }
 
 func node(name string) *v1.Node {
@@ -114,6 +117,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	objects = append(objects, given.objects...)
 	w := &world{t: t, ctx: ctx, client: clientsetfake.NewClientset(objects...), activator: &recordingActivator{}, bus: newFakeBus()}
+	if given.configMaps != nil {
+		w.client.PrependReactor("get", "configmaps", given.configMaps)
+	}
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	snapshot := internalcache.NewSnapshot(placed, slices.Concat(nodes, given.unlisted))
 	w.queue = internalqueue.NewSchedulingQueue(nil, factory)
