@@ -15,7 +15,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.state import Snapshot
@@ -71,7 +71,7 @@ def question(memory: int = 0) -> Question:
     return ask(pod, max_candidates=CANDIDATES)
 
 
-def answered(snapshot: Snapshot, asked: Question) -> Plan | Refusal:
+def answered(snapshot: Snapshot, asked: Question) -> Plan | PlanRefusal:
     result = plan(snapshot, asked, NOW)
     assert isinstance(result, Plan), result
     return result

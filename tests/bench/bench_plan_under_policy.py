@@ -25,7 +25,7 @@ from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERAT
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
@@ -166,4 +166,4 @@ def test_refused(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
         cache_of(snapshot).scores = NodeScoreCaches()
 
     result = benchmark.pedantic(lambda: plan(snapshot, question(1, PODS), NOW), setup=forget, rounds=10)  # type: ignore[no-untyped-call]
-    assert isinstance(result, Refusal)
+    assert isinstance(result, PlanRefusal)

@@ -19,7 +19,7 @@ from makeway.core.k8s.objects import (
     PodDisruptionBudget,
 )
 from makeway.planner.plan.request import question_of
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.watch import ClaimFeed, volume_feed
 from makeway.planner.snapshot.changes import PutBudget, PutNamespace, PutNode, PutPod
 from makeway.planner.snapshot.records import node_record, pod_record
@@ -107,7 +107,7 @@ def snapshot_of(case: Case) -> Snapshot:
     return snapshot
 
 
-def asked(case: Case, snapshot: Snapshot, nodes: Sequence[str], most: int) -> Plan | Refusal:
+def asked(case: Case, snapshot: Snapshot, nodes: Sequence[str], most: int) -> Plan | PlanRefusal:
     """Ask the planner as its service does, of these nodes, for so many candidates."""
     data = codec.encode(_request(case, nodes, most))
     return plan(snapshot, question_of(codec.decode_plan_request(data), {}), NOW)

@@ -18,7 +18,7 @@ from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.requests import pod_requests
 from makeway.core.k8s.resources import allocatable, is_extended
-from makeway.planner.plan.result import Plan, Proposal
+from makeway.planner.plan.result import Plan, PlanCandidate
 
 EXACT = frozenset(
     {
@@ -87,8 +87,8 @@ def compare(case: Case) -> Comparison:
     exact = EXACT.issuperset(case.constraints) and not _asks_for_devices(case)
     answer = case.answer
     snapshot = snapshot_of(case)
-    candidates: dict[str, Proposal] = {}
-    unmodelled: dict[str, Proposal] = {}
+    candidates: dict[str, PlanCandidate] = {}
+    unmodelled: dict[str, PlanCandidate] = {}
     for part in _parts(case, answer.potential):
         result = asked(case, snapshot, part, len(part))
         if isinstance(result, Plan):
@@ -141,7 +141,7 @@ _SAME = frozenset({SAME, NEITHER})
 _STRICTER = frozenset({STRICTER, MISSING})
 
 
-def _relation(theirs: Victims | None, ours: Proposal | None, unmodelled: Proposal | None) -> str:
+def _relation(theirs: Victims | None, ours: PlanCandidate | None, unmodelled: PlanCandidate | None) -> str:
     known = ours or unmodelled
     if theirs is None:
         if ours:
@@ -160,11 +160,11 @@ def _relation(theirs: Victims | None, ours: Proposal | None, unmodelled: Proposa
     return SAME
 
 
-def _victims(proposal: Proposal) -> Victims:
-    return Victims(tuple(one.pod.uid for one in proposal.victims), proposal.pdb_violations)
+def _victims(candidate: PlanCandidate) -> Victims:
+    return Victims(tuple(one.pod.uid for one in candidate.victims), candidate.pdb_violations)
 
 
-def _told(theirs: Victims | None, ours: Proposal | None) -> str:
+def _told(theirs: Victims | None, ours: PlanCandidate | None) -> str:
     def said(victims: Victims | None) -> str:
         return f"{sorted(victims.uids)} ({victims.violations} violations)" if victims else "none"
 

@@ -15,7 +15,7 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Proposal, Refusal
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures import PodSignature
@@ -195,13 +195,13 @@ def planned(snapshot: Snapshot, question: Question) -> Plan:
     return result
 
 
-def refused(snapshot: Snapshot, question: Question) -> Refusal:
+def refused(snapshot: Snapshot, question: Question) -> PlanRefusal:
     result = plan(snapshot, question, NOW)
-    assert isinstance(result, Refusal), result
+    assert isinstance(result, PlanRefusal), result
     return result
 
 
-def victims(proposal: Proposal) -> set[str]:
+def victims(proposal: PlanCandidate) -> set[str]:
     return {pod.pod.uid for pod in proposal.victims}
 
 

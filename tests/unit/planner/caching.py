@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 
 _caches: WeakKeyDictionary[Snapshot, PlanCache] = WeakKeyDictionary()
@@ -19,6 +19,6 @@ def cache_of(snapshot: Snapshot) -> PlanCache:
     return _caches.setdefault(snapshot, PlanCache())
 
 
-def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | Refusal:
+def plan(snapshot: Snapshot, question: Question, now: datetime) -> Plan | PlanRefusal:
     """Plan as a planner does that has planned on the snapshot before."""
     return plan_once(snapshot, question, now, cache_of(snapshot))

@@ -18,7 +18,7 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.refusal import NOT_OFFERED
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot import bounds, records
 from makeway.planner.snapshot.anti_affinity_index import MOST_CANDIDATES, AntiAffinityIndex
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
@@ -441,7 +441,7 @@ def test_a_plan_that_pauses_for_its_constraints_is_the_same(monkeypatch: pytest.
     at_once = planned(cluster(*nodes, *shy), asked)
 
     monkeypatch.setattr(plan, "CHUNK_STEPS", 10)
-    steps: list[Plan | Refusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW, PlanCache()))
+    steps: list[Plan | PlanRefusal | None] = list(planning(cluster(*nodes, *shy), asked, NOW, PlanCache()))
 
     assert steps[:-1] == [None] * (len(steps) - 1)
     assert len(steps) > 5

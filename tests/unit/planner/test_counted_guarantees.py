@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.plan.result import Refusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, PutNode, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -38,7 +38,7 @@ def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting:
     all_done(snapshot)
     preemptor = make_pod("new", "", HIGH, 300, labels={"queue": "root.p"}, facts=PodFacts(queue="root.p"))
     found = plan(snapshot, ask(preemptor), NOW)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, PlanRefusal)
     assert found.exempt == {"queue-guaranteed": 8}
 
 

@@ -24,7 +24,7 @@ from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.ranking import top
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.tally import Tallies
 from makeway.planner.snapshot.changes import (
     Adopt,
@@ -233,9 +233,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many nodes are looked at, each time."""
     sizes: list[int] = []
 
-    def counting(block: Any, *args: Any, **more: Any) -> Any:
-        sizes.append(int(block.nodes.size))
-        return evaluate(block, *args, **more)
+    def counting(batch: Any, *args: Any, **more: Any) -> Any:
+        sizes.append(int(batch.nodes.size))
+        return evaluate(batch, *args, **more)
 
     monkeypatch.setattr("makeway.planner.plan.planner.evaluate", counting)
     return sizes
@@ -300,7 +300,7 @@ def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(m
 
 def played(
     snapshot: Snapshot, asked: Question, between: Callable[[], None] = lambda: None
-) -> tuple[Plan | Refusal, int]:
+) -> tuple[Plan | PlanRefusal, int]:
     """Plan with pauses, and have something happen at each; give the answer and how many there were."""
     steps, pauses = planning(snapshot, asked, NOW, cache_of(snapshot)), 0
     while (found := next(steps)) is None:
@@ -367,7 +367,7 @@ def test_nodes_and_pods_may_go_while_a_refusal_is_explained(monkeypatch: Any) ->
     found, pauses = played(snapshot, asked, one_goes)
 
     assert pauses > 5
-    assert isinstance(found, Refusal)
+    assert isinstance(found, PlanRefusal)
     assert found.reason == "NotEnoughRoom"
 
 

@@ -13,7 +13,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import DaemonSets, Limits, Policy, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
-from makeway.planner.plan.result import Plan, Proposal, Refusal
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -83,12 +83,12 @@ def on_node(size: int, pods: Iterable[PodRecord], policy: Policy = ON, **more: I
     return make_snapshot(nodes, pods, policy=policy, **more)  # type: ignore[arg-type]
 
 
-def the(snapshot: Snapshot, preemptor: PodRecord) -> Proposal:
+def the(snapshot: Snapshot, preemptor: PodRecord) -> PlanCandidate:
     [proposal] = planned(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE)).candidates
     return proposal
 
 
-def why(snapshot: Snapshot, preemptor: PodRecord) -> Refusal:
+def why(snapshot: Snapshot, preemptor: PodRecord) -> PlanRefusal:
     return refusal_of(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE))
 
 
@@ -412,7 +412,7 @@ def test_no_daemonset_protected_or_more_important_pod_ever_goes_and_the_order_of
     result = plan(on_node(room, pods), question, NOW)
 
     again = plan(on_node(room, data.draw(st.permutations(pods))), question, NOW)
-    assert isinstance(result, Refusal) == isinstance(again, Refusal)
+    assert isinstance(result, PlanRefusal) == isinstance(again, PlanRefusal)
     if isinstance(result, Plan) and isinstance(again, Plan):
         assert result.candidates == again.candidates
         [proposal] = result.candidates

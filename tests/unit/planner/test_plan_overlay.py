@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.planner.plan.result import Proposal
+from makeway.planner.plan.result import PlanCandidate
 from makeway.planner.snapshot.changes import PutBudget, PutPod, RemovePod
 from unit.planner.building import (
     HIGH,
@@ -26,8 +26,8 @@ from unit.planner.building import (
 FOO = {"app": "foo"}
 
 
-def awaited(proposal: Proposal) -> dict[str, str]:
-    return {one.pod.uid: one.order_id for one in proposal.awaited}
+def awaited(candidate: PlanCandidate) -> dict[str, str]:
+    return {one.pod.uid: one.order_id for one in candidate.awaited}
 
 
 def test_room_for_a_nominated_pod_of_the_same_priority_is_kept() -> None:
@@ -144,7 +144,7 @@ def test_awaited_pods_count_in_ranking() -> None:
 
     result = planned(make_snapshot(["n1", "n2"], pods), question)
 
-    assert [proposal.node for proposal in result.candidates] == ["n2", "n1"]
+    assert [candidate.node for candidate in result.candidates] == ["n2", "n1"]
     assert result.candidates[0].decided_by == "lowest-highest-priority"
 
 
@@ -310,4 +310,4 @@ def test_unmodelled_nodes_are_counted_in_full_and_listed_up_to_the_schedulers_ow
     result = planned(make_snapshot(nodes, pods), ask(make_pod("P", priority=HIGH, size=S)))
 
     assert result.unmodelled_total == 150
-    assert [proposal.node for proposal in result.unmodelled] == [f"n{index:03}" for index in range(100)]
+    assert [candidate.node for candidate in result.unmodelled] == [f"n{index:03}" for index in range(100)]

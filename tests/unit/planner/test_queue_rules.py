@@ -10,7 +10,7 @@ from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import over
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import EXEMPT_NAMESPACE, answering
 from makeway.planner.snapshot.changes import Adopt, Enforce
 from makeway.planner.snapshot.records import PodRecord
@@ -30,7 +30,7 @@ def snapshot_of(built: QueueTree, *pods: PodRecord, nodes: int = 1) -> Snapshot:
     return snapshot
 
 
-def victims(result: Plan | Refusal) -> dict[str, list[str]]:
+def victims(result: Plan | PlanRefusal) -> dict[str, list[str]]:
     assert isinstance(result, Plan), result
     return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in result.candidates}
 
@@ -56,7 +56,7 @@ def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
     refused = plan(snapshot, ask(pod("large", "root.p", priority=HIGH, size=300)), NOW)
 
     assert len(victims(one)["n1"]) == 2
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, PlanRefusal)
     assert "queue-guaranteed" in refused.message
     assert refused.exempt == {"queue-guaranteed": 3}
     assert ("ConfigMap", "makeway-system", "makeway-queues") in refused.depends_on
@@ -72,7 +72,7 @@ def test_what_live_orders_remove_no_longer_counts_towards_the_guarantee() -> Non
     busy = plan(snapshot, ask(preemptor, nodes=["n1"], in_flight={"far": "ord-1"}), NOW)
 
     assert len(victims(free)["n1"]) == 2
-    assert isinstance(busy, Refusal)
+    assert isinstance(busy, PlanRefusal)
 
 
 def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() -> None:
@@ -84,7 +84,7 @@ def test_what_orders_have_just_removed_no_longer_counts_towards_the_guarantee() 
     assert len(victims(plan(snapshot, ask(preemptor, nodes=["n1"]), NOW))["n1"]) == 2
     refused = plan(snapshot, ask(preemptor, nodes=["n1"], leaving=["a1", "a3"]), NOW)
 
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, PlanRefusal)
     assert refused.exempt == {"queue-guaranteed": 2}
     [near] = refused.nearest
     assert {one.verdict.detail for one in near.exempt.pods} == {
@@ -105,7 +105,7 @@ def test_an_ancestor_of_the_victim_alone_keeps_it() -> None:
     built = tree(queue("team", queue("a"), guaranteed={"cpu": 500}), queue("p"))
     snapshot = snapshot_of(built, *(pod(f"a{number}", "root.team.a", "n1") for number in range(5)))
 
-    assert isinstance(plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW), Refusal)
+    assert isinstance(plan(snapshot, ask(pod("new", "root.p", priority=HIGH)), NOW), PlanRefusal)
 
 
 def test_a_preemptor_whose_queue_is_at_max_evicts_from_its_own_queue_only() -> None:
@@ -131,7 +131,7 @@ def test_a_preemptor_is_refused_where_its_queue_is_full_of_more_important_pods()
 
     result = plan(snapshot, ask(pod("new", "root.p", priority=MID)), NOW)
 
-    assert isinstance(result, Refusal)
+    assert isinstance(result, PlanRefusal)
     assert "Queue root.p at max: cpu 200m of 200m" in result.message
     assert ("Queue", "", "root.p") in result.depends_on
     assert "lacks" not in result.message, "no node lacks a queue's limit"
@@ -196,7 +196,7 @@ def test_no_subset_of_the_removable_breaks_a_guarantee_and_the_victims_keep_the_
 
     result = plan(snapshot, ask(preemptor), NOW)
 
-    if isinstance(result, Refusal):
+    if isinstance(result, PlanRefusal):
         return
     for one in (*result.candidates, *result.unmodelled):
         usage, _ = snapshot.queues.without([each.pod.uid for each in one.removable])
@@ -214,7 +214,7 @@ def test_no_subset_of_the_removable_breaks_a_guarantee_and_the_victims_keep_the_
         assert not over(usage.of(own.number), own.maximum)
 
 
-def exempt_question(**given: object) -> Plan | Refusal:
+def exempt_question(**given: object) -> Plan | PlanRefusal:
     """Ask for a pod whose queue is full of more important pods, beside one of another queue."""
     built = tree(queue("p", maximum={"cpu": 200}), queue("b"))
     snapshot = snapshot_of(
@@ -231,7 +231,7 @@ def exempt_question(**given: object) -> Plan | Refusal:
 def test_a_preemptor_of_an_exempt_namespace_is_not_refused_for_its_full_queue() -> None:
     for namespace in ("infra", "makeway-system"):
         assert victims(exempt_question(namespace=namespace))["n1"] in (["b0"], ["b1"], ["b2"])
-    assert isinstance(exempt_question(namespace="kube-system"), Refusal)  # not in this policy
+    assert isinstance(exempt_question(namespace="kube-system"), PlanRefusal)  # not in this policy
 
 
 def test_a_preemptor_of_a_system_priority_is_not_refused_for_its_full_queue() -> None:

@@ -113,7 +113,7 @@ def test_a_plan_that_leaves_something_over_is_best_effort_and_names_what_kept_it
     control.outcome(PATH, outcome(order("x")), NOW)
 
     assert control.ended[PATH].result == "bestEffort"
-    assert [block.reason for block in control.ended[PATH].blocked] == ["queue-guaranteed"]
+    assert [obstacle.reason for obstacle in control.ended[PATH].blocked] == ["queue-guaranteed"]
 
 
 def test_the_rest_of_a_plan_too_large_for_one_order_is_planned_anew_at_once() -> None:

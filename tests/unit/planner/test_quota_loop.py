@@ -292,7 +292,7 @@ async def test_where_no_pod_can_be_evicted_each_is_tried_once() -> None:
 
     assert bus.taken == [["p2"], ["p1"]]
     assert (found.result, found.evicted) == ("unsuccessful", 0)
-    assert [block.reason for block in found.blocked] == ["not-evicted"]
+    assert [obstacle.reason for obstacle in found.blocked] == ["not-evicted"]
     assert "2 pods could not be evicted" in found.message
 
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from makeway.planner.plan.result import Refusal, Scope
+from makeway.planner.plan.result import PlanRefusal, Scope
 from makeway.planner.service.recheck import SecondLook
 from unit.planner.building import NOW
 
-REFUSAL = Refusal(Scope(1, 1, 1), "NoLowerPriorityPods", "none of 1 potential nodes has one")
+REFUSAL = PlanRefusal(Scope(1, 1, 1), "NoLowerPriorityPods", "none of 1 potential nodes has one")
 
 
 def test_a_refusal_from_a_snapshot_that_is_up_to_date_stands() -> None:

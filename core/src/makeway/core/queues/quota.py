@@ -22,7 +22,7 @@ Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QuotaObstacle:
     """Something that kept pods from going: a constant in kebab-case and a sentence with the numbers."""
 
     reason: str
@@ -47,7 +47,7 @@ class QuotaPlan:
     victims: tuple[Member, ...]
     freed: Amounts
     short: Amounts
-    blocked: tuple[Block, ...]
+    blocked: tuple[QuotaObstacle, ...]
 
     @property
     def message(self) -> str:
@@ -89,7 +89,7 @@ def planning_quota(
     shares, found = yield from selecting(tree, usage, queue, need, members, running=running, veto=veto)
     freed: Amounts = found.freed
     short = _short(need, freed)
-    blocked = _blocks(tree, usage, found)
+    blocked = _obstacles(tree, usage, found)
     result: Result = "success"
     victims = found.victims
     if short:
@@ -123,15 +123,15 @@ def _within(short: Amounts, need: Amounts, percent: int) -> bool:
     return all(amount * 100 <= need[name] * percent for name, amount in short.items())
 
 
-def _miss(short: Amounts, need: Amounts, queue: Queue) -> Block:
+def _miss(short: Amounts, need: Amounts, queue: Queue) -> QuotaObstacle:
     worst = max(short, key=lambda name: (short[name] * 100 / need[name], name))
     lacking = f"{text_of(worst, short[worst])} of {text_of(worst, need[worst])} {worst}"
     message = f"{lacking} would stay, more than the {queue.miss_percent} % that quota.preemption.miss allows"
-    return Block("miss", message)
+    return QuotaObstacle("miss", message)
 
 
-def _blocks(tree: QueueTree, usage: Usage, found: Selection) -> tuple[Block, ...]:
-    blocks = []
+def _obstacles(tree: QueueTree, usage: Usage, found: Selection) -> tuple[QuotaObstacle, ...]:
+    obstacles = []
     for guarantee, pods in sorted(found.guaranteed.items(), key=lambda one: (one[0].queue, one[0].resource)):
         queue, name = tree.at(guarantee.queue), guarantee.resource
         least = text_of(name, queue.guaranteed[name])
@@ -139,14 +139,16 @@ def _blocks(tree: QueueTree, usage: Usage, found: Selection) -> tuple[Block, ...
         message = (
             f"{counted(pods, 'pod')} kept by the guarantee of {queue.path}: {name} {least}, it used {held}"
         )
-        blocks.append(Block("queue-guaranteed", message))
+        obstacles.append(QuotaObstacle("queue-guaranteed", message))
     for rule, pods in sorted(found.exempt.items()):
-        blocks.append(Block(rule, f"{counted(pods, 'pod')} kept by the rule {rule}"))
+        obstacles.append(QuotaObstacle(rule, f"{counted(pods, 'pod')} kept by the rule {rule}"))
     for path, pods in sorted(found.busy.items()):
-        blocks.append(
-            Block("process-running", f"{counted(pods, 'pod')} left to the process that runs for {path}")
+        obstacles.append(
+            QuotaObstacle(
+                "process-running", f"{counted(pods, 'pod')} left to the process that runs for {path}"
+            )
         )
-    return tuple(blocks)
+    return tuple(obstacles)
 
 
 def _of(usage: Amounts, maximum: Amounts) -> str:

@@ -14,7 +14,7 @@ from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.observe.pairing import Expected, Pair
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.decision import Decision, preemptor_of, refusal_of
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -60,8 +60,8 @@ def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected
         scheduler=question.scheduler_name,
         at=decision.at,
         candidates={
-            proposal.node: frozenset(one.pod.uid for one in proposal.victims)
-            for proposal in (result.candidates if isinstance(result, Plan) else ())
+            candidate.node: frozenset(one.pod.uid for one in candidate.victims)
+            for candidate in (result.candidates if isinstance(result, Plan) else ())
         },
         allowed={b.key: b.allowed - taken.get(b.key, 0) for b in budgets if b is not None},
         nominated=nominated,
@@ -76,7 +76,7 @@ def comparison_of(seen: Observed, pair: Pair, planner: str, now: datetime) -> Co
     decision, allowed = seen.decision, pair.expected.allowed
     ours = None if seen.own is None else judge(seen.own, allowed)
     theirs = judge((mark.gone for mark in pair.evicted), allowed) if pair.evicted else None
-    refused = decision.result if isinstance(decision.result, Refusal) else None
+    refused = decision.result if isinstance(decision.result, PlanRefusal) else None
     if theirs is None and (pair.bound or (ours is None and not pair.node)):
         return None
     result, decided_by, note = _verdict(seen, pair, ours, theirs)
@@ -109,7 +109,7 @@ def _verdict(
     if theirs is None:
         return ("undetermined", "", UNSEEN) if pair.node else ("makewayOnly", "", "")
     if ours is None:
-        refused = isinstance(seen.decision.result, Refusal)
+        refused = isinstance(seen.decision.result, PlanRefusal)
         return ("defaultOnly", "", "") if refused else ("undetermined", "", UNMODELLED)
     best = next(iter(pair.expected.candidates.items()))
     if best == (pair.node, frozenset(mark.gone.uid for mark in pair.evicted)):

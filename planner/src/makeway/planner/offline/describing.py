@@ -11,7 +11,7 @@ from makeway.planner.offline.feasibility import Feasibility
 from makeway.planner.offline.results import Result, SimulatedPod
 from makeway.planner.plan.decision import Decision, preemptor_of, record_of
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal, Scope
+from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 OFFLINE: Final = "offline"
@@ -30,7 +30,7 @@ class Asked:
 
 
 def described(
-    asked: Asked, result: Plan | Refusal | None, found: Feasibility | None = None, *, node: str = ""
+    asked: Asked, result: Plan | PlanRefusal | None, found: Feasibility | None = None, *, node: str = ""
 ) -> SimulatedPod:
     """Write down what was found. `result` None: it fits on `node`. `found` None: no node was looked at."""
     snapshot, request, question = asked.snapshot, asked.request, asked.question

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import PODS
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.candidates import Part
+from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraint_layers import CLAIM_TAKEN, PORT_TAKEN, SPREAD_OVER
 from makeway.planner.plan.eligibility import eligible, ruled_out
-from makeway.planner.plan.planner import View
+from makeway.planner.plan.planner import Evaluator
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.tally import Allowance
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Flags, Ints
@@ -61,17 +61,17 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: Pl
     if unknown:
         excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
         chosen = chosen[:0]
-    parts = View(snapshot, question, now, cache, Allowance()).parts(chosen)
+    batches = Evaluator(snapshot, question, now, cache, Allowance()).evaluate(chosen)
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []
     helpable: list[Ints] = []
-    for part in parts:
-        never = _never(part, excluded)
-        fit = part.found.fits & ~never
-        fits.append(part.block.rows[fit])
-        free.append(_free(part, fit))
-        helpable.append(part.block.rows[~fit & ~never])
+    for evaluated in batches:
+        never = _never(evaluated, excluded)
+        fit = evaluated.found.fits & ~never
+        fits.append(evaluated.batch.rows[fit])
+        free.append(_free(evaluated, fit))
+        helpable.append(evaluated.batch.rows[~fit & ~never])
     nothing = np.zeros(0, np.int64)
     return Feasibility(
         np.concatenate([nothing, *fits]),
@@ -81,13 +81,13 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: Pl
     )
 
 
-def _never(part: Part, excluded: dict[str, int]) -> Flags:
-    """Say which nodes of a block no removal helps, and count them by reason.
+def _never(evaluated: EvaluatedBatch, excluded: dict[str, int]) -> Flags:
+    """Say which nodes of a batch no removal helps, and count them by reason.
 
     The filters are asked in the scheduler's order, and the first that says no on a node decides.
     """
-    found, block, required = part.found, part.block, part.required
-    never = np.zeros(block.nodes.size, np.bool_)
+    found, batch, layers = evaluated.found, evaluated.batch, evaluated.layers
+    never = np.zeros(batch.nodes.size, np.bool_)
     decided = never.copy()
 
     def exclude(reason: str, flags: Flags) -> None:
@@ -98,36 +98,36 @@ def _never(part: Part, excluded: dict[str, int]) -> Flags:
         decided[fresh] = True
 
     leaving = [
-        np.broadcast_to(block.leaving[found.asked], (found.asked.size, block.nodes.size)),
-        required.leaving,
+        np.broadcast_to(batch.leaving[found.asked], (found.asked.size, batch.nodes.size)),
+        layers.leaving,
     ]
     lacking = found.room - np.concatenate(leaving) < 0
-    resources, layers = lacking[: found.asked.size], lacking[found.asked.size :]
-    by_layer = {layer: name for name, layer in block.columns.resources.items()}
-    for name, lacks in zip(required.names, layers, strict=True):
+    resources, constraints = lacking[: found.asked.size], lacking[found.asked.size :]
+    by_layer = {layer: name for name, layer in batch.columns.resources.items()}
+    for name, lacks in zip(layers.names, constraints, strict=True):
         if name == PORT_TAKEN:
             decided |= lacks
     for place, layer in enumerate(found.asked.tolist()):
         if by_layer[layer] != PODS:
             exclude(f"Node too small: {by_layer[layer]}", found.too_small[place])
     decided |= resources.any(axis=0)
-    for name, room, lacks in zip(required.names, required.room, layers, strict=True):
+    for name, room, lacks in zip(layers.names, layers.room, constraints, strict=True):
         if name.startswith(SPREAD_OVER):
             exclude(NO_LABEL, room <= -MOST)
         if name.startswith(SPREAD_OVER) or name == CLAIM_TAKEN:
             decided |= lacks
-    if required.required_affinity is not None:
-        exclude(AFFINITY, ~required.required_affinity.kept(np.zeros_like(found.removable)))
+    if layers.required_affinity is not None:
+        exclude(AFFINITY, ~layers.required_affinity.kept(np.zeros_like(found.removable)))
     return never
 
 
-def _free(part: Part, chosen: Flags) -> NDArray[np.float64]:
-    columns, nodes = part.block.columns, part.block.nodes[chosen]
+def _free(evaluated: EvaluatedBatch, chosen: Flags) -> NDArray[np.float64]:
+    columns, nodes = evaluated.batch.columns, evaluated.batch.nodes[chosen]
     shares = []
     for resource in ("cpu", "memory"):
         layer = columns.resources[resource]
         allocatable = columns.allocatable[layer, nodes]
-        asked = part.question.needs.get(resource, 0)
+        asked = evaluated.question.needs.get(resource, 0)
         left = allocatable - columns.requested[layer, nodes] - asked
         shares.append(left / np.maximum(allocatable, 1))
     return np.asarray(sum(shares) / len(shares), np.float64)

@@ -11,7 +11,7 @@ from makeway.planner.offline.feasibility import Feasibility, feasibility
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Proposal, Refusal, Scope
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 GATED: Final = "SchedulingGated"
@@ -26,17 +26,17 @@ class Judged:
 
     found: Feasibility
     node: str
-    result: Plan | Refusal | None
+    result: Plan | PlanRefusal | None
 
     @property
-    def best(self) -> Proposal | None:
+    def best(self) -> PlanCandidate | None:
         """Where it would preempt; None where it fits or is refused."""
         return self.result.candidates[0] if isinstance(self.result, Plan) else None
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> PlanRefusal | None:
         """Why it stays pending; None where it does not."""
-        return self.result if isinstance(self.result, Refusal) else None
+        return self.result if isinstance(self.result, PlanRefusal) else None
 
 
 def judge(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Judged:
@@ -46,27 +46,27 @@ def judge(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCach
         return Judged(found, found.roomiest(snapshot), None)
     names = tuple(snapshot.names[row] for row in found.helpable.tolist())
     result = plan(snapshot, replace(question, nodes=NodeSelection(names=names)), now, cache)
-    if isinstance(result, Refusal):
+    if isinstance(result, PlanRefusal):
         return Judged(found, "", result if names else _excluded(result, found))
     return Judged(found, "", result if result.candidates else _unmodelled(result, question))
 
 
-def _excluded(refusal: Refusal, found: Feasibility) -> Refusal:
+def _excluded(refusal: PlanRefusal, found: Feasibility) -> PlanRefusal:
     """Say why no node may be helped."""
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(found.excluded.items()))
     message = f"{refusal.message}: {told}" if told else refusal.message
     return replace(refusal, message=message, node_reasons=found.excluded)
 
 
-def _unmodelled(found: Plan, question: Question) -> Refusal:
-    nodes = ", ".join(proposal.node for proposal in found.unmodelled[:NAMED])
+def _unmodelled(found: Plan, question: Question) -> PlanRefusal:
+    nodes = ", ".join(candidate.node for candidate in found.unmodelled[:NAMED])
     pod = f"pod {question.preemptor.namespace}/{question.preemptor.name}"
     message = f"{pod} lacks nothing that removing pods would give on {nodes or 'any node'}: only the "
-    return Refusal(found.scope, UNMODELLED, message + "scheduler's own filters know who would have to go")
+    return PlanRefusal(found.scope, UNMODELLED, message + "scheduler's own filters know who would have to go")
 
 
-def gated(snapshot: Snapshot, question: Question, gates: tuple[str, ...]) -> Refusal:
+def gated(snapshot: Snapshot, question: Question, gates: tuple[str, ...]) -> PlanRefusal:
     """Refuse a pod that its scheduling gates hold back, so that no scheduler looks at it."""
     pod = f"pod {question.preemptor.namespace}/{question.preemptor.name}"
     message = f"{pod} is held back by its scheduling gates: {', '.join(gates)}"
-    return Refusal(Scope(snapshot.revision, snapshot.node_count, 0), GATED, message)
+    return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), GATED, message)

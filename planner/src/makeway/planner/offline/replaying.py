@@ -14,7 +14,7 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import question_of
-from makeway.planner.plan.result import Refusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.quota import decide as quota_plan
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import ChangingSet, InFlight, RecordingError
@@ -93,7 +93,7 @@ class Replay:
         question = question_of(request, in_flight, decided.leaving)
         question = replace(question, unfit_since=decided.unfit_since)
         result = plan(self.snapshot, question, decided.at, self._cache)
-        if isinstance(result, Refusal) and decided.again_at is not None:
+        if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return record_of(
             Decision(

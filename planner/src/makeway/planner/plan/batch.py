@@ -25,7 +25,7 @@ BATCH_NODES = 512
 
 
 @dataclass(slots=True)
-class Block:
+class NodeBatch:
     """Nodes to be looked at together: their columns, and what the request adds to them.
 
     * `nodes`: int64[M], which columns; `rows`: int64[M], the same nodes' rows in the snapshot.
@@ -58,7 +58,7 @@ class Block:
         awaits[list(self.awaited)] = True
         return awaits
 
-    def close_up(self) -> None:
+    def close_gaps(self) -> None:
         """Move pods up into the slots that awaited pods have left empty. O(slots) a pod that leaves."""
         for place, pods in self.awaited.items():
             node = int(self.nodes[place])
@@ -74,16 +74,16 @@ class Block:
         return [(slot, pods[slot]) for slot in np.flatnonzero(chosen).tolist()]
 
 
-def plain(snapshot: Snapshot, rows: Ints) -> Block:
+def plain_batch(snapshot: Snapshot, rows: Ints) -> NodeBatch:
     """Give nodes as the snapshot has them. O(1)."""
     nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
-    return Block(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
+    return NodeBatch(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
 
 _REFUSED = exempt_from_all(DELETE_REFUSED)
 
 
-class Overlaid(msgspec.Struct, gc=False):
+class InFlightPods(msgspec.Struct, gc=False):
     """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
 
     `refused`: pods whose deletion was refused, as the snapshot has them; they stay.
@@ -103,30 +103,32 @@ class Overlay:
     """
 
     snapshot: Snapshot
-    overlaid: Mapping[int, Overlaid]
+    in_flight_pods: Mapping[int, InFlightPods]
     placed: Sequence[tuple[int, PodRecord]]
 
-    def block(self, rows: Ints) -> Block:
+    def batch(self, rows: Ints) -> NodeBatch:
         """Give nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
         touched = [
-            (place, self.overlaid[row]) for place, row in enumerate(rows.tolist()) if row in self.overlaid
+            (place, self.in_flight_pods[row])
+            for place, row in enumerate(rows.tolist())
+            if row in self.in_flight_pods
         ]
-        return _changed(self.snapshot, rows, touched) if touched else plain(self.snapshot, rows)
+        return _changed(self.snapshot, rows, touched) if touched else plain_batch(self.snapshot, rows)
 
-    def blocks(self, rows: Ints) -> Iterator[Block]:
-        """Give nodes as `block` does, those that the request does not touch apart where they are many.
+    def batches(self, rows: Ints) -> Iterator[NodeBatch]:
+        """Return nodes as `batch` does, those that the request does not touch apart where they are many.
 
-        To look at nodes costs by the block, hardly by the node, and to copy untouched ones is for nothing.
+        To look at nodes costs by the batch, hardly by the node, and to copy untouched ones is for nothing.
         """
-        if rows.size > BATCH_NODES and self.overlaid:
+        if rows.size > BATCH_NODES and self.in_flight_pods:
             among = np.zeros(self.snapshot.columns.nodes, np.bool_)
-            among[list(self.overlaid)] = True
+            among[list(self.in_flight_pods)] = True
             touched = among[rows]
             if touched.any():
-                yield self.block(rows[touched])
-            yield plain(self.snapshot, rows[~touched])
+                yield self.batch(rows[touched])
+            yield plain_batch(self.snapshot, rows[~touched])
         elif rows.size:
-            yield self.block(rows)
+            yield self.batch(rows)
 
 
 def overlay(snapshot: Snapshot, question: Question) -> Overlay:
@@ -137,7 +139,7 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
     snapshot does not know are left out: looser, never stricter.
     """
     preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
-    overlaid: defaultdict[int, Overlaid] = defaultdict(Overlaid)
+    in_flight: defaultdict[int, InFlightPods] = defaultdict(InFlightPods)
     placed: list[tuple[int, PodRecord]] = []
     counted = {preemptor.uid}
     for placement in question.assumed:
@@ -147,41 +149,41 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         counted.add(pod.uid)
         placed.append((row, pod))
         if pod.uid in question.in_flight:
-            overlaid[row].awaited.append(pod)
+            in_flight[row].awaited.append(pod)
             continue
-        overlaid[row].assumed.append(pod)
+        in_flight[row].assumed.append(pod)
         if pod.uid in question.refused:
-            overlaid[row].refused.append(pod)
+            in_flight[row].refused.append(pod)
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
         if pod is None or row is None or pod.node or pod.uid in counted:
             continue
         if pod.priority >= preemptor.priority:
             counted.add(pod.uid)
-            overlaid[row].nominated.append(pod)
+            in_flight[row].nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
         if known is not None and known.node:
-            overlaid[rows[known.node]].awaited.append(known)
+            in_flight[rows[known.node]].awaited.append(known)
     for uid in question.refused - question.in_flight.keys():
         known = pods.get(uid)
         if known is not None and known.node:
-            overlaid[rows[known.node]].refused.append(known)
-    return Overlay(snapshot, dict(overlaid), placed)
+            in_flight[rows[known.node]].refused.append(known)
+    return Overlay(snapshot, dict(in_flight), placed)
 
 
-def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Overlaid]]) -> Block:
+def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPods]]) -> NodeBatch:
     """Copy nodes out of the columns and change the touched ones, named by place in `rows`, in the copy."""
-    columns = snapshot.columns.pick(rows, max(len(overlaid.assumed) for _, overlaid in touched))
+    columns = snapshot.columns.pick(rows, max(len(in_flight.assumed) for _, in_flight in touched))
     slots = [snapshot.slots[row] for row in rows.tolist()]
     reserved = np.zeros((len(columns.resources), rows.size), np.int64)
     leaving = np.zeros_like(reserved)
     gone: list[tuple[int, int]] = []
-    for place, overlaid in touched:
+    for place, in_flight in touched:
         order = snapshot.order[int(rows[place])]
-        if overlaid.assumed:
+        if in_flight.assumed:
             order, slots[place] = list(order), list(slots[place])
-        for pod in overlaid.assumed:
+        for pod in in_flight.assumed:
             slot = bisect_left(order, pod.importance)
             order.insert(slot, pod.importance)
             slots[place].insert(slot, pod)
@@ -195,24 +197,24 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, Overlaid]]
                 requests=pod.requests,
                 exemption=snapshot.exemptions.exemption_of(pod.facts),
             )
-        for pod in overlaid.refused:
+        for pod in in_flight.refused:
             columns.set_exemption(place, bisect_left(order, pod.importance), _REFUSED)
-        for pod in overlaid.awaited:
+        for pod in in_flight.awaited:
             if pod.node:
                 gone.append((place, bisect_left(order, pod.importance)))
             else:
                 leaving[:, place] += snapshot.columns.vector(pod.requests)
-        for pod in overlaid.nominated:
+        for pod in in_flight.nominated:
             reserved[:, place] += snapshot.columns.vector(pod.requests)
     if gone:
         from_places, gone_slots = np.array(gone, np.int64).T
         for layer, amounts in enumerate(columns.vacate(from_places, gone_slots)):
             np.add.at(leaving[layer], from_places, amounts)
     awaited = {
-        place: sorted(overlaid.awaited, key=_importance) for place, overlaid in touched if overlaid.awaited
+        place: sorted(in_flight.awaited, key=_importance) for place, in_flight in touched if in_flight.awaited
     }
-    nominated = {place: overlaid.nominated for place, overlaid in touched if overlaid.nominated}
-    return Block(columns, np.arange(rows.size), rows, slots, reserved, leaving, awaited, nominated)
+    nominated = {place: in_flight.nominated for place, in_flight in touched if in_flight.nominated}
+    return NodeBatch(columns, np.arange(rows.size), rows, slots, reserved, leaving, awaited, nominated)
 
 
 def _importance(pod: PodRecord) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""From masks and numbers to named pods: ranked nodes of all blocks, written down for the best few."""
+"""From masks and numbers to named pods: ranked nodes of all batches, written down for the best few."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from itertools import accumulate
 import numpy as np
 
 from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.plan.batch import Block
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.evaluate import Evaluation, reprieve
 from makeway.planner.plan.exempt import exempt_pods_of
 from makeway.planner.plan.queue_limits import QueueTerms
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import AwaitedPod, ExemptPods, Proposal, RemovablePod
+from makeway.planner.plan.result import AwaitedPod, ExemptPods, PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -28,10 +28,10 @@ EXPLAINED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Ranked nodes of one block: their scores, their places in it, and who is marked as victim there."""
+class CandidateBatch:
+    """Ranked nodes of one batch: their scores, their places in it, and who is marked as victim there."""
 
-    part: Part
+    evaluated: EvaluatedBatch
     scores: Scores
     places: Ints
     victims: Flags
@@ -40,19 +40,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A block with what was found on it, and all that turning it into proposals needs."""
+class EvaluatedBatch:
+    """A batch with what was found on it, and all that turning it into candidates needs."""
 
-    block: Block
+    batch: NodeBatch
     found: Evaluation
     snapshot: Snapshot
     question: Question
     debits: Mapping[tuple[str, str], int]
     now: datetime
-    required: BatchLayers
+    layers: BatchLayers
     queues: QueueTerms
 
-    def helped(self) -> Choice | None:
+    def helped_candidates(self) -> CandidateBatch | None:
         """Give the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
         places = np.flatnonzero(self.found.helps | self.found.waits)
         if not places.size:
@@ -63,55 +63,57 @@ class Part:
         awaited = self._needed(places)
         for at, pods in awaited.items():
             count_awaited(scores, at, pods)
-        return Choice(self, scores, places, victims, violating, awaited)
+        return CandidateBatch(self, scores, places, victims, violating, awaited)
 
-    def unmodelled(self) -> Choice | None:
+    def unmodelled(self) -> CandidateBatch | None:
         """Give the nodes whose columns need nobody gone, ranked as if all removable pods went.
 
         None where there are none, which is the rule.
         """
-        places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | self.block.awaits))
-        return self._all_gone(places) if places.size else None
+        places = np.flatnonzero(self.found.fits & (self.found.removable.any(axis=0) | self.batch.awaits))
+        return self._without_removable(places) if places.size else None
 
-    def _all_gone(self, places: Ints) -> Choice:
+    def _without_removable(self, places: Ints) -> CandidateBatch:
         """Return nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
         removable = self.found.removable[:, places]
         slots = removable.shape[0]
-        sets = np.where(removable, self.block.columns.budgets[:slots, self.block.nodes[places]], 0)
+        sets = np.where(removable, self.batch.columns.budgets[:slots, self.batch.nodes[places]], 0)
         violating = self.snapshot.budgets.violating(sets, self.debits)
         scores = self._score(places, removable, violating)
         awaited = {
-            at: self.block.awaited[place]
+            at: self.batch.awaited[place]
             for at, place in enumerate(places.tolist())
-            if place in self.block.awaited
+            if place in self.batch.awaited
         }
-        return Choice(self, scores, places, np.zeros_like(removable), violating, awaited)
+        return CandidateBatch(self, scores, places, np.zeros_like(removable), violating, awaited)
 
-    def sample(self, place: int) -> Proposal | None:
+    def sample(self, place: int) -> PlanCandidate | None:
         """Write down a node with all that may be removed there, whatever its columns say; None if nothing."""
         if not self.found.removable[:, place].any():
             return None
-        choice = self._all_gone(np.array([place]))
-        return self.propose(choice, 0, "", explained=False)
+        ranked = self._without_removable(np.array([place]))
+        return self.candidate(ranked, 0, "", explained=False)
 
-    def propose(self, choice: Choice, at: int, decided_by: str, *, explained: bool) -> Proposal:
+    def candidate(
+        self, ranked: CandidateBatch, at: int, decided_by: str, *, explained: bool
+    ) -> PlanCandidate:
         """Write down one node: who may go, in the order of reprieve, and the numbers.
 
         `explained`: also who of lower priority may not go, and why.
         """
-        place = int(choice.places[at])
-        scores = choice.scores
-        violating, victims = choice.violating[:, at].tolist(), choice.victims[:, at].tolist()
+        place = int(ranked.places[at])
+        scores = ranked.scores
+        violating, victims = ranked.violating[:, at].tolist(), ranked.victims[:, at].tolist()
         removable = [
             RemovablePod(pod=pod, rule=LOWER_PRIORITY, victim=victims[slot], pdb_violating=violating[slot])
-            for slot, pod in self.block.pods(place, self.found.removable[:, place])
+            for slot, pod in self.batch.pods(place, self.found.removable[:, place])
         ]
         removable.sort(key=lambda one: not one.pdb_violating)
-        return Proposal(
-            node=self.snapshot.names[int(self.block.rows[place])],
+        return PlanCandidate(
+            node=self.snapshot.names[int(self.batch.rows[place])],
             removable=tuple(removable),
             awaited=tuple(
-                AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in choice.awaited.get(at, ())
+                AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in ranked.awaited.get(at, ())
             ),
             pdb_violations=sum(one.victim and one.pdb_violating for one in removable),
             highest_priority=int(scores.highest[at]),
@@ -125,14 +127,14 @@ class Part:
     def exempt(self, place: int) -> ExemptPods:
         """Name pods of one node that rules exempt."""
         return exempt_pods_of(
-            self.snapshot, self.block, self.found, place, question=self.question, now=self.now
+            self.snapshot, self.batch, self.found, place, question=self.question, now=self.now
         )
 
     def _score(self, places: Ints, victims: Flags, violating: Flags) -> Scores:
-        names = self.snapshot.name_rank()[self.block.rows[places]]
+        names = self.snapshot.name_rank()[self.batch.rows[places]]
         return score(
-            self.block.columns,
-            self.block.nodes[places],
+            self.batch.columns,
+            self.batch.nodes[places],
             victims,
             violating,
             name_rank=names,
@@ -143,12 +145,12 @@ class Part:
 
         O(awaited pods on these nodes · asked resources and layers).
         """
-        waiting = {at: place for at, place in enumerate(places.tolist()) if place in self.block.awaited}
+        waiting = {at: place for at, place in enumerate(places.tolist()) if place in self.batch.awaited}
         if not waiting:
             return {}
         found, nodes = self.found, places[list(waiting)]
         left = found.room[:, nodes] + (found.uses[:, :, nodes] * found.victims[:, nodes]).sum(axis=1)
-        pods = [self.block.awaited[place] for place in waiting.values()]
+        pods = [self.batch.awaited[place] for place in waiting.values()]
         back = np.zeros((left.shape[0], max(map(len, pods)), left.shape[1]), np.int64)
         there = np.zeros(back.shape[1:], np.bool_)
         for at, these in enumerate(pods):
@@ -163,31 +165,31 @@ class Part:
 
     def _taken(self, pod: PodRecord) -> Ints:
         """Give int64[R], what a pod takes of the asked resources and of the layers."""
-        amounts = self.block.columns.amounts(pod.requests)[self.found.asked]
+        amounts = self.batch.columns.amounts(pod.requests)[self.found.asked]
         if not self.found.constraints:
             return amounts
-        uses = self.required.used_by(self.snapshot.signature(pod.uid))
+        uses = self.layers.used_by(self.snapshot.signature(pod.uid))
         number = self.snapshot.queues.number_of(pod)
         limited = [limit.used_by(pod, number) for limit in self.queues.limits]
         return np.concatenate([amounts, uses, np.array(limited, np.int64)])
 
 
-def best(
-    ranked: Iterable[Choice | None], most: int, most_pods: int, unlisted: int = 0
-) -> tuple[tuple[Proposal, ...], int]:
-    """Rank the nodes of all blocks together and write down the best; give how many there were.
+def best_candidates(
+    ranked: Iterable[CandidateBatch | None], most: int, most_pods: int, unlisted: int = 0
+) -> tuple[tuple[PlanCandidate, ...], int]:
+    """Rank the nodes of all batches together and write down the best; give how many there were.
 
     `most` nodes, and no further one once `most_pods` pods have been written down, so that the reply
     stays well below what NATS carries. `unlisted`: how many more there are that rank behind all of these.
     """
-    choices = [choice for choice in ranked if choice is not None]
-    if not choices:
+    batches = [batch for batch in ranked if batch is not None]
+    if not batches:
         return (), unlisted
-    scores = joined([choice.scores for choice in choices])
+    scores = joined([batch.scores for batch in batches])
     order = scores.order()
     total = int(order.size) + unlisted
-    ends = list(accumulate(choice.places.size for choice in choices))
-    proposals: list[Proposal] = []
+    ends = list(accumulate(batch.places.size for batch in batches))
+    candidates: list[PlanCandidate] = []
     pods = 0
     for rank, index in enumerate(order[:most].tolist()):
         if pods >= most_pods:
@@ -196,8 +198,8 @@ def best(
         if rank + 1 < order.size:
             decided_by = scores.decided_by(index, int(order[rank + 1]))
         number = bisect_right(ends, index)
-        choice = choices[number]
-        at = index - ends[number] + choice.places.size
-        proposals.append(choice.part.propose(choice, at, decided_by, explained=rank < EXPLAINED))
-        pods += len(proposals[-1].removable)
-    return tuple(proposals), total
+        batch = batches[number]
+        at = index - ends[number] + batch.places.size
+        candidates.append(batch.evaluated.candidate(batch, at, decided_by, explained=rank < EXPLAINED))
+        pods += len(candidates[-1].removable)
+    return tuple(candidates), total

@@ -22,7 +22,7 @@ from makeway.core.k8s import ports
 from makeway.core.k8s.affinity import Term, matches_all
 from makeway.core.k8s.selector import Selector
 from makeway.core.k8s.spread import Spread
-from makeway.planner.plan.batch import Block
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints import Constraints
 from makeway.planner.plan.tally import BoundedTallies, Tally, Weigh
 from makeway.planner.snapshot import bounds
@@ -108,45 +108,45 @@ class Layers:
                 differs[:known] |= mine.may_come[:known]
         return differs
 
-    def for_batch(self, snapshot: Snapshot, block: Block, slots: int) -> BatchLayers:
-        """Lay them over the nodes of a block. O(layers · slots · nodes)."""
-        signatures = block.columns.signature[:slots, block.nodes]
-        uses = np.zeros((len(self.layers), slots, block.nodes.size), np.int64)
-        room = np.zeros((len(self.layers), block.nodes.size), np.int64)
+    def for_batch(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> BatchLayers:
+        """Lay them over the nodes of a batch. O(layers · slots · nodes)."""
+        signatures = batch.columns.signature[:slots, batch.nodes]
+        uses = np.zeros((len(self.layers), slots, batch.nodes.size), np.int64)
+        room = np.zeros((len(self.layers), batch.nodes.size), np.int64)
         leaving = np.zeros_like(room)
         for number, layer in enumerate(self.layers):
             uses[number] = layer.use[signatures]
-            room[number] = layer.room[block.rows]
+            room[number] = layer.room[batch.rows]
             concerned = room[number] < MOST
-            for place, pods in block.awaited.items():
+            for place, pods in batch.awaited.items():
                 if concerned[place]:
                     leaving[number, place] = _sum(snapshot, layer.use, pods)
                     room[number, place] += leaving[number, place]
-            for place, pods in block.nominated.items():
+            for place, pods in batch.nominated.items():
                 if concerned[place]:
                     room[number, place] -= _sum(snapshot, layer.use, pods)
         return BatchLayers(
-            self.layers, uses, room, leaving, self._required_affinity(snapshot, block, signatures)
+            self.layers, uses, room, leaving, self._required_affinity(snapshot, batch, signatures)
         )
 
     def _required_affinity(
-        self, snapshot: Snapshot, block: Block, signatures: Ints
+        self, snapshot: Snapshot, batch: NodeBatch, signatures: Ints
     ) -> AffinityOnNodes | None:
         affinity = self.required_affinity
         if affinity is None:
             return None
-        there = affinity.there[:, block.rows]
-        anywhere = np.full(block.nodes.size, affinity.anywhere, np.int64)
-        for place, pods in block.awaited.items():
+        there = affinity.there[:, batch.rows]
+        anywhere = np.full(batch.nodes.size, affinity.anywhere, np.int64)
+        for place, pods in batch.awaited.items():
             gone = _sum(snapshot, affinity.use, pods)
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
-        return AffinityOnNodes(affinity.use[signatures], there, anywhere, affinity.may_come[block.rows])
+        return AffinityOnNodes(affinity.use[signatures], there, anywhere, affinity.may_come[batch.rows])
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityOnNodes:
-    """Required affinity on the nodes of a block: `uses`: int64[slots, M], `there`: int64[terms, M]."""
+    """Required affinity on the nodes of a batch: `uses`: int64[slots, M], `there`: int64[terms, M]."""
 
     uses: Ints
     there: Ints
@@ -164,7 +164,7 @@ class AffinityOnNodes:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayers:
-    """Layers over the nodes of a block; E layers, M nodes.
+    """Layers over the nodes of a batch; E layers, M nodes.
 
     `uses`: int64[E, slots, M]. `room`: int64[E, M], with the awaited gone and the nominated there.
     `leaving`: int64[E, M], what the awaited use as long as they are there. `more`: the names of layers that

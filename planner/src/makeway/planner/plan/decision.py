@@ -10,7 +10,14 @@ from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import ExemptPods, NearNode, Plan, Proposal, Refusal, RemovablePod
+from makeway.planner.plan.result import (
+    ExemptPods,
+    NearestNode,
+    Plan,
+    PlanCandidate,
+    PlanRefusal,
+    RemovablePod,
+)
 from makeway.planner.snapshot.changes import RecordingEntry
 
 
@@ -27,7 +34,7 @@ class Decision:
     at: datetime
     request: PlanRequest
     question: Question
-    result: Plan | Refusal
+    result: Plan | PlanRefusal
     policy_revision: str
     duration_seconds: float
     queue: str = ""
@@ -78,10 +85,10 @@ def record_of(decision: Decision) -> DecisionRecord:
         nominated_node=best.node if best else "",
         victims=victims_of(best) if best else (),
         pdb_violations=best.pdb_violations if best else 0,
-        candidates=tuple(_ranked(proposal) for proposal in planned.candidates) if planned else (),
-        diagnosis=refusal_of(result) if isinstance(result, Refusal) else None,
-        spared_by_rule=result.exempt if isinstance(result, Refusal) else {},
-        nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, Refusal) else (),
+        candidates=tuple(_ranked(candidate) for candidate in planned.candidates) if planned else (),
+        diagnosis=refusal_of(result) if isinstance(result, PlanRefusal) else None,
+        spared_by_rule=result.exempt if isinstance(result, PlanRefusal) else {},
+        nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, PlanRefusal) else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
         ahead=request.ahead,
@@ -89,7 +96,7 @@ def record_of(decision: Decision) -> DecisionRecord:
     )
 
 
-def refusal_of(refusal: Refusal) -> messages.Refusal:
+def refusal_of(refusal: PlanRefusal) -> messages.Refusal:
     """Write a refusal down."""
     return messages.Refusal(
         reason=refusal.reason,
@@ -103,14 +110,14 @@ def refusal_of(refusal: Refusal) -> messages.Refusal:
     )
 
 
-def awaited_of(proposal: Proposal) -> tuple[messages.Awaited, ...]:
+def awaited_of(candidate: PlanCandidate) -> tuple[messages.Awaited, ...]:
     """Name the pods that are leaving already, each with the order that removes it."""
-    return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in proposal.awaited)
+    return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in candidate.awaited)
 
 
-def victims_of(proposal: Proposal) -> tuple[messages.Victim, ...]:
+def victims_of(candidate: PlanCandidate) -> tuple[messages.Victim, ...]:
     """Name the pods that must go."""
-    return tuple(_victim(proposal.node, one) for one in proposal.victims)
+    return tuple(_victim(candidate.node, one) for one in candidate.victims)
 
 
 def _victim(node: str, one: RemovablePod) -> messages.Victim:
@@ -128,22 +135,22 @@ def _victim(node: str, one: RemovablePod) -> messages.Victim:
     )
 
 
-def _ranked(proposal: Proposal) -> messages.RankedCandidate:
+def _ranked(candidate: PlanCandidate) -> messages.RankedCandidate:
     return messages.RankedCandidate(
-        node=proposal.node,
-        victims=victims_of(proposal),
-        awaited=awaited_of(proposal),
-        pdb_violations=proposal.pdb_violations,
-        highest_priority=proposal.highest_priority,
-        priority_sum=proposal.priority_sum,
-        latest_start=None if proposal.start_micros == NOT_STARTED else moment_of(proposal.start_micros),
-        decided_by=proposal.decided_by,
-        spared=_exempt_pods(proposal.exempt),
-        spared_total=proposal.exempt.total,
+        node=candidate.node,
+        victims=victims_of(candidate),
+        awaited=awaited_of(candidate),
+        pdb_violations=candidate.pdb_violations,
+        highest_priority=candidate.highest_priority,
+        priority_sum=candidate.priority_sum,
+        latest_start=None if candidate.start_micros == NOT_STARTED else moment_of(candidate.start_micros),
+        decided_by=candidate.decided_by,
+        spared=_exempt_pods(candidate.exempt),
+        spared_total=candidate.exempt.total,
     )
 
 
-def _near(near: NearNode) -> messages.NearNode:
+def _near(near: NearestNode) -> messages.NearNode:
     return messages.NearNode(
         node=near.node, missing=near.missing, spared=_exempt_pods(near.exempt), spared_total=near.exempt.total
     )

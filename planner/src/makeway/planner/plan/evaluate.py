@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.planner.plan import hard_budgets
-from makeway.planner.plan.batch import Block
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
 from makeway.planner.plan.removable import removable as removable_pods
@@ -22,11 +22,11 @@ from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found on the nodes of a block; M nodes, R asked resources and then layers of constraints.
+    """What was found on the nodes of a batch; M nodes, R asked resources and then layers of constraints.
 
     * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
-    * `budgeted`: bool[slots, M], pods that may not go because of a hard budget; `guarded`: because of the
-      guarantee of a queue.
+    * `under_budget`: bool[slots, M], pods that may not go because of a hard budget; `guaranteed`: because of
+      the guarantee of a queue.
     * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
     * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
     * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
@@ -34,7 +34,7 @@ class Evaluation:
       victims than an order may have.
     * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
     * `too_small`: bool[R, M], the node could not hold it when empty.
-    * `alone`: bool[M], pods that the preemptor needs near it would go too.
+    * `breaks_affinity`: bool[M], pods that the preemptor needs near it would go too.
     * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[R, slots, M],
       what each pod takes.
     """
@@ -42,8 +42,8 @@ class Evaluation:
     removable: Flags
     violating: Flags
     victims: Flags
-    budgeted: Flags
-    guarded: Flags
+    under_budget: Flags
+    guaranteed: Flags
     fits: Flags
     waits: Flags
     helps: Flags
@@ -53,13 +53,13 @@ class Evaluation:
     asked: Ints
     short: Ints
     too_small: Flags
-    alone: Flags
+    breaks_affinity: Flags
     constraints: tuple[str, ...]
     uses: Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class VictimLimits:
     """What the policy forbids a set of victims.
 
     `hard_budgets`: to violate budgets of these namespaces; `undecided`: to have pods of some of these, since
@@ -72,68 +72,68 @@ class Bounds:
 
 
 def evaluate(
-    block: Block,
+    batch: NodeBatch,
     preemptor_priority: int,
     needs: Mapping[str, int],
     *,
     now_micros: int,
-    required: BatchLayers,
+    layers: BatchLayers,
     budgets: BudgetTable,
     debits: Mapping[Key, int],
-    bounds: Bounds,
+    limits: VictimLimits,
     queues: QueueTerms = NO_TERMS,
     undecided: Flags | None = None,
     devices: frozenset[str] = frozenset(),
 ) -> Evaluation:
-    """Find the victims on every node of a block. O(nodes · slots · asked resources and layers).
+    """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
     `undecided`: bool[signatures], pods that stay since it is not known which hard budgets cover them.
     `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
     is not limited.
     """
-    columns, nodes = block.columns, block.nodes
+    columns, nodes = batch.columns, batch.nodes
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
-    slots = block.depth
+    slots = batch.depth
 
     removable = removable_pods(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
-    guarded = queues.kept(block, removable)
+    guaranteed = queues.kept(batch, removable)
     if queues.guards:
-        removable &= ~guarded
+        removable &= ~guaranteed
     covered = len(budgets) > 0
-    budgeted = np.zeros_like(removable)
-    hard = budgeted
-    if bounds.hard_budgets and covered:
+    under_budget = np.zeros_like(removable)
+    hard = under_budget
+    if limits.hard_budgets and covered:
         sets = columns.budgets[:slots, nodes]
         hard = budgets.hard(sets)
-        budgeted = removable & hard & budgets.exhausted(sets, debits)
+        under_budget = removable & hard & budgets.exhausted(sets, debits)
     if undecided is not None:
-        budgeted = budgeted | (removable & undecided[columns.signature[:slots, nodes]])
-    removable &= ~budgeted
+        under_budget = under_budget | (removable & undecided[columns.signature[:slots, nodes]])
+    removable &= ~under_budget
     allocatable = columns.allocatable[asked[:, None], nodes]
-    room = allocatable - columns.requested[asked[:, None], nodes] - block.reserved[asked] - need
-    leaving = np.broadcast_to(block.leaving[asked], allocatable.shape)
+    room = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked] - need
+    leaving = np.broadcast_to(batch.leaving[asked], allocatable.shape)
     uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
     too_small = need > allocatable
     if devices:
         served = np.isin(asked, [columns.resources[name] for name in devices])
         elsewhere = served[:, None] & (allocatable == 0)
         room, too_small = np.where(elsewhere, MOST, room), too_small & ~elsewhere
-    if required.names:
-        room = np.concatenate([room, required.room])
-        leaving = np.concatenate([leaving, required.leaving])
-        uses = np.concatenate([uses, required.uses])
-        too_small = np.concatenate([too_small, np.zeros_like(required.room, np.bool_)])
+    if layers.names:
+        room = np.concatenate([room, layers.room])
+        leaving = np.concatenate([leaving, layers.leaving])
+        uses = np.concatenate([uses, layers.uses])
+        too_small = np.concatenate([too_small, np.zeros_like(layers.room, np.bool_)])
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
-    alone = np.zeros(nodes.size, np.bool_)
-    if required.required_affinity is not None:
-        alone = ~required.required_affinity.kept(removable)
+    breaks_affinity = np.zeros(nodes.size, np.bool_)
+    if layers.required_affinity is not None:
+        breaks_affinity = ~layers.required_affinity.kept(removable)
     fits = _all(room - leaving >= 0)
     waits = _all(room >= 0) & ~fits
-    helps = _all(emptied >= 0) & ~alone & ~fits & ~waits & removable.any(axis=0)
+    helps = _all(emptied >= 0) & ~breaks_affinity & ~fits & ~waits & removable.any(axis=0)
 
     violating = np.zeros_like(removable)
     victims = np.zeros_like(removable)
@@ -148,21 +148,21 @@ def evaluate(
     over_budget = np.zeros_like(helps)
     if hard.any():
         sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
-        beyond = hard_budgets.beyond(sets, victims, budgets, debits)
+        beyond = hard_budgets.violating_beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
-        budgeted |= beyond
+        under_budget |= beyond
         removable &= ~beyond
         violating &= ~hard
     over_limit = np.zeros_like(helps)
-    if bounds.most_victims is not None:
-        over_limit = (victims.sum(axis=0) > bounds.most_victims) & ~over_budget
+    if limits.most_victims is not None:
+        over_limit = (victims.sum(axis=0) > limits.most_victims) & ~over_budget
     helps &= ~over_budget & ~over_limit
     return Evaluation(
         removable=removable,
         violating=violating,
         victims=victims,
-        budgeted=budgeted,
-        guarded=guarded,
+        under_budget=under_budget,
+        guaranteed=guaranteed,
         fits=fits,
         waits=waits,
         helps=helps,
@@ -172,8 +172,8 @@ def evaluate(
         asked=asked,
         short=np.maximum(-emptied, 0),
         too_small=too_small,
-        alone=alone,
-        constraints=required.names,
+        breaks_affinity=breaks_affinity,
+        constraints=layers.names,
         uses=uses,
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.core.text import counted
-from makeway.planner.plan.batch import Block
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.request import Question
@@ -32,25 +32,25 @@ MOST_PODS = 8
 """Pods of one node that a record names."""
 
 
-def exempt_mask(block: Block, found: Evaluation, preemptor_priority: int) -> Flags:
+def exempt_mask(batch: NodeBatch, found: Evaluation, preemptor_priority: int) -> Flags:
     """Return bool[slots, M]: the pods of lower priority that the policy or their class exempts."""
     slots = found.removable.shape[0]
-    lower = block.columns.priority[:slots, block.nodes] < preemptor_priority
-    return np.asarray(lower & ~found.removable & ~found.budgeted & ~found.guarded)
+    lower = batch.columns.priority[:slots, batch.nodes] < preemptor_priority
+    return np.asarray(lower & ~found.removable & ~found.under_budget & ~found.guaranteed)
 
 
 def exempt_pods_of(
-    snapshot: Snapshot, block: Block, found: Evaluation, place: int, *, question: Question, now: datetime
+    snapshot: Snapshot, batch: NodeBatch, found: Evaluation, place: int, *, question: Question, now: datetime
 ) -> ExemptPods:
     """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
     priority = question.preemptor.priority
     slots = found.removable.shape[0]
-    lower = block.columns.priority[:slots, int(block.nodes[place])] < priority
+    lower = batch.columns.priority[:slots, int(batch.nodes[place])] < priority
     stays = lower & ~found.removable[:, place]
     if not stays.any():
         return ExemptPods()
-    kept = block.pods(place, stays)
-    budgeted = found.budgeted[:, place]
+    kept = batch.pods(place, stays)
+    budgeted = found.under_budget[:, place]
     preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
@@ -58,7 +58,7 @@ def exempt_pods_of(
             verdict = REFUSED
         elif budgeted[slot]:
             verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))
-        elif found.guarded[slot, place]:
+        elif found.guaranteed[slot, place]:
             verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         else:
             verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now))

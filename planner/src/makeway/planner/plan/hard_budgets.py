@@ -16,7 +16,7 @@ from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
 
 
-def beyond(sets: Ints, victims: Flags, budgets: BudgetTable, debits: Mapping[Key, int]) -> Flags:
+def violating_beyond(sets: Ints, victims: Flags, budgets: BudgetTable, debits: Mapping[Key, int]) -> Flags:
     """Say which pods would violate a budget if, on each node, first the victims went and then the rest.
 
     `sets`: int64[slots, nodes], the set of budgets of each removable pod and 0 elsewhere; `victims`:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
-from makeway.planner.plan.batch import BATCH_NODES, Block, Overlaid
+from makeway.planner.plan.batch import BATCH_NODES, InFlightPods, NodeBatch
 from makeway.planner.plan.constraint_layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.ranking import score, top
@@ -39,12 +39,12 @@ refused; the class least used is forgotten first."""
 class ScoreInputs:
     """What the scores of nodes depend on besides their own columns.
 
-    `layers`: of the preemptor's constraints. `overlaid`: the request's pods, by row. `allowed`: int64, what
-    plans depend on of budgets. `now_micros`: the time.
+    `layers`: of the preemptor's constraints. `in_flight_pods`: the request's pods, by row. `allowed`: int64,
+    what plans depend on of budgets. `now_micros`: the time.
     """
 
     layers: Layers
-    overlaid: Mapping[int, Overlaid]
+    in_flight_pods: Mapping[int, InFlightPods]
     allowed: Ints
     now_micros: int
 
@@ -86,15 +86,15 @@ class NodeScoreCache:
             self._seen[self._until < now.now_micros] = _NEVER
             if not np.array_equal(before.allowed, now.allowed):
                 self._seen[self._covered] = _NEVER
-            self._seen[_in_flight_changed(before.overlaid, now.overlaid)] = _NEVER
+            self._seen[_in_flight_changed(before.in_flight_pods, now.in_flight_pods)] = _NEVER
         self._before = now
         return rows[snapshot.changed[rows] > self._seen[rows]]
 
-    def put(self, snapshot: Snapshot, block: Block, found: Evaluation, now_micros: int) -> None:
-        """Keep what was found on the nodes of a block. O(slots · nodes)."""
-        columns, nodes, rows = block.columns, block.nodes, block.rows
+    def put(self, snapshot: Snapshot, batch: NodeBatch, found: Evaluation, now_micros: int) -> None:
+        """Keep what was found on the nodes of a batch. O(slots · nodes)."""
+        columns, nodes, rows = batch.columns, batch.nodes, batch.rows
         slots = found.removable.shape[0]
-        awaited = block.awaits
+        awaited = batch.awaits
         self.helps[rows] = found.helps
         self.open[rows] = (found.fits & (found.removable.any(axis=0) | awaited)) | (
             (found.helps | found.waits) & awaited
@@ -165,12 +165,12 @@ class NodeScoreCache:
         self._until = extended(self._until, more, FOREVER)
 
 
-def _in_flight_changed(before: Mapping[int, Overlaid], now: Mapping[int, Overlaid]) -> list[int]:
-    """Return the rows on which other pods are overlaid than before.
+def _in_flight_changed(before: Mapping[int, InFlightPods], now: Mapping[int, InFlightPods]) -> list[int]:
+    """Return the rows on which other pods are in flight than before.
 
     Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
     """
-    changed = [row for row, overlaid in now.items() if overlaid.assumed or before.get(row) != overlaid]
+    changed = [row for row, in_flight in now.items() if in_flight.assumed or before.get(row) != in_flight]
     return [*changed, *(before.keys() - now.keys())]
 
 

@@ -14,20 +14,20 @@ import numpy as np
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan import refusal as diagnosis
-from makeway.planner.plan.batch import BATCH_NODES, Block, overlay
+from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.candidates import Part, best
+from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraint_layers import layers_of
 from makeway.planner.plan.constraints import Constraints
 from makeway.planner.plan.daemonset.planner import plan_pinned
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.eligibility import eligible, ruled_out
-from makeway.planner.plan.evaluate import Bounds, evaluate
+from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
 from makeway.planner.plan.queue_limits import terms_of
 from makeway.planner.plan.refusal_stats import RefusalStats
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import NearNode, Plan, Proposal, Refusal, Scope
+from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.plan.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
@@ -44,7 +44,7 @@ needs."""
 
 def plan(
     snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache | None = None
-) -> Plan | Refusal:
+) -> Plan | PlanRefusal:
     """Decide which nodes could be helped by removing which pods, best first.
 
     The snapshot holds the policy in force. `cache`: of plans on the same snapshot; without it this is the
@@ -58,7 +58,7 @@ def plan(
 
 def planning(
     snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache
-) -> Iterator[Plan | Refusal | None]:
+) -> Iterator[Plan | PlanRefusal | None]:
     """Plan as `plan` does, and pause with None after every CHUNK_NODES nodes that have to be looked at.
 
     It pauses as well where what constraints come to has to be worked out for many pods.
@@ -91,7 +91,7 @@ def _attempt(
     *,
     at_most: int,
     allowance: Allowance,
-) -> Plan | Refusal | None:
+) -> Plan | PlanRefusal | None:
     """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
     try:
         return _decide(snapshot, question, now, cache, at_most=at_most, allowance=allowance)
@@ -107,7 +107,7 @@ def _decide(
     *,
     at_most: int,
     allowance: Allowance,
-) -> Plan | Refusal | None:
+) -> Plan | PlanRefusal | None:
     """Plan without a pause; None where more nodes than `at_most` have to be looked at, after so many were."""
     if question.ignore_columns:
         question = replace(question, needs={}, constraints=Constraints())
@@ -130,24 +130,29 @@ def _decide(
         found = plan_pinned(snapshot, question, scope, now, cache.tallies.within(allowance))
         return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
-    view = View(snapshot, question, now, cache, allowance)
-    left_out = (*view.left_out, *uncounted)
-    looked = view.few(potential, at_most)
-    if looked is None:
+    evaluator = Evaluator(snapshot, question, now, cache, allowance)
+    left_out = (*evaluator.left_out, *uncounted)
+    nodes = evaluator.evaluate_few(potential, at_most)
+    if nodes is None:
         return None
-    parts = looked.parts
+    batches = nodes.batches
 
-    candidates, candidates_total = best(
-        (part.helped() for part in parts), question.max_candidates, question.most_pods, looked.beyond
+    candidates, candidates_total = best_candidates(
+        (evaluated.helped_candidates() for evaluated in batches),
+        question.max_candidates,
+        question.most_pods,
+        nodes.beyond,
     )
     most = max(UNMODELLED_AT_LEAST, potential.size * UNMODELLED_PER_CENT // 100)
-    unmodelled, unmodelled_total = best((part.unmodelled() for part in parts), most, question.most_pods)
+    unmodelled, unmodelled_total = best_candidates(
+        (evaluated.unmodelled() for evaluated in batches), most, question.most_pods
+    )
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
-    stats = view.refusal_stats(looked, potential, at_most)
+    stats = evaluator.refusal_stats(nodes, potential, at_most)
     if stats is None:
         return None
-    near, sample = view.nearest(stats, potential, np.setdiff1d(named, potential, assume_unique=True))
+    near, sample = evaluator.nearest(stats, potential, np.setdiff1d(named, potential, assume_unique=True))
     refusal = diagnosis.refusal(
         scope,
         question,
@@ -158,22 +163,22 @@ def _decide(
         excluded=ruled_out(snapshot, question.constraints, named),
         unknown=unknown,
         now=now,
-        queues=view.queues,
+        queues=evaluator.queues,
         sample=sample,
     )
     return replace(refusal, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class EvaluatedNodes:
     """What was looked at in full, how many other nodes are helped as well, and what is kept of all."""
 
-    parts: list[Part]
+    batches: list[EvaluatedBatch]
     beyond: int
     scores: NodeScoreCache
 
 
-class View:
+class Evaluator:
     """One question over one snapshot: what looking at nodes needs, worked out once."""
 
     def __init__(
@@ -199,37 +204,37 @@ class View:
         self.queues = replace(terms, limits=()) if question.ignore_columns else terms
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
-        self._bounds = Bounds(policy.hard_budgets, policy.limits.victims_per_order, undecided)
+        self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
         self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
 
-    def part(self, block: Block) -> Part:
-        """Look at the nodes of a block in full. O(slots · nodes · asked resources and layers)."""
-        required = self._layers.for_batch(self._snapshot, block, block.depth)
+    def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
+        """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
+        required = self._layers.for_batch(self._snapshot, batch, batch.depth)
         if self.queues.limits:
             reasons = tuple(limit.reason for limit in self.queues.limits)
-            required = required.with_more(reasons, *self.queues.layers(self._snapshot, block, block.depth))
+            required = required.with_more(reasons, *self.queues.layers(self._snapshot, batch, batch.depth))
         found = evaluate(
-            block,
+            batch,
             self.question.preemptor.priority,
             self.question.needs,
             now_micros=microseconds(self._now),
-            required=required,
+            layers=required,
             budgets=self._snapshot.budgets,
             debits=self._debits,
-            bounds=self._bounds,
+            limits=self._limits,
             queues=self.queues,
             undecided=self._undecided,
             devices=self._devices,
         )
-        return Part(
-            block, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
+        return EvaluatedBatch(
+            batch, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
         )
 
-    def parts(self, rows: Ints) -> list[Part]:
+    def evaluate(self, rows: Ints) -> list[EvaluatedBatch]:
         """Look at some nodes as the request changes them."""
-        return [self.part(block) for block in self._overlay.blocks(rows)]
+        return [self.evaluate_batch(batch) for batch in self._overlay.batches(rows)]
 
-    def few(self, rows: Ints, at_most: int) -> Looked | None:
+    def evaluate_few(self, rows: Ints, at_most: int) -> EvaluatedNodes | None:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
         The scores of the others for the preemptor's class are known from plans before. Looks at no more than
@@ -240,49 +245,51 @@ class View:
             self.question.preemptor.priority,
             tuple(sorted(self.question.needs.items())),
             self._layers.keys,
-            self._bounds,
+            self._limits,
             self.queues.key,
             self._devices,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)
         inputs = ScoreInputs(
-            self._layers, self._overlay.overlaid, snapshot.budgets.state(self._debits), micros
+            self._layers, self._overlay.in_flight_pods, snapshot.budgets.state(self._debits), micros
         )
         stale = scores.stale(snapshot, inputs, rows)
         if stale.size > BATCH_NODES:
             for first in range(0, min(stale.size, at_most), CHUNK_NODES):
-                for part in self.parts(stale[first : first + CHUNK_NODES]):
-                    scores.put(snapshot, part.block, part.found, micros)
+                for evaluated in self.evaluate(stale[first : first + CHUNK_NODES]):
+                    scores.put(snapshot, evaluated.batch, evaluated.found, micros)
             if stale.size > at_most:
                 return None
             stale = stale[:0]
         known = _without(snapshot, rows, stale)
         chosen = np.concatenate([stale, scores.best(snapshot, known, self.question.max_candidates + 1)])
-        parts = self.parts(chosen)
-        for part in parts:
-            scores.put(snapshot, part.block, part.found, micros)
-        beyond = int(scores.helps[rows].sum()) - sum(int(part.found.helps.sum()) for part in parts)
-        return Looked(parts, beyond, scores)
+        batches = self.evaluate(chosen)
+        for evaluated in batches:
+            scores.put(snapshot, evaluated.batch, evaluated.found, micros)
+        beyond = int(scores.helps[rows].sum()) - sum(
+            int(evaluated.found.helps.sum()) for evaluated in batches
+        )
+        return EvaluatedNodes(batches, beyond, scores)
 
-    def refusal_stats(self, looked: Looked, rows: Ints, at_most: int) -> RefusalStats | None:
+    def refusal_stats(self, nodes: EvaluatedNodes, rows: Ints, at_most: int) -> RefusalStats | None:
         """Return the statistics for a refusal on some rows, none of which is helped.
 
         What is known from refusals of the class before is not looked at again, beyond what was just looked
         at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
         """
-        stats = looked.scores.refusal_stats = looked.scores.refusal_stats or RefusalStats()
-        for part in looked.parts:
-            stats.put(part)
+        stats = nodes.scores.refusal_stats = nodes.scores.refusal_stats or RefusalStats()
+        for evaluated in nodes.batches:
+            stats.put(evaluated)
         unknown = stats.unknown(self._snapshot, rows)
         for first in range(0, min(unknown.size, at_most), CHUNK_NODES):
-            for part in self.parts(unknown[first : first + CHUNK_NODES]):
-                stats.put(part)
+            for evaluated in self.evaluate(unknown[first : first + CHUNK_NODES]):
+                stats.put(evaluated)
         return None if unknown.size > at_most else stats
 
     def nearest(
         self, stats: RefusalStats, rows: Ints, others: Ints
-    ) -> tuple[list[tuple[NearNode, str]], Proposal | None]:
+    ) -> tuple[list[tuple[NearestNode, str]], PlanCandidate | None]:
         """Return what the nodes lack that lack least, and a sample of those that the columns rule out.
 
         `others`: nodes that were ruled out before any was looked at.
@@ -290,11 +297,11 @@ class View:
         near = stats.nearest(self._snapshot, rows, diagnosis.NEAREST)
         sample = stats.sample(self._snapshot, rows, others, self.question.turn)
         places = [
-            (part, place)
-            for part in self.parts(np.concatenate([near, sample]))
-            for place in range(part.block.rows.size)
+            (evaluated, place)
+            for evaluated in self.evaluate(np.concatenate([near, sample]))
+            for place in range(evaluated.batch.rows.size)
         ]
-        told = [diagnosis.near_node(part, place) for part, place in places[: near.size]]
+        told = [diagnosis.near_node(evaluated, place) for evaluated, place in places[: near.size]]
         return told, places[-1][0].sample(places[-1][1]) if sample.size else None
 
 

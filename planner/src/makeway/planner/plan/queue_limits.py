@@ -26,7 +26,7 @@ from makeway.core.queues.amounts import text_of
 from makeway.core.queues.placement import place
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.plan.batch import Block
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraint_layers import Placed
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.tally import BoundedTallies
@@ -94,7 +94,7 @@ class QueueTerms:
             return np.full((slots, nodes.size), -1, np.int64)
         return self.numbers[columns.signature[:slots, nodes]] - 1
 
-    def kept(self, block: Block, removable: Flags) -> Flags:
+    def kept(self, batch: NodeBatch, removable: Flags) -> Flags:
         """Give bool[slots, M]: removable pods that guarantees keep.
 
         On every node the least important pods are let go as long as the queue stays at or above its
@@ -104,7 +104,7 @@ class QueueTerms:
         keep = np.zeros_like(removable)
         if not self.guards:
             return keep
-        columns, nodes, slots = block.columns, block.nodes, removable.shape[0]
+        columns, nodes, slots = batch.columns, batch.nodes, removable.shape[0]
         queues = self.queue_numbers(columns, nodes, slots)
         for resource in dict.fromkeys(guard.resource for guard in self.guards):
             layer = columns.resources.get(resource)
@@ -130,9 +130,9 @@ class QueueTerms:
                     uses[keep] = 0
         return keep
 
-    def layers(self, snapshot: Snapshot, block: Block, slots: int) -> tuple[Ints, Ints, Ints]:
+    def layers(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> tuple[Ints, Ints, Ints]:
         """Give what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
-        columns, nodes = block.columns, block.nodes
+        columns, nodes = batch.columns, batch.nodes
         uses = np.zeros((len(self.limits), slots, nodes.size), np.int64)
         room = np.zeros((len(self.limits), nodes.size), np.int64)
         leaving = np.zeros_like(room)
@@ -145,7 +145,7 @@ class QueueTerms:
                 inside = (queues >= limit.queue.number) & (queues < limit.queue.below)
                 uses[number] = np.where(inside, columns.requests[layer, :slots][:, nodes], 0)
             room[number] = limit.room
-            for at, pods in block.awaited.items():
+            for at, pods in batch.awaited.items():
                 leaving[number, at] = sum(limit.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods)
                 room[number, at] += leaving[number, at]
         return uses, room, leaving

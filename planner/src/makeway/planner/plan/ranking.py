@@ -123,7 +123,7 @@ def count_awaited(scores: Scores, place: int, awaited: list[PodRecord]) -> None:
 
 
 def joined(parts: list[Scores]) -> Scores:
-    """Put the scores of blocks one behind the other; most often there is one."""
+    """Put the scores of batches one behind the other; most often there is one."""
     if len(parts) == 1:
         return parts[0]
     return Scores(

@@ -10,7 +10,7 @@ from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import DELETE_REFUSED
 from makeway.core.text import counted
-from makeway.planner.plan.candidates import Part
+from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraint_layers import NO_AFFINITY
 from makeway.planner.plan.dependencies import dependencies
 from makeway.planner.plan.exempt import HARD_BUDGET, exempt_text
@@ -24,7 +24,7 @@ from makeway.planner.plan.refusal_stats import (
     resource_names,
 )
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import NearNode, Proposal, Refusal, Scope
+from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -46,28 +46,28 @@ REFUSED_AGAIN = timedelta(minutes=1)
 _MEBI = 2**20
 
 
-def never(scope: Scope, question: Question) -> Refusal:
+def never(scope: Scope, question: Question) -> PlanRefusal:
     """Refuse a pod whose preemptionPolicy is Never."""
-    return Refusal(scope, NEVER, f"{_who(question)} has preemptionPolicy Never")
+    return PlanRefusal(scope, NEVER, f"{_who(question)} has preemptionPolicy Never")
 
 
 def no_nodes(
     scope: Scope, question: Question, unknown: int, excluded: Mapping[str, int] | None = None
-) -> Refusal:
+) -> PlanRefusal:
     """Refuse where preemption would not help on any node. `excluded`: nodes it cannot use, by reason."""
     reasons = {UNKNOWN_NODE: unknown} if unknown else {}
     told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
     reasons |= excluded or {}
     told += _told(excluded or {})
     message = f"{_who(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
-    return Refusal(scope, NO_NODES, message, reasons)
+    return PlanRefusal(scope, NO_NODES, message, reasons)
 
 
-def not_offered(scope: Scope, question: Question, resource: str) -> Refusal:
+def not_offered(scope: Scope, question: Question, resource: str) -> PlanRefusal:
     """Refuse a resource that no node offers."""
     wanted = amount_of(resource, question.needs[resource])
     message = f"{_who(question)} asks for {resource} {wanted}, which no node offers"
-    return Refusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
+    return PlanRefusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
 
 
 def refusal(
@@ -77,13 +77,13 @@ def refusal(
     rows: Ints,
     *,
     snapshot: Snapshot,
-    near: Sequence[tuple[NearNode, str]],
+    near: Sequence[tuple[NearestNode, str]],
     excluded: Mapping[str, int],
     unknown: int,
     now: datetime,
     queues: QueueTerms = NO_TERMS,
-    sample: Proposal | None = None,
-) -> Refusal:
+    sample: PlanCandidate | None = None,
+) -> PlanRefusal:
     """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
 
     `near`: the nodes that lack least; `excluded`: nodes that it cannot use at all, by reason; `unknown`: how
@@ -109,7 +109,7 @@ def refusal(
         message += "; nearest: " + "; ".join(lacking)
     helps = stats.first_help(rows)
     retry_at = None if helps is None else moment_of(helps) + MARGIN
-    return Refusal(
+    return PlanRefusal(
         scope,
         reason,
         message,
@@ -183,24 +183,24 @@ def _who(question: Question) -> str:
     return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
 
 
-def near_node(part: Part, place: int) -> tuple[NearNode, str]:
+def near_node(evaluated: EvaluatedBatch, place: int) -> tuple[NearestNode, str]:
     """Write down what a node lacks without its removable pods; in words, too, where it has such pods.
 
     A queue's limit is lacking on no node; the refusal names it once.
     """
-    block, found = part.block, part.found
-    names = resource_names(block, found)
+    batch, found = evaluated.batch, evaluated.found
+    names = resource_names(batch, found)
     missing = {
         name: int(short) for name, short in zip(names, found.short[:, place], strict=False) if short > 0
     }
     lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
     against = found.short[found.asked.size :, place] > 0
-    limits = {limit.reason for limit in part.queues.limits}
+    limits = {limit.reason for limit in evaluated.queues.limits}
     told = zip(found.constraints, against, strict=True)
     lacking += [name for name, short in told if short and name not in limits]
-    if not lacking and found.alone[place]:
+    if not lacking and found.breaks_affinity[place]:
         lacking = [NO_AFFINITY]
-    node = part.snapshot.names[int(block.rows[place])]
+    node = evaluated.snapshot.names[int(batch.rows[place])]
     lower = int(found.removable[:, place].sum())
     text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
-    return NearNode(node, missing, part.exempt(place)), text
+    return NearestNode(node, missing, evaluated.exempt(place)), text

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import PODS
 from makeway.core.policy.exemption import ANY_PREEMPTOR, FOREVER, RULES
-from makeway.planner.plan.batch import Block
-from makeway.planner.plan.candidates import Part
+from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraint_layers import NO_AFFINITY
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.exempt import HARD_BUDGET, exempt_mask
@@ -115,42 +115,44 @@ class RefusalStats:
         self._grow(snapshot)
         self._known[rows] = False
 
-    def put(self, part: Part) -> None:
-        """Keep what was found on the nodes of a block. O(slots · nodes)."""
-        block, found, rows = part.block, part.found, part.block.rows
-        self._grow(part.snapshot)
-        exempt = exempt_mask(block, found, part.question.preemptor.priority)
+    def put(self, evaluated: EvaluatedBatch) -> None:
+        """Keep what was found on the nodes of a batch. O(slots · nodes)."""
+        batch, found, rows = evaluated.batch, evaluated.found, evaluated.batch.rows
+        self._grow(evaluated.snapshot)
+        exempt = exempt_mask(batch, found, evaluated.question.preemptor.priority)
         for flags in self._reasons.values():
             flags[rows] = False
-        for reason, stands in _reasons(block, found, exempt).items():
+        for reason, stands in _reasons(batch, found, exempt).items():
             if stands.any():
                 if reason not in self._reasons:
                     self._reasons[reason] = np.zeros(self._known.size, np.bool_)
                 self._reasons[reason][rows] = stands
-        self._put_exempt(block, found, exempt)
-        self._relative[rows] = _relative(part, exempt)
+        self._put_exempt(batch, found, exempt)
+        self._relative[rows] = _relative(evaluated, exempt)
         self._ends[rows] = self._enough[rows] = FOREVER
         if exempt.any():
-            until = np.where(exempt, block.columns.exempt_until[: exempt.shape[0], block.nodes], FOREVER)
+            until = np.where(exempt, batch.columns.exempt_until[: exempt.shape[0], batch.nodes], FOREVER)
             self._ends[rows] = until.min(axis=0, initial=FOREVER)
             self._enough[rows] = _enough(found, until)
         self._known[rows] = True
 
-    def _put_exempt(self, block: Block, found: Evaluation, exempt: Flags) -> None:
-        rows = block.rows
+    def _put_exempt(self, batch: NodeBatch, found: Evaluation, exempt: Flags) -> None:
+        rows = batch.rows
         self._exempt[:, rows] = 0
         if exempt.any():
-            below = block.columns.exempt_below[: exempt.shape[0], block.nodes]
+            below = batch.columns.exempt_below[: exempt.shape[0], batch.nodes]
             numbers = np.where(exempt, np.maximum(below - ANY_PREEMPTOR, 0), -1)
             for number in range(len(RULES)):
                 self._exempt[number, rows] = (numbers == number).sum(axis=0)
-        if found.guarded.any():
-            self._exempt[_EXEMPTING_RULES.index(QUEUE_GUARANTEED), rows] = found.guarded.sum(axis=0)
-        if found.budgeted.any():
-            self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] = found.budgeted.sum(axis=0)
-            sets = block.columns.budgets[: exempt.shape[0], block.nodes]
-            for place in np.flatnonzero(found.budgeted.any(axis=0)).tolist():
-                self._budgets[int(rows[place])] = frozenset(sets[found.budgeted[:, place], place].tolist())
+        if found.guaranteed.any():
+            self._exempt[_EXEMPTING_RULES.index(QUEUE_GUARANTEED), rows] = found.guaranteed.sum(axis=0)
+        if found.under_budget.any():
+            self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] = found.under_budget.sum(axis=0)
+            sets = batch.columns.budgets[: exempt.shape[0], batch.nodes]
+            for place in np.flatnonzero(found.under_budget.any(axis=0)).tolist():
+                self._budgets[int(rows[place])] = frozenset(
+                    sets[found.under_budget[:, place], place].tolist()
+                )
 
     def _grow(self, snapshot: Snapshot) -> None:
         more = snapshot.columns.nodes - self._known.size
@@ -163,42 +165,42 @@ class RefusalStats:
         self._known = extended(self._known, more)
 
 
-def resource_names(block: Block, found: Evaluation) -> list[str]:
+def resource_names(batch: NodeBatch, found: Evaluation) -> list[str]:
     """Give the names of the asked resources, in the order of the evaluation's layers."""
-    by_layer = {layer: name for name, layer in block.columns.resources.items()}
+    by_layer = {layer: name for name, layer in batch.columns.resources.items()}
     return [by_layer[layer] for layer in found.asked.tolist()]
 
 
-def _reasons(block: Block, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
+def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
     """Give bool[M] by what may stand in the way."""
     empty = ~found.removable.any(axis=0)
-    stay = exempt_pods | found.budgeted | found.guarded
+    stay = exempt_pods | found.under_budget | found.guaranteed
     exempt = empty & stay.any(axis=0) & ~found.over_budget
     reasons = {
         NO_LOWER: empty & ~exempt & ~found.over_budget,
         ALL_EXEMPT: exempt,
         OVER_BUDGET: found.over_budget,
         OVER_LIMIT: found.over_limit,
-        NO_AFFINITY: found.alone & ~empty,
+        NO_AFFINITY: found.breaks_affinity & ~empty,
     }
     lacks = (found.short > 0) & ~empty
     for place, name in enumerate(found.constraints, found.asked.size):
         reasons[name] = reasons.get(name, False) | lacks[place]
-    for place, name in enumerate(resource_names(block, found)):
+    for place, name in enumerate(resource_names(batch, found)):
         reasons[f"Node too small: {name}"] = found.too_small[place] & ~empty
         too_many = "Too many pods" if name == PODS else f"Insufficient {name}"
         reasons[too_many] = lacks[place] & ~found.too_small[place]
     return reasons
 
 
-def _relative(part: Part, exempt: Flags) -> NDArray[np.float64]:
+def _relative(evaluated: EvaluatedBatch, exempt: Flags) -> NDArray[np.float64]:
     """Give float64[M], the greatest shortfall relative to what is asked; infinite where nobody could go."""
-    block, found, needs = part.block, part.found, part.question.needs
+    batch, found, needs = evaluated.batch, evaluated.found, evaluated.question.needs
     if not found.short.shape[0]:
-        return np.full(block.rows.size, np.inf)
-    asked = [*(needs[name] for name in resource_names(block, found)), *(1 for _ in found.constraints)]
+        return np.full(batch.rows.size, np.inf)
+    asked = [*(needs[name] for name in resource_names(batch, found)), *(1 for _ in found.constraints)]
     relative = (found.short / np.array(asked, np.float64)[:, None]).max(axis=0)
-    movable = (found.removable | exempt | found.budgeted).any(axis=0) & ~found.too_small.any(axis=0)
+    movable = (found.removable | exempt | found.under_budget).any(axis=0) & ~found.too_small.any(axis=0)
     return np.where(movable, relative, np.inf)
 
 
@@ -209,7 +211,7 @@ def _enough(found: Evaluation, until: Ints) -> Ints:
     pods freed so far are added up. O(slots · nodes · asked resources), more for sorting.
     """
     enough_at = np.full(until.shape[1], FOREVER, np.int64)
-    places = np.flatnonzero((until < FOREVER).any(axis=0) & ~found.alone)
+    places = np.flatnonzero((until < FOREVER).any(axis=0) & ~found.breaks_affinity)
     if not places.size:
         return enough_at
     until = until[:, places]

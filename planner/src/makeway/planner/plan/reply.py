@@ -5,14 +5,14 @@ from __future__ import annotations
 from makeway.bus import messages
 from makeway.bus.messages import API_VERSION, PlanReply
 from makeway.planner.plan.decision import awaited_of, refusal_of
-from makeway.planner.plan.result import Plan, Proposal, Refusal
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 
 
 def reply_of(
-    result: Plan | Refusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
+    result: Plan | PlanRefusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
 ) -> PlanReply:
     """Write the reply to a planned request."""
-    if isinstance(result, Refusal):
+    if isinstance(result, PlanRefusal):
         return PlanReply(
             api_version=API_VERSION,
             request_id=request_id,
@@ -32,8 +32,8 @@ def reply_of(
         snapshot_revision=result.scope.revision,
         policy_revision=policy_revision,
         decision_id=decision_id,
-        candidates=tuple(_candidate(proposal) for proposal in result.candidates),
-        unmodelled=tuple(_candidate(proposal) for proposal in result.unmodelled),
+        candidates=tuple(_candidate(candidate) for candidate in result.candidates),
+        unmodelled=tuple(_candidate(candidate) for candidate in result.unmodelled),
         unmodelled_total=result.unmodelled_total,
     )
 
@@ -52,16 +52,16 @@ def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> Pl
     )
 
 
-def _candidate(proposal: Proposal) -> messages.Candidate:
+def _candidate(candidate: PlanCandidate) -> messages.Candidate:
     return messages.Candidate(
-        node=proposal.node,
+        node=candidate.node,
         removable=tuple(
             messages.Removable(
                 uid=one.pod.uid, rule=one.rule, victim=one.victim, pdb_violating=one.pdb_violating
             )
-            for one in proposal.removable
+            for one in candidate.removable
         ),
-        awaited=awaited_of(proposal),
-        pdb_violations=proposal.pdb_violations,
-        max_victims=proposal.max_victims,
+        awaited=awaited_of(candidate),
+        pdb_violations=candidate.pdb_violations,
+        max_victims=candidate.max_victims,
     )

@@ -50,11 +50,11 @@ class ExemptPods:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class PlanCandidate:
     """A node, who may and who must go there, and the numbers that rank it.
 
     `removable` is in the order of reprieve. `start_micros`: of the longest running
-    victim of highest priority. `decided_by`: the first rule on which it beats the next proposal.
+    victim of highest priority. `decided_by`: the first rule on which it beats the next candidate.
     `exempt`: only where it is one of the best few.
     `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
     """
@@ -94,15 +94,15 @@ class Plan:
     """
 
     scope: Scope
-    candidates: tuple[Proposal, ...]
+    candidates: tuple[PlanCandidate, ...]
     candidates_total: int
-    unmodelled: tuple[Proposal, ...]
+    unmodelled: tuple[PlanCandidate, ...]
     unmodelled_total: int
     left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class NearNode:
+class NearestNode:
     """A node that removing pods almost helps: what is `missing` even then, by resource, and who stays."""
 
     node: str
@@ -111,7 +111,7 @@ class NearNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PlanRefusal:
     """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
 
     `retry_at`: when to ask again though nothing it depends on has changed. `depends_on`: the objects
@@ -128,6 +128,6 @@ class Refusal:
     retry_at: datetime | None = None
     depends_on: tuple[tuple[str, str, str], ...] = ()
     exempt: dict[str, int] = field(default_factory=dict)
-    nearest: tuple[NearNode, ...] = ()
-    sample: Proposal | None = None
+    nearest: tuple[NearestNode, ...] = ()
+    sample: PlanCandidate | None = None
     left_out: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDeci
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.queues.amounts import Amounts, over
-from makeway.core.queues.quota import Block, QuotaPlan, planning_quota
+from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
@@ -218,8 +218,8 @@ def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:
     causes = [left_out[uid] for uid in sorted(left_out)]
     told = "; ".join(causes[:_SHOWN])
     more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
-    block = Block(NOT_EVICTED, f"{counted(len(causes), 'pod')} could not be evicted: {told}{more}")
-    return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), block))
+    obstacle = QuotaObstacle(NOT_EVICTED, f"{counted(len(causes), 'pod')} could not be evicted: {told}{more}")
+    return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), obstacle))
 
 
 def _victim(snapshot: Snapshot, member: Member, violates: Callable[[str], bool]) -> Victim:

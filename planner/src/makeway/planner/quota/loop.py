@@ -393,7 +393,7 @@ class QuotaLoop:
             result=ended.result,
             message=ended.message,
             evicted=ended.evicted,
-            blocked=[block.reason for block in ended.blocked],
+            blocked=[obstacle.reason for obstacle in ended.blocked],
         )
         if ended.result in _EVENTS:
             event_type, reason = _EVENTS[ended.result]

@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome, SettledQuota
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser
-from makeway.core.queues.quota import Block, QuotaPlan
+from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.queues.timers import Terms, Timer, Timers
 from makeway.core.queues.tree import Queue, QueueTree
 
@@ -49,7 +49,7 @@ class Ended:
     at: datetime
     message: str
     evicted: int = 0
-    blocked: tuple[Block, ...] = ()
+    blocked: tuple[QuotaObstacle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Process:
     evicted: int = 0
     fruitless: int = 0
     idle: int = 0
-    trouble: tuple[Block, ...] = ()
+    trouble: tuple[QuotaObstacle, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     stuck: Mapping[str, str] = field(default_factory=dict)
 
@@ -278,9 +278,9 @@ def _left_out(process: Process, outcome: Outcome | None) -> tuple[dict[str, str]
     return refused, {uid: why for uid, why in stuck.items() if uid not in refused}
 
 
-def _trouble(outcome: Outcome | None) -> Block:
+def _trouble(outcome: Outcome | None) -> QuotaObstacle:
     if outcome is None:
-        return Block("no-outcome", "no evictor carried the order out in time")
+        return QuotaObstacle("no-outcome", "no evictor carried the order out in time")
     kept = sum(victim.result in ("spared", "failed", "notAttempted") for victim in outcome.victims)
     text = f"the order was {outcome.result} ({outcome.reason or 'no reason given'}): {kept} pods stay"
-    return Block(f"order-{outcome.result}", f"{text}; {outcome.message}" if outcome.message else text)
+    return QuotaObstacle(f"order-{outcome.result}", f"{text}; {outcome.message}" if outcome.message else text)

@@ -16,7 +16,7 @@ import msgspec
 
 from makeway.bus.messages import DecisionRecord, Placement
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.plan.result import Refusal
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
 from makeway.planner.snapshot.changes import (
@@ -100,6 +100,7 @@ class Journal:
 
     def _decided(self, decision: Decision) -> entries.Decided:
         question, result = decision.question, decision.result
+        refusal = result if isinstance(result, PlanRefusal) and decision.looked_at_again else None
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)
@@ -112,7 +113,7 @@ class Journal:
             in_flight=self._in_flight.become((order, tuple(uids)) for order, uids in in_flight.items()),
             leaving=question.leaving,
             unfit_since=question.unfit_since,
-            again_at=result.retry_at if isinstance(result, Refusal) and decision.looked_at_again else None,
+            again_at=refusal.retry_at if refusal is not None else None,
         )
 
 

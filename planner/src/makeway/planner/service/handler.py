@@ -25,7 +25,7 @@ from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.reply import reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.first_seen import FirstSeen
 from makeway.planner.service.ledger import Ledger
@@ -158,7 +158,7 @@ class Planner:
             return self._decline("tooLate", "TooLate", message, request.request_id)
         seconds = time.perf_counter() - began
         looked_at_again = False
-        if isinstance(result, Refusal):
+        if isinstance(result, PlanRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided)
             first = result
             result = self._second_look.consider(result, question.preemptor.uid, now, behind=behind)
@@ -189,7 +189,9 @@ class Planner:
         self._log(decision, reply)
         return codec.encode(reply)
 
-    async def _with_pauses(self, steps: Iterator[Plan | Refusal | None], until: float) -> Plan | Refusal:
+    async def _with_pauses(
+        self, steps: Iterator[Plan | PlanRefusal | None], until: float
+    ) -> Plan | PlanRefusal:
         """Run a plan to its end; all else that is ready has its turn at each pause.
 
         Raises:
@@ -204,8 +206,8 @@ class Planner:
                 raise _Unsynced(missing)
         return found
 
-    def _count(self, result: Plan | Refusal, seconds: float) -> None:
-        if isinstance(result, Refusal):
+    def _count(self, result: Plan | PlanRefusal, seconds: float) -> None:
+        if isinstance(result, PlanRefusal):
             label = "refused"
             self._metrics.refusals.labels(result.reason).inc()
         elif result.candidates:

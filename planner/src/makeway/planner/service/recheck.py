@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from makeway.planner.plan.result import Refusal
+from makeway.planner.plan.result import PlanRefusal
 
 FIRST = timedelta(seconds=1)
 LONGEST = timedelta(seconds=60)
@@ -40,7 +40,7 @@ class SecondLook:
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}
 
-    def consider(self, refusal: Refusal, uid: str, now: datetime, *, behind: bool) -> Refusal:
+    def consider(self, refusal: PlanRefusal, uid: str, now: datetime, *, behind: bool) -> PlanRefusal:
         """Give the refusal, with a time to try again where the snapshot was behind; O(1), amortised."""
         last = self._looks.pop(uid, None)
         if not behind:

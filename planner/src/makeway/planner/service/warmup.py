@@ -10,7 +10,7 @@ from makeway.core.k8s.objects import LabelSelector, Metadata, PodDisruptionBudge
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import PutBudget, PutNode, PutPod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures import PodSignature
@@ -19,7 +19,7 @@ from makeway.planner.snapshot.state import Snapshot
 _LABELS = {"app": "warm-up"}
 
 
-def warm_up() -> Plan | Refusal:
+def warm_up() -> Plan | PlanRefusal:
     """Plan once on a made-up cluster that has a bit of everything. The first plan takes some 40 ms longer."""
     snapshot = Snapshot()
     selector = LabelSelector(match_labels=_LABELS)

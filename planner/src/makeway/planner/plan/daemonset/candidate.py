@@ -1,4 +1,4 @@
-"""From a choice of victims on one node to a proposal: named pods in the order of reprieve."""
+"""From the victims on one node to a candidate: named pods in the order of reprieve."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import strategy_names
 from makeway.planner.plan.daemonset.node import PinnedNode
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, count_awaited, score
-from makeway.planner.plan.result import AwaitedPod, Proposal, RemovablePod
+from makeway.planner.plan.result import AwaitedPod, PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DaemonSetVictims:
     """Who goes, by which rule, with which numbers by UID.
 
     `removable`: slots of the pods among which the scheduler's filters may choose, should the victims not
@@ -31,34 +31,34 @@ class Choice:
     removable: frozenset[int] = frozenset()
 
 
-def propose(node: PinnedNode, choice: Choice) -> Proposal:
-    """Write a choice down, with the numbers that plans are ranked by. O(n log n)."""
-    victims = {node.slots[pod.uid] for pod in choice.victims}
-    violating = _violating(node, victims, choice.removable)
+def daemonset_candidate(node: PinnedNode, chosen: DaemonSetVictims) -> PlanCandidate:
+    """Write the victims down, with the numbers that plans are ranked by. O(n log n)."""
+    victims = {node.slots[pod.uid] for pod in chosen.victims}
+    violating = _violating(node, victims, chosen.removable)
     removable = [
         RemovablePod(
             pod=node.pods[slot],
-            rule=choice.rule if slot in victims else _other_rule(node),
+            rule=chosen.rule if slot in victims else _other_rule(node),
             victim=slot in victims,
             pdb_violating=bool(violating[slot]),
-            detail=choice.details.get(node.pods[slot].uid, ""),
+            detail=chosen.details.get(node.pods[slot].uid, ""),
         )
-        for slot in sorted(choice.removable, key=lambda slot: most_important_first(node.occupants[slot]))
+        for slot in sorted(chosen.removable, key=lambda slot: most_important_first(node.occupants[slot]))
         if slot in victims or not (node.allowance and violating[slot])
     ]
     removable.sort(key=lambda one: not one.pdb_violating)
-    waiting = {pod.uid: pod for pod in node.block.awaited.get(0, ())}
-    awaited = [waiting[pod.uid] for pod in choice.awaited]
+    waiting = {pod.uid: pod for pod in node.batch.awaited.get(0, ())}
+    awaited = [waiting[pod.uid] for pod in chosen.awaited]
     mask: Flags = np.zeros((len(node.pods), 1), np.bool_)
     mask[sorted(victims)] = True
     scores = score(
-        node.block.columns,
-        node.block.nodes,
+        node.batch.columns,
+        node.batch.nodes,
         mask,
         violating[:, None],
     )
     count_awaited(scores, 0, awaited)
-    return Proposal(
+    return PlanCandidate(
         node=node.name,
         removable=tuple(removable),
         awaited=tuple(AwaitedPod(pod, node.question.in_flight[pod.uid]) for pod in awaited),
@@ -77,7 +77,7 @@ def _violating(node: PinnedNode, victims: set[int], removable: frozenset[int]) -
     flags = np.zeros(len(node.pods), np.bool_)
     counted = removable - node.ending
     order = np.array([*sorted(victims & counted), *sorted(counted - victims)], np.int64)
-    sets = node.block.columns.budgets[order, int(node.block.nodes[0])]
+    sets = node.batch.columns.budgets[order, int(node.batch.nodes[0])]
     flags[order] = node.snapshot.budgets.violating(sets[:, None], node.debits)[:, 0]
     return flags
 

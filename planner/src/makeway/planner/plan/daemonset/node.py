@@ -18,7 +18,7 @@ from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
-from makeway.planner.plan.batch import Block, overlay
+from makeway.planner.plan.batch import NodeBatch, overlay
 from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
@@ -37,7 +37,7 @@ OVERDUE_AFTER = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class PinnedNode:
-    """The node of a pinned pod, and all that a choice on it needs. Pods are known by their slot.
+    """The node of a daemonset pod, and all that choosing victims on it needs. Pods are known by their slot.
 
     * `request`: what the pod asks for, by resource, and 1 of each of its `constraints`, such as a host
       port; `free`: what is free of that now.
@@ -54,7 +54,7 @@ class PinnedNode:
     question: Question
     debits: Mapping[Key, int]
     now: datetime
-    block: Block
+    batch: NodeBatch
     allowance: Mapping[Key, int]
     request: Mapping[str, int]
     free: Mapping[str, int]
@@ -87,7 +87,7 @@ class PinnedNode:
     @property
     def pods(self) -> list[PodRecord]:
         """The pods by slot."""
-        return self.block.slots[int(self.block.nodes[0])]
+        return self.batch.slots[int(self.batch.nodes[0])]
 
     @property
     def exempt(self) -> ExemptPods:
@@ -117,12 +117,12 @@ class PinnedNode:
 def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies) -> PinnedNode:
     """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
     row = np.array([snapshot.rows[question.pinned_to]], np.int64)
-    overlaid = overlay(snapshot, question)
-    block = overlaid.block(row)
-    block.close_up()
-    layers = layers_of(snapshot, question.constraints, overlaid.placed, tallies)
-    columns, node = block.columns, int(block.nodes[0])
-    required = layers.for_batch(snapshot, block, block.depth)
+    request_overlay = overlay(snapshot, question)
+    batch = request_overlay.batch(row)
+    batch.close_gaps()
+    layers = layers_of(snapshot, question.constraints, request_overlay.placed, tallies)
+    columns, node = batch.columns, int(batch.nodes[0])
+    required = layers.for_batch(snapshot, batch, batch.depth)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
     for name in snapshot.served_by_devices(resources):
         if not columns.allocatable[resources[name], node]:
@@ -141,35 +141,35 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
             budgets=snapshot.budgets.charged(snapshot.budget_set(pod.uid)),
         )
 
-    taken = columns.requested[:, node] + block.reserved[:, 0] + block.leaving[:, 0]
+    taken = columns.requested[:, node] + batch.reserved[:, 0] + batch.leaving[:, 0]
     free = columns.allocatable[:, node] - taken
     # A layer's room is what is left with the pod there: 0 is as good as 1 asked for and 1 free.
     left = required.room[:, 0] - required.leaving[:, 0] + 1
-    pods = block.slots[node]
+    pods = batch.slots[node]
     late = microseconds(now - OVERDUE_AFTER)
     terminating = {slot for slot, pod in enumerate(pods) if pod.terminating}
     overdue = {slot for slot in terminating if pods[slot].ends_micros <= late}
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
-    terms = terms_of(snapshot, question, overlaid.placed, tallies)
+    terms = terms_of(snapshot, question, request_overlay.placed, tallies)
     if terms.guards:
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()
-        stay |= _guaranteed(terms, snapshot, question, block, going)
+        stay |= _guaranteed(terms, snapshot, question, batch, going)
     return PinnedNode(
         snapshot=snapshot,
         question=question,
         debits=taken_off,
         now=now,
-        block=block,
+        batch=batch,
         allowance=allowance,
         request={name: question.needs[name] for name in resources} | dict.fromkeys(constraints, 1),
         free={name: int(free[layer]) for name, layer in resources.items()}
         | {name: int(left[layer]) for name, layer in constraints.items()},
         constraints=frozenset(constraints),
         occupants=[occupant(pod) for pod in pods],
-        awaited=[occupant(pod) for pod in block.awaited.get(0, ())],
+        awaited=[occupant(pod) for pod in batch.awaited.get(0, ())],
         ending=frozenset(terminating - overdue),
         may_go=frozenset(range(len(pods))) - overdue - stay.keys(),
         stay=tuple(stay[slot] for slot in sorted(stay, reverse=True) if slot not in overdue),
@@ -235,14 +235,14 @@ def _kept(
 
 
 def _guaranteed(
-    terms: QueueTerms, snapshot: Snapshot, question: Question, block: Block, going: set[int]
+    terms: QueueTerms, snapshot: Snapshot, question: Question, batch: NodeBatch, going: set[int]
 ) -> dict[int, ExemptPod]:
     """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
-    pods = block.slots[int(block.nodes[0])]
+    pods = batch.slots[int(batch.nodes[0])]
     mask: Flags = np.zeros((len(pods), 1), np.bool_)
     mask[sorted(going)] = True
     kept = {}
-    for slot in np.flatnonzero(terms.kept(block, mask)[:, 0]).tolist():
+    for slot in np.flatnonzero(terms.kept(batch, mask)[:, 0]).tolist():
         verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pods[slot], question))
         kept[slot] = ExemptPod(pods[slot], verdict)
     return kept

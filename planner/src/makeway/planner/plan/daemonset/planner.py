@@ -13,17 +13,17 @@ from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import NoSelection, select, strategy_names
 from makeway.core.daemonset.strategies import Single, deviation, needed_of
 from makeway.planner.plan.daemonset import text
-from makeway.planner.plan.daemonset.candidate import Choice, propose
+from makeway.planner.plan.daemonset.candidate import DaemonSetVictims, daemonset_candidate
 from makeway.planner.plan.daemonset.node import PinnedNode, look_at
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, Refusal, Scope
+from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.state import Snapshot
 
 
 def plan_pinned(
     snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
-) -> Plan | Refusal:
+) -> Plan | PlanRefusal:
     """Decide who goes for a pinned pod, whose node may be helped. O(n log n) for the node's n pods.
 
     In this order: nobody before the start delay is over; nobody where the room is on its way; else the
@@ -38,11 +38,11 @@ def plan_pinned(
     if not lacking:
         return _unmodelled(node, scope)
     if not node.lacking(node.awaited):
-        return _planned(node, Choice(awaited=needed_of(node.awaited, lacking)), scope)
+        return _planned(node, DaemonSetVictims(awaited=needed_of(node.awaited, lacking)), scope)
     return _chosen(node, scope)
 
 
-def _chosen(node: PinnedNode, scope: Scope) -> Plan | Refusal:
+def _chosen(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
     """Choose victims for what is missing once all that are leaving anyway have left."""
     ending, settings = node.of(node.ending), node.settings
     need = node.lacking(node.awaited, ending)
@@ -73,14 +73,14 @@ def _chosen(node: PinnedNode, scope: Scope) -> Plan | Refusal:
     too_many = limit is not None and len(victims) + len(leaving) > limit
     if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
         return text.on_its_way(scope, node, leaving)
-    choice = Choice(
+    chosen = DaemonSetVictims(
         rule=rule,
         victims=(*victims, *leaving),
         details={**details, **{pod.uid: text.ENDING for pod in leaving}},
         awaited=needed_of(node.awaited, node.lacking(victims, leaving)),
         removable=_removable(node, need),
     )
-    return _planned(node, choice, scope)
+    return _planned(node, chosen, scope)
 
 
 def _removable(node: PinnedNode, need: Mapping[str, int]) -> frozenset[int]:
@@ -96,13 +96,13 @@ def _removable(node: PinnedNode, need: Mapping[str, int]) -> frozenset[int]:
     return frozenset(slot for slot in node.may_go if slot in node.ending or near(slot))
 
 
-def _planned(node: PinnedNode, choice: Choice, scope: Scope) -> Plan:
-    return Plan(scope, (propose(node, choice),), 1, (), 0)
+def _planned(node: PinnedNode, chosen: DaemonSetVictims, scope: Scope) -> Plan:
+    return Plan(scope, (daemonset_candidate(node, chosen),), 1, (), 0)
 
 
-def _unmodelled(node: PinnedNode, scope: Scope) -> Plan | Refusal:
+def _unmodelled(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
     """Leave to the scheduler's filters what no resource explains: a host port, an affinity, a volume."""
     if not node.may_go and not node.awaited:
         return text.nothing_to_remove(scope, node)
-    choice = Choice(awaited=node.awaited, removable=node.may_go)
-    return Plan(scope, (), 0, (propose(node, choice),), 1)
+    chosen = DaemonSetVictims(awaited=node.awaited, removable=node.may_go)
+    return Plan(scope, (), 0, (daemonset_candidate(node, chosen),), 1)

@@ -23,7 +23,7 @@ from makeway.planner.plan.exempt import HARD_BUDGET
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
 from makeway.planner.plan.refusal import MARGIN, amount_of, until_deleted
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import NearNode, Refusal, Scope
+from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.snapshot.exemptions import Source
 
 TOO_EARLY = "DaemonSetStartDelay"
@@ -35,7 +35,7 @@ ENDING = "it is being deleted already, and its room counts"
 
 def too_early(
     scope: Scope, question: Question, source: Source | None, *, due: datetime, now: datetime
-) -> Refusal:
+) -> PlanRefusal:
     """Refuse until the start delay is over, or the policy, which is in `source`, has another."""
     seconds = math.ceil((due - now).total_seconds())
     message = (
@@ -43,10 +43,10 @@ def too_early(
         f"since {api_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {api_time(due)}"
     )
     depends_on = () if source is None else (source,)
-    return Refusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
+    return PlanRefusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
 
 
-def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> Refusal:
+def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> PlanRefusal:
     """Refuse because pods that nobody has to evict any more are about to make the room."""
     overdue = node.overdue_at(leaving)
     pods = counted(len(leaving), "pod")
@@ -54,10 +54,10 @@ def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> R
         f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
         f"already; if {_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
     )
-    return Refusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
+    return PlanRefusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
 
 
-def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSelection) -> Refusal:
+def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSelection) -> PlanRefusal:
     """Refuse because no strategy found victims, and say of each why."""
     misses = "; ".join(f"{name}: {_miss(miss, node)}" for name, miss in found.misses)
     message = f"{_where(node)} does not fit on it ({_missing(need, node)}); {misses}; {_who_may_go(node)}"
@@ -72,7 +72,7 @@ def _reason(name: str, node: PinnedNode) -> str:
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
 
-def nothing_to_remove(scope: Scope, node: PinnedNode) -> Refusal:
+def nothing_to_remove(scope: Scope, node: PinnedNode) -> PlanRefusal:
     """Refuse where the resources suffice and no pod may go that could stand in another way."""
     message = f"{_where(node)} has enough of every resource there; {_who_may_go(node)}"
     return _refusal(scope, node, message, {"No pod may go": 1})
@@ -130,7 +130,7 @@ def _refusal(
     message: str,
     reasons: dict[str, int],
     missing: Mapping[str, int] | None = None,
-) -> Refusal:
+) -> PlanRefusal:
     """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes.
 
     `missing`: what would be short even without all that may go.
@@ -152,7 +152,7 @@ def _refusal(
         ]
     if DELETE_REFUSED in kept:
         depends_on += refused_pods(node.snapshot, node.question)
-    return Refusal(
+    return PlanRefusal(
         scope,
         NO_VICTIMS,
         message,
@@ -160,7 +160,7 @@ def _refusal(
         retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),
         depends_on=tuple(depends_on[:MOST]),
         exempt={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
-        nearest=(NearNode(node.name, dict(missing or {}), node.exempt),),
+        nearest=(NearestNode(node.name, dict(missing or {}), node.exempt),),
     )
 
 
