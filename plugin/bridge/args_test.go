@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -110,5 +112,27 @@ func TestProfilesMayDifferOnlyInWhatIsTheirs(t *testing.T) {
 
 	if field := one.sharedDiffers(&other); field != "natsURL" {
 		t.Errorf("got %q, want natsURL", field)
+	}
+}
+
+func TestTLSFilesThatAreMissingOrHalfAreRefused(t *testing.T) {
+	directory := t.TempDir()
+	file := func(name string) string { return filepath.Join(directory, name) }
+	for _, name := range []string{"ca.crt", "client.crt", "client.key"} {
+		if err := os.WriteFile(file(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := defaultArgs()
+	args.TLS = TLSFiles{CAFile: file("no.crt"), CertFile: file("ca.crt")}
+
+	err := args.check()
+
+	if err == nil || !strings.Contains(err.Error(), "tls.caFile") || !strings.Contains(err.Error(), "certFile and keyFile together") {
+		t.Errorf("error %v", err)
+	}
+	args.TLS = TLSFiles{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
+	if err := args.check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -25,7 +26,7 @@ const (
 )
 
 // orderLivesError says that the stream holds an order for the same preemptor that another process wrote.
-type orderLivesError struct{ stored record }
+type orderLivesError struct{ stored natsbus.Record }
 
 func (*orderLivesError) Error() string { return "the stream holds another order for this pod" }
 
@@ -99,7 +100,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 
 // supersededBy gives an order up for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
-func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored record) {
+func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.supersede(order.id)
 	e.takeOrder(ctx, stored)
 	e.wake(ctx, wake{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
@@ -309,9 +310,9 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 		case err == nil:
 			failpoint(failAfterPublish)
 			return sequence, nil
-		case errors.Is(err, errNotSent) && !ambiguous:
+		case errors.Is(err, natsbus.ErrNotSent) && !ambiguous:
 			return 0, unstored(err)
-		case errors.Is(err, errConflict):
+		case errors.Is(err, natsbus.ErrConflict):
 			// Another writer was first, or an earlier attempt of this one has arrived.
 			return e.readBack(ctx, order, subject)
 		}
@@ -334,16 +335,16 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 		return 0, nil
 	}
 	previous := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(last.data, wire.TypeOrder, previous); err != nil {
+	if _, err := wire.Unwrap(last.Data, wire.TypeOrder, previous); err != nil {
 		// Nobody can carry out what nobody can read.
-		return last.sequence, nil
+		return last.Sequence, nil
 	}
 	if previous.Preemptor == nil || e.subjects.PodOrder(previous.Preemptor.UID) != subject {
 		// Evictors put an order on another's subject aside, without an outcome.
-		return last.sequence, nil
+		return last.Sequence, nil
 	}
 	if !e.clock.Now().Before(previous.NotAfter.Add(gateSlack)) || e.inflight.outcome(previous.OrderID) != nil {
-		return last.sequence, nil
+		return last.Sequence, nil
 	}
 	_, done, err := e.records.Last(call, e.subjects.OutcomesStream, e.subjects.Outcome(previous.OrderID))
 	if err != nil {
@@ -352,7 +353,7 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	if !done {
 		return 0, &orderLivesError{stored: last}
 	}
-	return last.sequence, nil
+	return last.Sequence, nil
 }
 
 // readBack finds out whether the order is stored. It asks until it gets an answer, or until the order's
@@ -365,8 +366,8 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 		if err == nil {
 			stored := &wire.EvictionOrder{}
 			if found {
-				if _, err := wire.Unwrap(last.data, wire.TypeOrder, stored); err == nil && stored.OrderID == order.OrderID {
-					return last.sequence, nil
+				if _, err := wire.Unwrap(last.Data, wire.TypeOrder, stored); err == nil && stored.OrderID == order.OrderID {
+					return last.Sequence, nil
 				}
 			}
 			if found {

@@ -1,14 +1,9 @@
 package bridge
 
 import (
-	"context"
 	"maps"
 	"slices"
 
-	"github.com/nats-io/nats.go"
-	"k8s.io/klog/v2"
-
-	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -67,34 +62,4 @@ func (e *engine) trouble() string {
 		return why.String()
 	}
 	return ""
-}
-
-// Answer answers every question on a subject until the context ends, with a message made for each.
-func (b *natsBus) Answer(ctx context.Context, subject string, answer func() any) {
-	var subscribed *nats.Subscription
-	defer func() {
-		if subscribed.IsValid() {
-			_ = subscribed.Unsubscribe() // run anew, it would answer twice
-		}
-	}()
-	for ctx.Err() == nil {
-		// The client subscribes again by itself when it reconnects, but not on a connection made in place of a closed one.
-		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {
-			var err error
-			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
-				defer goroutines.RecoverPanic(ctx, "status", nil)
-				data, err := wire.Encode(answer())
-				if err == nil {
-					err = question.Respond(data)
-				}
-				if err != nil {
-					klog.FromContext(ctx).V(2).Info("status_not_answered", "reason", err.Error())
-				}
-			})
-			if err != nil {
-				klog.FromContext(ctx).Error(err, "status_not_served")
-			}
-		}
-		goroutines.Sleep(ctx, natsRetryDelay)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -129,7 +130,7 @@ func moreRestrictive(a, b string) string {
 
 // followControl follows the control state until the context ends.
 func (e *engine) followControl(ctx context.Context) {
-	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r record) { e.takeControl(ctx, r) })
+	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
 }
 
 // runControl decides what gate and fallback do until the first control state comes.
@@ -150,7 +151,7 @@ func (e *engine) awaitControl(ctx context.Context) {
 	defer cancel()
 	for ctx.Err() == nil && e.control.current.Load() == nil {
 		_, found, err := e.records.Last(ctx, e.subjects.ControlStream, e.subjects.Control)
-		if (err == nil && !found) || errors.Is(err, errNoStream) {
+		if (err == nil && !found) || errors.Is(err, natsbus.ErrNoStream) {
 			return
 		}
 		goroutines.Sleep(ctx, controlPoll)
@@ -225,9 +226,9 @@ func (e *engine) gateShuts(ctx context.Context, why string) {
 
 // takeControl puts a control state in force. One that is not understood, or not meant for this cluster, or
 // older than the one in force leaves that as it is.
-func (e *engine) takeControl(ctx context.Context, r record) {
+func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
-	envelope, err := wire.Unwrap(r.data, wire.TypeControl, state)
+	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err != nil {
 		e.complain(ctx, "control_not_understood", r, err)
 		return
@@ -240,7 +241,7 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 	e.control.taking.Lock()
 	defer e.control.taking.Unlock()
 	before := e.control.current.Load()
-	if before != nil && before.stream.Equal(r.stream) {
+	if before != nil && before.stream.Equal(r.Stream) {
 		switch {
 		case state.Revision == before.state.Revision:
 			return // delivered again
@@ -253,7 +254,7 @@ func (e *engine) takeControl(ctx context.Context, r record) {
 		e.complain(ctx, "control_not_understood", r, &straying{reasonUnusableQueues, err.Error()})
 		return
 	}
-	e.control.current.Store(&inControl{state: state, stream: r.stream, rules: victimRulesOf(state)})
+	e.control.current.Store(&inControl{state: state, stream: r.Stream, rules: victimRulesOf(state)})
 	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
 		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
 		e.retry.policyChanged() // a brake changes modes without a new policy

@@ -15,6 +15,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -34,7 +35,7 @@ func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.plugin.engine.takeControl(w.ctx, record{subject: w.plugin.engine.subjects.Control, stream: stream, data: data})
+	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: w.plugin.engine.subjects.Control, Stream: stream, Data: data})
 }
 
 func (w *world) revision() int64 {
@@ -73,7 +74,7 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 			}), stream)
 		},
 		"not understood": func(w *world) {
-			w.plugin.engine.takeControl(w.ctx, record{stream: stream, data: []byte(`{"revision": 6}`)})
+			w.plugin.engine.takeControl(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
 		},
 		"the same again": func(w *world) { w.tells(enforcing(5, nil), stream) },
 	} {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -93,13 +94,13 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 		return existing, nil
 	}
 	identity := newIdentity()
-	bus := connectNATS(ctx, args, identity)
+	bus := natsbus.Connect(ctx, args.natsOptions(identity))
 	e := newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, e.subjects.Status, func() any { return e.status() })
+		bus.Answer(ctx, e.subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) })
 	})
 	engines.of[factory] = e
 	context.AfterFunc(ctx, func() {

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -124,7 +125,7 @@ func TestAnOrderThatIsNotThisClustersOrThisPreemptorsIsNotAdopted(t *testing.T) 
 				t.Fatal(err)
 			}
 
-			w.plugin.engine.takeOrder(w.ctx, record{subject: subject, sequence: 1, data: data})
+			w.plugin.engine.takeOrder(w.ctx, natsbus.Record{Subject: subject, Sequence: 1, Data: data})
 
 			if e := w.entry(p.UID); e != nil {
 				t.Errorf("adopted: %+v", e)
@@ -170,7 +171,7 @@ func TestAForgedOutcomeDoesNotEndAnOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			w.plugin.engine.takeOutcome(w.ctx, record{subject: subject, sequence: 9, data: data})
+			w.plugin.engine.takeOutcome(w.ctx, natsbus.Record{Subject: subject, Sequence: 9, Data: data})
 
 			if e := w.entry(p.UID); e == nil || e.phase != committed {
 				t.Errorf("the order has ended: %+v", e)

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -171,7 +172,7 @@ func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.
 func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 	for name, broken := range map[string]func(*fakeBus){
 		"the stream is not read":    func(b *fakeBus) { b.lastErr = errors.New("timeout") },
-		"the stream is not written": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, errNotSent } },
+		"the stream is not written": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
@@ -201,7 +202,7 @@ func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 
 func TestANominationWithoutAnOrderIsClearedThoughThePlannerIsAway(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	w.bus.publish = func(int) (bool, error) { return false, errNotSent }
+	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -38,24 +39,24 @@ const (
 func (e *engine) follow(ctx context.Context) {
 	since := e.clock.Now().Add(-followSince)
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r record) { e.takeOutcome(ctx, r) })
+		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
 	})
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r record) { e.takeOrder(ctx, r) })
+		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
 	})
 }
 
 // takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
-func (e *engine) takeOrder(ctx context.Context, r record) {
+func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	order := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(r.data, wire.TypeOrder, order); err != nil {
+	if _, err := wire.Unwrap(r.Data, wire.TypeOrder, order); err != nil {
 		e.complain(ctx, "order_not_understood", r, err)
 		return
 	}
 	if order.Preemptor == nil || e.inflight.has(order.OrderID) {
 		return
 	}
-	if r.subject != e.subjects.PodOrder(order.Preemptor.UID) {
+	if r.Subject != e.subjects.PodOrder(order.Preemptor.UID) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
 		e.complain(ctx, "order_not_understood", r, &straying{reasonWrongSubject, "an order for " + order.Preemptor.UID})
 		return
@@ -82,7 +83,7 @@ func (e *engine) takeOrder(ctx context.Context, r record) {
 		opensAt = leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now))
 	}
 	taken := adopted(order, opensAt)
-	taken.message = r.data
+	taken.message = r.Data
 	if !e.inflight.adopt(taken, now) {
 		return
 	}
@@ -120,13 +121,13 @@ func adopted(order *wire.EvictionOrder, opensAt time.Time) *entry {
 }
 
 // takeOutcome remembers an outcome and applies it.
-func (e *engine) takeOutcome(ctx context.Context, r record) {
+func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	outcome := &wire.Outcome{}
-	if _, err := wire.Unwrap(r.data, wire.TypeOutcome, outcome); err != nil {
+	if _, err := wire.Unwrap(r.Data, wire.TypeOutcome, outcome); err != nil {
 		e.complain(ctx, "outcome_not_understood", r, err)
 		return
 	}
-	if r.subject != e.subjects.Outcome(outcome.OrderID) {
+	if r.Subject != e.subjects.Outcome(outcome.OrderID) {
 		e.complain(ctx, "outcome_not_understood", r, &straying{reasonWrongSubject, "an outcome of " + outcome.OrderID})
 		return
 	}
@@ -228,7 +229,7 @@ const (
 )
 
 // complain logs and counts a message that is ignored, once, with its place.
-func (e *engine) complain(ctx context.Context, event string, r record, err error) {
+func (e *engine) complain(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
 	var stray *straying
 	reason := "other"
@@ -239,7 +240,7 @@ func (e *engine) complain(ctx context.Context, event string, r record, err error
 		reason = stray.reason
 	}
 	messagesIgnored.WithLabelValues(reason).Inc()
-	klog.FromContext(ctx).Error(err, event, "subject", r.subject, "sequence", r.sequence)
+	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)
 }
 
 func earlier(a, b time.Time) time.Time {

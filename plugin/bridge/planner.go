@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -94,9 +95,9 @@ func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Pl
 func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) (*wire.PlanReply, string, error) {
 	raw, err := pl.engine.bus.Request(ctx, pl.engine.subjects.Plan, data)
 	switch {
-	case errors.Is(err, errNoResponders):
+	case errors.Is(err, natsbus.ErrNoResponders):
 		return nil, planNoResponders, errors.New("no planner answers")
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, natsbus.ErrNotSent):
 		return nil, planDisconnected, err
 	case err != nil:
 		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", pl.args.PlanTimeout.Duration, err)

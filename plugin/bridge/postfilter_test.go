@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -52,9 +53,9 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 		"mode observe":       {given: mode(wire.ModeObserve), requests: 1, message: "mode observe"},
 		"preemptionPolicy":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }, message: "preemptionPolicy=Never"},
 		"a scheduling group": {change: func(p *st.PodWrapper) { p.PodGroupName("g") }, message: "scheduling group"},
-		"no planner":         {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, errNoResponders }, requests: 1, message: "no planner answers"},
+		"no planner":         {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNoResponders }, requests: 1, message: "no planner answers"},
 		"no answer in time":  {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }, requests: 1, message: "no answer within 100ms"},
-		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, errNotSent }, requests: 1, message: "not sent"},
+		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNotSent }, requests: 1, message: "not sent"},
 		"another version":    {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return &wire.PlanReply{RequestID: "other"}, nil }, requests: 1, message: "an answer to"},
 		"a planner not synced": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) {
 			return &wire.PlanReply{Status: wire.StatusNotSynced, Refusal: &wire.Refusal{Reason: "NotSynced", Message: "no list of pods yet"}}, nil
@@ -441,7 +442,7 @@ func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
 		"lost, and stored the next time":   {func(attempt int) (bool, error) { return attempt == 2, map[bool]error{false: lost}[attempt == 2] }, true},
 		"lost each time":                   {func(int) (bool, error) { return false, lost }, false},
 		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == publishAttempts, lost }, true},
-		"refused":                          {func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", errNotSent) }, false},
+		"refused":                          {func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", natsbus.ErrNotSent) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)

@@ -340,7 +340,7 @@ func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
 		return err != nil
 	}
 	order := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(stored.data, wire.TypeOrder, order); err != nil {
+	if _, err := wire.Unwrap(stored.Data, wire.TypeOrder, order); err != nil {
 		return true
 	}
 	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
@@ -351,7 +351,7 @@ func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
 		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
 	}
 	outcome := &wire.Outcome{}
-	if _, err := wire.Unwrap(ended.data, wire.TypeOutcome, outcome); err != nil {
+	if _, err := wire.Unwrap(ended.Data, wire.TypeOutcome, outcome); err != nil {
 		return true
 	}
 	now := e.clock.Now()

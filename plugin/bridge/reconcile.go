@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
 )
 
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
@@ -96,7 +97,7 @@ func (e *engine) lookUp(ctx context.Context, order unanswered) error {
 		return err
 	}
 	sequence, err := e.bus.Publish(ctx, subject, order.orderID, 0, order.message)
-	if errors.Is(err, errConflict) {
+	if errors.Is(err, natsbus.ErrConflict) {
 		return nil // another replica was first
 	}
 	if err != nil {

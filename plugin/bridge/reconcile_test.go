@@ -43,7 +43,7 @@ func TestAnOrderThatItsStreamHasLostIsPublishedAgainAsItWas(t *testing.T) {
 	w.bus.mu.Lock()
 	stored := w.bus.messages
 	w.bus.mu.Unlock()
-	if len(stored) != 1 || string(stored[0].data) != string(first.data) || stored[0].subject != first.subject {
+	if len(stored) != 1 || string(stored[0].Data) != string(first.Data) || stored[0].Subject != first.Subject {
 		t.Fatalf("stored %d messages, want the order %s alone", len(stored), order.OrderID)
 	}
 	if w.entry("p").phase != committed {

@@ -35,6 +35,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -310,7 +311,7 @@ type fakeBus struct {
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
 	raw      func(*wire.PlanRequest) []byte // instead of plan: an answer as it is
 	requests []*wire.PlanRequest
-	messages []record
+	messages []natsbus.Record
 	ids      map[string]uint64
 	publish  func(attempt int) (store bool, err error)
 	attempts int
@@ -321,7 +322,7 @@ type fakeBus struct {
 
 type follower struct {
 	prefix string
-	take   func(record)
+	take   func(natsbus.Record)
 }
 
 func newFakeBus() *fakeBus { return &fakeBus{ids: map[string]uint64{}} }
@@ -339,7 +340,7 @@ func (b *fakeBus) Request(_ context.Context, _ string, data []byte) ([]byte, err
 		return b.raw(request), nil
 	}
 	if plan == nil {
-		return nil, errNoResponders
+		return nil, natsbus.ErrNoResponders
 	}
 	reply, err := plan(request)
 	if err != nil {
@@ -367,8 +368,8 @@ func (b *fakeBus) Publish(_ context.Context, subject, id string, expectedLast ui
 		store, failure = b.publish(b.attempts)
 	}
 	last, _ := b.last(subject)
-	if store && last.sequence != expectedLast {
-		return 0, errConflict
+	if store && last.Sequence != expectedLast {
+		return 0, natsbus.ErrConflict
 	}
 	if !store {
 		return 0, failure
@@ -382,14 +383,14 @@ func (b *fakeBus) Publish(_ context.Context, subject, id string, expectedLast ui
 }
 
 func (b *fakeBus) store(subject string, data []byte) uint64 {
-	r := record{subject: subject, sequence: uint64(len(b.messages) + 1), data: data}
+	r := natsbus.Record{Subject: subject, Sequence: uint64(len(b.messages) + 1), Data: data}
 	b.messages = append(b.messages, r)
 	for _, f := range b.follows {
 		if len(subject) > len(f.prefix) && subject[:len(f.prefix)] == f.prefix {
 			go f.take(r)
 		}
 	}
-	return r.sequence
+	return r.Sequence
 }
 
 // put stores a message as another process would.
@@ -399,30 +400,30 @@ func (b *fakeBus) put(subject string, data []byte) {
 	b.store(subject, data)
 }
 
-func (b *fakeBus) last(subject string) (record, bool) {
+func (b *fakeBus) last(subject string) (natsbus.Record, bool) {
 	for i := len(b.messages) - 1; i >= 0; i-- {
-		if b.messages[i].subject == subject {
+		if b.messages[i].Subject == subject {
 			return b.messages[i], true
 		}
 	}
-	return record{}, false
+	return natsbus.Record{}, false
 }
 
-func (b *fakeBus) Last(_ context.Context, _, subject string) (record, bool, error) {
+func (b *fakeBus) Last(_ context.Context, _, subject string) (natsbus.Record, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lastErr != nil {
-		return record{}, false, b.lastErr
+		return natsbus.Record{}, false, b.lastErr
 	}
 	r, found := b.last(subject)
 	return r, found, nil
 }
 
-func (b *fakeBus) Follow(ctx context.Context, _, subjects string, _ time.Time, take func(record)) {
+func (b *fakeBus) Follow(ctx context.Context, _, subjects string, _ time.Time, take func(natsbus.Record)) {
 	b.mu.Lock()
 	f := &follower{prefix: subjects[:len(subjects)-1], take: take}
 	for _, r := range b.messages {
-		if len(r.subject) > len(f.prefix) && r.subject[:len(f.prefix)] == f.prefix {
+		if len(r.Subject) > len(f.prefix) && r.Subject[:len(f.prefix)] == f.prefix {
 			go take(r)
 		}
 	}
@@ -448,7 +449,7 @@ func (w *world) order(n int) *wire.EvictionOrder {
 		if len(w.bus.messages) < n {
 			return false
 		}
-		_, err := wire.Unwrap(w.bus.messages[n-1].data, wire.TypeOrder, order)
+		_, err := wire.Unwrap(w.bus.messages[n-1].Data, wire.TypeOrder, order)
 		return err == nil
 	})
 	return order

@@ -1,6 +1,6 @@
 //go:build unix
 
-package bridge
+package natsbus
 
 import (
 	"context"
@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// dialed is an attentive connection and its other side.
-func dialed(t *testing.T) (a *attention, near, far net.Conn) {
+// dialed is a polling connection and its other side.
+func dialed(t *testing.T) (p *poller, near, far net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	a = &attention{}
-	if near, err = a.Dial("tcp", listener.Addr().String()); err != nil {
+	p = &poller{}
+	if near, err = p.Dial("tcp", listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	if far, err = listener.Accept(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	return a, near, far
+	return p, near, far
 }
 
 type taken struct {
@@ -71,19 +71,19 @@ func send(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-func TestAnswersAreReadWithAttentionAndWithout(t *testing.T) {
-	a, near, far := dialed(t)
+func TestAnswersAreReadWithPollingAndWithout(t *testing.T) {
+	p, near, far := dialed(t)
 	got, asked := reads(near), reads(far)
 	for range 20 {
-		cease := a.pay(t.Context())
+		end := p.begin(t.Context())
 		send(t, near, "question")
 		expectRead(t, asked, "question", nil)
 		send(t, far, "answer")
 		expectRead(t, got, "answer", nil)
-		if a.left() > 0 {
-			t.Fatal("the first data did not end the attention")
+		if p.remaining() > 0 {
+			t.Fatal("the first data did not end the polling")
 		}
-		cease()
+		end()
 		send(t, near, "order")
 		expectRead(t, asked, "order", nil)
 		send(t, far, "outcome")
@@ -91,20 +91,20 @@ func TestAnswersAreReadWithAttentionAndWithout(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatComesLateIsReadWithoutAttention(t *testing.T) {
-	a, near, far := dialed(t)
+func TestAnAnswerThatComesLateIsReadWithoutPolling(t *testing.T) {
+	p, near, far := dialed(t)
 	got := reads(near)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	defer a.pay(ctx)()
+	defer p.begin(ctx)()
 	send(t, near, "question")
 	time.Sleep(20 * time.Millisecond)
 	send(t, far, "answer")
 	expectRead(t, got, "answer", nil)
 }
 
-func TestAttentionLeavesAReadDeadlineInForce(t *testing.T) {
-	a, near, _ := dialed(t)
+func TestPollingLeavesAReadDeadlineInForce(t *testing.T) {
+	p, near, _ := dialed(t)
 	if err := near.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestAttentionLeavesAReadDeadlineInForce(t *testing.T) {
 	time.Sleep(5 * time.Millisecond) // the reader waits
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	defer a.pay(ctx)()
+	defer p.begin(ctx)()
 	send(t, near, "question")
 	before := time.Now()
 	expectRead(t, got, "", os.ErrDeadlineExceeded)
@@ -121,15 +121,15 @@ func TestAttentionLeavesAReadDeadlineInForce(t *testing.T) {
 	}
 }
 
-func TestAttentionEndsWithTheConnection(t *testing.T) {
+func TestPollingEndsWithTheConnection(t *testing.T) {
 	for name, close := range map[string]func(near, far net.Conn) error{
 		"closed here":  func(near, _ net.Conn) error { return near.Close() },
 		"closed there": func(_, far net.Conn) error { return far.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, near, far := dialed(t)
+			p, near, far := dialed(t)
 			got := reads(near)
-			defer a.pay(t.Context())()
+			defer p.begin(t.Context())()
 			send(t, near, "question")
 			_, _ = far.Read(make([]byte, 8)) // so that closing resets nothing
 			if err := close(near, far); err != nil {

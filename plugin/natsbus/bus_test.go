@@ -1,4 +1,4 @@
-package bridge
+package natsbus
 
 import (
 	"bufio"
@@ -30,13 +30,13 @@ type standIn struct {
 }
 
 // newStandIn is a stand-in, and a bus that connects to it.
-func newStandIn(t *testing.T) (*standIn, *natsBus) {
+func newStandIn(t *testing.T) (*standIn, *Bus) {
 	t.Helper()
 	return newStandInWith(t, nil, TLSFiles{})
 }
 
 // newStandInWith is newStandIn with TLS at the server, the client, or both.
-func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn, *natsBus) {
+func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn, *Bus) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,10 +59,7 @@ func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn,
 		_ = listener.Close()
 		s.drop("")
 	})
-	args := defaultArgs()
-	args.NATSURL = "nats://" + listener.Addr().String()
-	args.TLS = files
-	return s, connectNATS(ctx, &args, "test")
+	return s, Connect(ctx, Options{URL: "nats://" + listener.Addr().String(), Name: "test", TLS: files})
 }
 
 func (s *standIn) serve(conn net.Conn) {
@@ -140,7 +137,7 @@ func (s *standIn) drop(last string) {
 }
 
 // asks sends one request, which must not take much longer than it may.
-func asks(t *testing.T, bus *natsBus, data []byte) error {
+func asks(t *testing.T, bus *Bus, data []byte) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -152,7 +149,7 @@ func asks(t *testing.T, bus *natsBus, data []byte) error {
 	return err
 }
 
-func answered(t *testing.T, bus *natsBus) {
+func answered(t *testing.T, bus *Bus) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for asks(t, bus, []byte("question")) != nil {
@@ -176,7 +173,7 @@ func TestARequestDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := asks(t, bus, []byte("question")); !errors.Is(err, errNotSent) {
+	if err := asks(t, bus, []byte("question")); !errors.Is(err, ErrNotSent) {
 		t.Errorf("error %v, want that it is not sent", err)
 	}
 	server.now(func() { server.silent = false })
@@ -204,7 +201,7 @@ func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, bus := newStandIn(t)
-			go bus.Answer(t.Context(), "status", func() any { return nil })
+			go bus.Answer(t.Context(), "status", func() ([]byte, error) { return nil, nil })
 			subscribed := func() int {
 				server.mu.Lock()
 				defer server.mu.Unlock()

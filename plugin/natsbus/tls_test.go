@@ -1,4 +1,4 @@
-package bridge
+package natsbus
 
 import (
 	"crypto/ecdsa"
@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -131,21 +130,5 @@ func TestAServerOfAnotherAuthorityOrWithoutTLSIsNotUsed(t *testing.T) {
 		if err := asks(t, bus, []byte("question")); err == nil {
 			t.Errorf("%s: answered", name)
 		}
-	}
-}
-
-func TestTLSFilesThatAreMissingOrHalfAreRefused(t *testing.T) {
-	a := newAuthority(t)
-	args := defaultArgs()
-	args.TLS = TLSFiles{CAFile: a.file("no.crt"), CertFile: a.file("ca.crt")}
-
-	err := args.check()
-
-	if err == nil || !strings.Contains(err.Error(), "tls.caFile") || !strings.Contains(err.Error(), "certFile and keyFile together") {
-		t.Errorf("error %v", err)
-	}
-	args.TLS = a.client()
-	if err := args.check(); err != nil {
-		t.Error(err)
 	}
 }

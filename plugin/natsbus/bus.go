@@ -1,0 +1,183 @@
+// Package natsbus is the plugin's connection to NATS: plan requests, orders published to a stream, what the streams
+// hold, and a counter that stands in for a Lease. It knows no message of the contract. The packages that use it say
+// what they need of it in interfaces of their own.
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+)
+
+// Errors of a Bus. With any other error it is not known what became of the message.
+var (
+	// ErrNotSent: the message never left, or no stream takes it. It is certain not to be stored.
+	ErrNotSent = errors.New("not sent")
+	// ErrConflict: the subject's last sequence is another than expected.
+	ErrConflict = errors.New("another message came first")
+	// ErrNoResponders: no process answers requests on the subject.
+	ErrNoResponders = errors.New("no responders")
+	// ErrNoStream: there is no stream of this name.
+	ErrNoStream = errors.New("no such stream")
+)
+
+// Record is one stored message.
+type Record struct {
+	Subject string
+	// Stream is when the stream that holds it was made, where it comes from Follow.
+	Stream   time.Time
+	Sequence uint64
+	Data     []byte
+}
+
+// Options are how a Bus connects.
+type Options struct {
+	URL             string // several servers are separated by commas
+	Name            string // of the connections, as the server lists them
+	CredentialsFile string // none where it is empty
+	TLS             TLSFiles
+}
+
+// TLSFiles names files in PEM. The zero value asks for TLS only where the server does.
+type TLSFiles struct {
+	CAFile   string // the authorities of the servers' certificates; empty: the system's
+	CertFile string // a client certificate; empty: none
+	KeyFile  string // the key of that certificate
+}
+
+// Bus sends to and reads from a NATS server. It connects in the background, so that a scheduler starts and schedules
+// without one, and reconnects forever. Requests, which scheduling cycles wait for, have a connection of their own, on
+// which nothing else comes: see poller.
+type Bus struct {
+	conn     atomic.Pointer[connected] // nil while it is not connected
+	requests atomic.Pointer[nats.Conn] // as above
+	poller   poller
+}
+
+type connected struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+// Times of a NATS connection.
+const (
+	connectTimeout    = 2 * time.Second
+	reconnectWait     = 250 * time.Millisecond
+	pingInterval      = 5 * time.Second
+	callTimeout       = 2 * time.Second
+	heartbeat         = 2 * time.Second
+	retryDelay        = time.Second
+	watchdogInterval  = 10 * time.Second
+	inactiveThreshold = 30 * time.Second // after which the server forgets a follower's consumer
+)
+
+// Connect returns at once. Until the first connections are made, every call returns ErrNotSent. They are closed when
+// the context ends.
+func Connect(ctx context.Context, options Options) *Bus {
+	bus := &Bus{poller: poller{dialer: net.Dialer{Timeout: connectTimeout}}}
+	keepConnected(ctx, options, options.Name, func(nc *nats.Conn) {
+		if nc == nil {
+			bus.conn.Store(nil)
+			return
+		}
+		js, _ := jetstream.New(nc) // only options can be wrong
+		bus.conn.Store(&connected{nc: nc, js: js})
+	})
+	keepConnected(ctx, options, options.Name+" requests", bus.requests.Store, nats.SetCustomDialer(&bus.poller))
+	return bus
+}
+
+// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once. The
+// client may wait, whatever the context says: for its lock while it reconnects, or for a
+// full socket. So it is called in a goroutine, which may outlast the request. These are few: where the connection does not
+// stand none is started, and each one that outlasts its request is a failure, after a few of which the breaker keeps
+// further ones seconds apart.
+func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	nc := b.requests.Load()
+	if nc == nil {
+		return nil, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
+	}
+	defer b.poller.begin(ctx)()
+	var reply *nats.Msg
+	var err error
+	answered := make(chan struct{}) // closed once these are set
+	goroutines.GoRecovered(ctx, "post_filter", func(ctx context.Context) {
+		reply, err = nc.RequestWithContext(ctx, subject, data)
+		close(answered)
+	})
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, ErrNoResponders
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	case err != nil:
+		return nil, err
+	}
+	return reply.Data, nil
+}
+
+// Publish stores a message where its subject's last sequence is the expected one (0: none), and returns its sequence.
+// A repetition with the same id is stored once.
+func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
+	c := b.conn.Load()
+	if c == nil {
+		return 0, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
+	}
+	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
+		jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(expectedLast), jetstream.WithRetryAttempts(0))
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+		return 0, fmt.Errorf("%w: %w", ErrConflict, err)
+	case errors.As(err, &api), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
+		return 0, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	return 0, err
+}
+
+// Answer answers every question on a subject until the context ends, with bytes made for each.
+func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte, error)) {
+	var subscribed *nats.Subscription
+	defer func() {
+		if subscribed.IsValid() {
+			_ = subscribed.Unsubscribe() // run anew, it would answer twice
+		}
+	}()
+	for ctx.Err() == nil {
+		// The client subscribes again by itself when it reconnects, but not on a connection made in place of a closed one.
+		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {
+			var err error
+			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
+				defer goroutines.RecoverPanic(ctx, "status", nil)
+				data, err := answer()
+				if err == nil {
+					err = question.Respond(data)
+				}
+				if err != nil {
+					klog.FromContext(ctx).V(2).Info("status_not_answered", "reason", err.Error())
+				}
+			})
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "status_not_served")
+			}
+		}
+		goroutines.Sleep(ctx, retryDelay)
+	}
+}

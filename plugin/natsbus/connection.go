@@ -1,0 +1,109 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// options make the client verify and show certificates; none where no file is named. It reads the files at each
+// connection, so that renewed ones count.
+func (f TLSFiles) options() []nats.Option {
+	if f == (TLSFiles{}) {
+		return nil
+	}
+	options := []nats.Option{nats.Secure()}
+	if f.CAFile != "" {
+		options = append(options, nats.RootCAs(f.CAFile))
+	}
+	if f.CertFile != "" {
+		options = append(options, nats.ClientCert(f.CertFile, f.KeyFile))
+	}
+	return options
+}
+
+// keepConnected keeps one connection in the background. It calls stands with the connection once it is made, and with nil
+// when it is lost. The client reconnects by itself; where it closes the connection for good, for an error of the server
+// that it does not know, another one is made. stands must not wait: what the client itself knows of its state can be read
+// only under a lock that it keeps for seconds while it reconnects.
+func keepConnected(ctx context.Context, options Options, name string, stands func(*nats.Conn), more ...nats.Option) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
+	client := append([]nats.Option{
+		nats.Name(name),
+		nats.CustomInboxPrefix(wire.Inbox),
+		nats.Timeout(connectTimeout),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		// The dialer looks the host up itself, and tries all its addresses, within its time-out; the client's own look-up
+		// has none.
+		nats.SkipHostLookup(),
+		// Credentials that are refused twice may be renewed later.
+		nats.IgnoreAuthErrorAbort(),
+		// Without a buffer a publish fails at once while disconnected. With one it would be replayed
+		// late, after the plugin has given the order up.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			logger.Error(err, "nats_error")
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			stands(nil)
+			logger.Info("nats_disconnected", "reason", errorText(err))
+		}),
+		nats.ConnectHandler(func(nc *nats.Conn) {
+			stands(nc)
+			logger.Info("nats_connected", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			stands(nc)
+			logger.Info("nats_reconnected", "server", nc.ConnectedUrlRedacted())
+		}),
+	}, more...)
+	if options.CredentialsFile != "" {
+		client = append(client, nats.UserCredentials(options.CredentialsFile))
+	}
+	client = append(client, options.TLS.options()...)
+	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
+		for ctx.Err() == nil {
+			if err := connectOnce(ctx, options.URL, stands, client); err != nil {
+				logger.Error(err, "nats_connect_failed")
+			}
+			goroutines.Sleep(ctx, retryDelay)
+		}
+	})
+}
+
+// connectOnce makes a connection, and returns when it is closed for good, or the context has ended.
+func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), options []nats.Option) error {
+	open, closed := context.WithCancel(ctx)
+	defer closed()
+	nc, err := nats.Connect(url, slices.Concat(options, []nats.Option{nats.ClosedHandler(func(*nats.Conn) {
+		stands(nil)
+		closed()
+	})})...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	<-open.Done()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
