@@ -27,7 +27,7 @@ def owned(pod: Pod) -> Pod:
     return changed(pod, "metadata", owner_references=(owner,))
 
 
-def pinned(priority: int = 1000, node: str = NODE) -> Pod:
+def bound(priority: int = 1000, node: str = NODE) -> Pod:
     field = LabelSelectorRequirement(key="metadata.name", operator="In", values=(node,))
     terms = (NodeSelectorTerm(match_fields=(field,)),)
     affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=terms)))
@@ -43,24 +43,24 @@ async def evicted_for(preemptor: Pod, victim: Pod, policy: Policy = ON) -> Outco
     return outcome
 
 
-async def test_a_pod_of_equal_priority_is_evicted_for_a_pinned_pod() -> None:
-    assert (await evicted_for(pinned(), a_pod("a").priority(1000).build())).result == "succeeded"
+async def test_a_pod_of_equal_priority_is_evicted_for_a_daemonset_pod() -> None:
+    assert (await evicted_for(bound(), a_pod("a").priority(1000).build())).result == "succeeded"
 
 
 @pytest.mark.parametrize(
     ("preemptor", "policy", "rule"),
     [
-        (pinned(), Policy(), "lower-priority"),
+        (bound(), Policy(), "lower-priority"),
         (owned(preemptor_pod().build()), ON, "lower-priority"),
-        (pinned(node="node-b"), ON, "lower-priority"),
-        (pinned(999), ON, "higher-priority"),
+        (bound(node="node-b"), ON, "lower-priority"),
+        (bound(999), ON, "higher-priority"),
         (
-            pinned(),
+            bound(),
             Policy(daemon_sets=ON.daemon_sets, protection=Protection(minimum_priority=1000)),
             "protected-priority",
         ),
     ],
-    ids=["the policy is off", "not pinned", "pinned elsewhere", "of lower priority", "protected"],
+    ids=["the policy is off", "not bound", "bound elsewhere", "of lower priority", "protected"],
 )
 async def test_a_pod_of_equal_priority_stays_unless_preemptor_and_policy_both_allow_it(
     preemptor: Pod, policy: Policy, rule: str
@@ -71,14 +71,14 @@ async def test_a_pod_of_equal_priority_stays_unless_preemptor_and_policy_both_al
 
 
 async def test_a_pod_of_any_daemonset_stays_though_its_priority_is_lower() -> None:
-    outcome = await evicted_for(pinned(), owned(a_pod("a").priority(0).build()))
+    outcome = await evicted_for(bound(), owned(a_pod("a").priority(0).build()))
 
     assert (outcome.result, outcome.victims[0].reason) == ("refused", "daemonset-pod")
 
 
 async def test_a_system_critical_pod_goes_only_for_one_of_higher_priority() -> None:
-    equal = await evicted_for(pinned(CRITICAL), a_pod("a").priority(CRITICAL).build())
-    higher = await evicted_for(pinned(CRITICAL + 1000), a_pod("a").priority(CRITICAL).build())
+    equal = await evicted_for(bound(CRITICAL), a_pod("a").priority(CRITICAL).build())
+    higher = await evicted_for(bound(CRITICAL + 1000), a_pod("a").priority(CRITICAL).build())
 
     assert (equal.result, equal.victims[0].reason) == ("refused", "system-critical")
     assert higher.result == "succeeded"

@@ -77,12 +77,12 @@ def test_a_daemon_sets_pod_does_not_order_what_was_refused_again() -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True))
     snapshot = make_snapshot(["a"], [full("a", "x"), full("a", "y")], policy=policy)
     snapshot.apply(PutNode(make_node("a", 1000)))
-    (first,) = planned(snapshot, ask(URGENT, pinned_to="a")).candidates
+    (first,) = planned(snapshot, ask(URGENT, daemonset_node="a")).candidates
     (victim,) = [pod.pod.uid for pod in first.victims]
     (other,) = {"x", "y"} - {victim}
 
-    (second,) = planned(snapshot, ask(URGENT, pinned_to="a", refused=[victim])).candidates
-    none = refused(snapshot, ask(URGENT, pinned_to="a", refused=["x", "y"]))
+    (second,) = planned(snapshot, ask(URGENT, daemonset_node="a", refused=[victim])).candidates
+    none = refused(snapshot, ask(URGENT, daemonset_node="a", refused=["x", "y"]))
 
     assert [pod.pod.uid for pod in second.victims] == [other]
     assert victim not in {pod.pod.uid for pod in second.removable}

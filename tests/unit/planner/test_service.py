@@ -364,7 +364,7 @@ async def test_resources_that_the_profile_ignores_are_no_columns(arguments: byte
     assert loose.candidates[0].node == "n1"
 
 
-def pinned(**condition: Any) -> msgspec.Raw:
+def bound(**condition: Any) -> msgspec.Raw:
     """The pod as a DaemonSet's for n1, with what the scheduler has said of it."""
     owner = {"kind": "DaemonSet", "name": "logs", "uid": "logs", "controller": True}
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
@@ -381,14 +381,14 @@ def pinned(**condition: Any) -> msgspec.Raw:
     )
 
 
-async def test_a_pinned_pod_waits_for_its_start_delay_and_another_planner_counts_on() -> None:
+async def test_a_daemonset_pod_waits_for_its_start_delay_and_another_planner_counts_on() -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True, preemption_start_delay=timedelta(seconds=10)))
     bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
     now = datetime.now(UTC)
     failed = now - timedelta(seconds=8)
     unfit = {"reason": "Unschedulable", "lastTransitionTime": f"{failed:%Y-%m-%dT%H:%M:%SZ}"}
 
-    first, again, told = [(await bench.ask(pod=pod)).refusal for pod in (pinned(), pinned(), pinned(**unfit))]
+    first, again, told = [(await bench.ask(pod=pod)).refusal for pod in (bound(), bound(), bound(**unfit))]
 
     assert first is not None
     assert again is not None
@@ -402,11 +402,13 @@ async def test_a_pinned_pod_waits_for_its_start_delay_and_another_planner_counts
 
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "QueueFull"])
-async def test_a_pinned_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor(reason: str) -> None:
+async def test_a_daemonset_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor(
+    reason: str,
+) -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True))
     bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
 
-    reply = await bench.ask(pod=pinned(reason=reason, lastTransitionTime="2026-01-01T00:00:00Z"))
+    reply = await bench.ask(pod=bound(reason=reason, lastTransitionTime="2026-01-01T00:00:00Z"))
 
     (candidate,) = reply.candidates
     assert candidate.max_victims == 10

@@ -230,12 +230,12 @@ def test_what_device_classes_serve_changes_the_next_plan_of_a_class() -> None:
     refused(snapshot, ask(URGENT))
 
 
-def test_a_pinned_pod_does_not_make_room_for_a_device_that_its_node_may_have_otherwise() -> None:
+def test_a_daemonset_pod_does_not_make_room_for_a_device_that_its_node_may_have_otherwise() -> None:
     policy = Policy(daemon_sets=DaemonSets(enabled=True))
     snapshot = make_snapshot(
         [make_node("n1", 500, **{GPU: 1}), make_node("n2", 500)], [make_pod("v", "n2", 0, 400)], policy=policy
     )
-    asked = ask(URGENT, pinned_to="n2")
+    asked = ask(URGENT, daemonset_node="n2")
 
     refused(snapshot, asked)
     snapshot.apply(PutDevices(frozenset({GPU})))

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
-from makeway.core.daemonset.binding import pinned_node
+from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
 from makeway.core.policy.document import Protection
@@ -143,7 +143,7 @@ def still_wanted(
         return Cancelled("node-gone", f"node {order.node} ({order.node_uid}) does not exist any more")
     if node.metadata.deletion_timestamp is not None:
         return Cancelled("node-gone", f"node {order.node} is being deleted")
-    facts = PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace, pinned_node(preemptor))
+    facts = PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace, bound_node(preemptor))
     return Proceed(facts)
 
 

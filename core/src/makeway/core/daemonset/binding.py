@@ -12,7 +12,7 @@ _KIND = "DaemonSet"
 _NAME_FIELD = "metadata.name"
 
 
-def pinned_node(pod: Pod) -> str:
+def bound_node(pod: Pod) -> str:
     """Give the one node that a DaemonSet's pod may run on, empty where it is no such pod.
 
     Both must hold: a DaemonSet is its controller, and every required term names that node by a matching

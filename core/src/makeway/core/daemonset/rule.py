@@ -1,4 +1,7 @@
-"""Whom a pinned pod may displace at all. Planner and evictor ask this in place of `lower-priority`."""
+"""Which pods a daemonset pod may displace at all.
+
+Planner and evictor ask this in place of `lower-priority`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ def rules_for(
 ) -> tuple[Rule, ...]:
     """Give the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
 
-    Those of the simple preemptor where the policy turns it on and the pod is pinned to this very node,
+    Those of the simple preemptor where the policy turns it on and the pod is bound to this very node,
     else those of ordinary preemption.
     """
-    if policy.daemon_sets.enabled and preemptor.pinned_to == node:
+    if policy.daemon_sets.enabled and preemptor.daemonset_node == node:
         return (displaceable, *victim_rules(policy, classes))
     return rules_in_force(policy, classes)

@@ -1,4 +1,4 @@
-"""The victims for one pinned pod on its node: the configured strategies, one after the other."""
+"""The victims for one daemonset pod on its node: the configured strategies, one after the other."""
 
 from __future__ import annotations
 

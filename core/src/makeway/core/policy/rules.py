@@ -43,12 +43,12 @@ class Verdict:
 class PreemptorFacts:
     """What rules know of the pod that needs room.
 
-    `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
     """
 
     priority: int
     namespace: str = ""
-    pinned_to: str = ""
+    daemonset_node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def pending(
         nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
     )
     question = question_of(request, in_flight or {}, leaving)
-    if question.pinned_to and question.unfit_since is None:
+    if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
     asked = Asked(world.snapshot, request, question, now)
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())

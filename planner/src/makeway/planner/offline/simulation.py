@@ -81,7 +81,7 @@ class Simulation:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise ManifestError(f"{where}: {error}") from error
         snapshot = self._world.snapshot
-        if question.pinned_to:
+        if question.daemonset_node:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
         snapshot.apply(PutPod(question.preemptor))

@@ -19,7 +19,7 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraint_layers import layers_of
 from makeway.planner.plan.constraints import Constraints
-from makeway.planner.plan.daemonset.planner import plan_pinned
+from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
@@ -123,11 +123,11 @@ def _decide(
         return diagnosis.not_offered(scope, question, missing)
 
     question = replace(question, needs=needs)
-    if question.pinned_to and snapshot.exemptions.policy.daemon_sets.enabled:
-        if snapshot.rows.get(question.pinned_to) not in potential:
+    if question.daemonset_node and snapshot.exemptions.policy.daemon_sets.enabled:
+        if snapshot.rows.get(question.daemonset_node) not in potential:
             excluded = ruled_out(snapshot, question.constraints, named)
             return diagnosis.no_nodes(scope, question, unknown, excluded)
-        found = plan_pinned(snapshot, question, scope, now, cache.tallies.within(allowance))
+        found = plan_daemonset(snapshot, question, scope, now, cache.tallies.within(allowance))
         return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
     evaluator = Evaluator(snapshot, question, now, cache, allowance)

@@ -48,7 +48,7 @@ _MEBI = 2**20
 
 def never(scope: Scope, question: Question) -> PlanRefusal:
     """Refuse a pod whose preemptionPolicy is Never."""
-    return PlanRefusal(scope, NEVER, f"{_who(question)} has preemptionPolicy Never")
+    return PlanRefusal(scope, NEVER, f"{_subject(question)} has preemptionPolicy Never")
 
 
 def no_nodes(
@@ -59,14 +59,14 @@ def no_nodes(
     told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
     reasons |= excluded or {}
     told += _told(excluded or {})
-    message = f"{_who(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
+    message = f"{_subject(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
     return PlanRefusal(scope, NO_NODES, message, reasons)
 
 
 def not_offered(scope: Scope, question: Question, resource: str) -> PlanRefusal:
     """Refuse a resource that no node offers."""
     wanted = amount_of(resource, question.needs[resource])
-    message = f"{_who(question)} asks for {resource} {wanted}, which no node offers"
+    message = f"{_subject(question)} asks for {resource} {wanted}, which no node offers"
     return PlanRefusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
 
 
@@ -98,7 +98,7 @@ def refusal(
     )
     reason, why = _why(scope, reasons)
     priority = question.preemptor.priority
-    message = f"{_who(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    message = f"{_subject(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
     message += _told(excluded)
     if queues.limits:
         message += "; " + "; ".join(limit.reason for limit in queues.limits)
@@ -179,7 +179,7 @@ def amount_of(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def _who(question: Question) -> str:
+def _subject(question: Question) -> str:
     return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
 from makeway.bus.subjects import token
-from makeway.core.daemonset.binding import pinned_node
+from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.constraints import Constraints, constraints_of, read_arguments
@@ -51,7 +51,7 @@ class Question:
     `max_candidates`, `most_pods`: how many nodes the answer may name, and about how many pods on them.
     `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
     victims whose order ended a moment ago, for budgets that do not show it yet.
-    `pinned_to`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
     `unfit_since`: since when it has not fitted, as far as is known.
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
@@ -70,7 +70,7 @@ class Question:
     assumed: tuple[Placement, ...] = ()
     in_flight: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
-    pinned_to: str = ""
+    daemonset_node: str = ""
     unfit_since: datetime | None = None
     refused: frozenset[str] = frozenset()
     ignore_columns: bool = False
@@ -105,7 +105,7 @@ def question_of(
         assumed=request.assumed,
         in_flight=in_flight,
         leaving=leaving,
-        pinned_to=pinned_node(pod),
+        daemonset_node=bound_node(pod),
         unfit_since=_unfit_since(pod),
         refused=frozenset(request.refused_victims),
         ignore_columns=request.ignore_columns,

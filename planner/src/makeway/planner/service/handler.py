@@ -118,7 +118,7 @@ class Planner:
         question = replace(
             question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)
         )
-        if question.pinned_to:
+        if question.daemonset_node:
             question = replace(question, unfit_since=self._first_seen.note(asking, question.unfit_since, now))
         reply = await self._plan(request, question, now)
         await failpoint("planner.before-reply")

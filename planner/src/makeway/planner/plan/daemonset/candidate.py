@@ -10,7 +10,7 @@ import numpy as np
 from makeway.core.daemonset.occupant import Occupant, most_important_first
 from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import strategy_names
-from makeway.planner.plan.daemonset.node import PinnedNode
+from makeway.planner.plan.daemonset.node import DaemonSetNode
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, count_awaited, score
 from makeway.planner.plan.result import AwaitedPod, PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags
@@ -31,7 +31,7 @@ class DaemonSetVictims:
     removable: frozenset[int] = frozenset()
 
 
-def daemonset_candidate(node: PinnedNode, chosen: DaemonSetVictims) -> PlanCandidate:
+def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCandidate:
     """Write the victims down, with the numbers that plans are ranked by. O(n log n)."""
     victims = {node.slots[pod.uid] for pod in chosen.victims}
     violating = _violating(node, victims, chosen.removable)
@@ -72,7 +72,7 @@ def daemonset_candidate(node: PinnedNode, chosen: DaemonSetVictims) -> PlanCandi
     )
 
 
-def _violating(node: PinnedNode, victims: set[int], removable: frozenset[int]) -> Flags:
+def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]) -> Flags:
     """Give bool[slots]: who would violate a budget, the victims counted first; who is ending does not."""
     flags = np.zeros(len(node.pods), np.bool_)
     counted = removable - node.ending
@@ -82,6 +82,6 @@ def _violating(node: PinnedNode, victims: set[int], removable: frozenset[int]) -
     return flags
 
 
-def _other_rule(node: PinnedNode) -> str:
+def _other_rule(node: DaemonSetNode) -> str:
     """Give the rule by which a pod goes that the plan did not choose, should the filters ask for it."""
     return DAEMONSET_MULTIPLE if "multiple" in strategy_names(node.settings) else DAEMONSET_SINGLE

@@ -36,7 +36,7 @@ OVERDUE_AFTER = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedNode:
+class DaemonSetNode:
     """The node of a daemonset pod, and all that choosing victims on it needs. Pods are known by their slot.
 
     * `request`: what the pod asks for, by resource, and 1 of each of its `constraints`, such as a host
@@ -70,7 +70,7 @@ class PinnedNode:
     @property
     def name(self) -> str:
         """The node's name."""
-        return self.question.pinned_to
+        return self.question.daemonset_node
 
     @property
     def settings(self) -> DaemonSets:
@@ -114,9 +114,11 @@ class PinnedNode:
         return moment_of(max(self.pods[self.slots[pod.uid]].ends_micros for pod in pods)) + OVERDUE_AFTER
 
 
-def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies) -> PinnedNode:
-    """Look at the node that the pod is pinned to, which has to be there. O(pods of the node)."""
-    row = np.array([snapshot.rows[question.pinned_to]], np.int64)
+def daemonset_node_of(
+    snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies
+) -> DaemonSetNode:
+    """Look at the node that the pod is bound to, which has to be there. O(pods of the node)."""
+    row = np.array([snapshot.rows[question.daemonset_node]], np.int64)
     request_overlay = overlay(snapshot, question)
     batch = request_overlay.batch(row)
     batch.close_gaps()
@@ -157,7 +159,7 @@ def look_at(snapshot: Snapshot, question: Question, now: datetime, tallies: Boun
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()
         stay |= _guaranteed(terms, snapshot, question, batch, going)
-    return PinnedNode(
+    return DaemonSetNode(
         snapshot=snapshot,
         question=question,
         debits=taken_off,
@@ -212,7 +214,7 @@ def _kept(
     now: datetime,
 ) -> dict[int, ExemptPod]:
     """Ask every rule about every pod: who stays, by slot, and what keeps it."""
-    node = question.pinned_to
+    node = question.daemonset_node
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
     policy = snapshot.exemptions.policy
     rules = rules_for(preemptor, node, policy, snapshot.priority_classes)

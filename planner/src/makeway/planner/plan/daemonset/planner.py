@@ -14,26 +14,26 @@ from makeway.core.daemonset.selection import NoSelection, select, strategy_names
 from makeway.core.daemonset.strategies import Single, deviation, needed_of
 from makeway.planner.plan.daemonset import text
 from makeway.planner.plan.daemonset.candidate import DaemonSetVictims, daemonset_candidate
-from makeway.planner.plan.daemonset.node import PinnedNode, look_at
+from makeway.planner.plan.daemonset.node import DaemonSetNode, daemonset_node_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.state import Snapshot
 
 
-def plan_pinned(
+def plan_daemonset(
     snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
 ) -> Plan | PlanRefusal:
-    """Decide who goes for a pinned pod, whose node may be helped. O(n log n) for the node's n pods.
+    """Decide who goes for a daemonset pod, whose node may be helped. O(n log n) for the node's n pods.
 
-    In this order: nobody before the start delay is over; nobody where the room is on its way; else the
+    In this order: no victims before the start delay is over; none where room is expected; else the
     configured strategies over the pods that may go.
     """
     exemptions = snapshot.exemptions
     due = (question.unfit_since or now) + exemptions.policy.daemon_sets.preemption_start_delay
     if now < due:
         return text.too_early(scope, question, exemptions.source, due=due, now=now)
-    node = look_at(snapshot, question, now, tallies)
+    node = daemonset_node_of(snapshot, question, now, tallies)
     lacking = node.lacking()
     if not lacking:
         return _unmodelled(node, scope)
@@ -42,12 +42,12 @@ def plan_pinned(
     return _chosen(node, scope)
 
 
-def _chosen(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
+def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
     """Choose victims for what is missing once all that are leaving anyway have left."""
     ending, settings = node.of(node.ending), node.settings
     need = node.lacking(node.awaited, ending)
     if not need:
-        return text.on_its_way(scope, node, needed_of(ending, node.lacking(node.awaited)))
+        return text.room_expected(scope, node, needed_of(ending, node.lacking(node.awaited)))
     found = select(
         node.of(node.may_go - node.ending),
         need,
@@ -57,7 +57,7 @@ def _chosen(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
         allowance=node.allowance,
     )
     if isinstance(found, NoSelection):
-        return text.nobody(scope, node, need, found)
+        return text.no_victims(scope, node, need, found)
     rule, victims = DAEMONSET_SINGLE, found.victims
     if isinstance(found, Single):
         details = {found.victim.uid: text.of_single(found, settings)}
@@ -72,7 +72,7 @@ def _chosen(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
     limit = node.snapshot.exemptions.policy.limits.victims_per_order
     too_many = limit is not None and len(victims) + len(leaving) > limit
     if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
-        return text.on_its_way(scope, node, leaving)
+        return text.room_expected(scope, node, leaving)
     chosen = DaemonSetVictims(
         rule=rule,
         victims=(*victims, *leaving),
@@ -83,7 +83,7 @@ def _chosen(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
     return _planned(node, chosen, scope)
 
 
-def _removable(node: PinnedNode, need: Mapping[str, int]) -> frozenset[int]:
+def _removable(node: DaemonSetNode, need: Mapping[str, int]) -> frozenset[int]:
     """Give the slots of all whom the configured strategies might choose, and of those that are ending."""
     if "multiple" in strategy_names(node.settings):
         return node.may_go
@@ -96,11 +96,11 @@ def _removable(node: PinnedNode, need: Mapping[str, int]) -> frozenset[int]:
     return frozenset(slot for slot in node.may_go if slot in node.ending or near(slot))
 
 
-def _planned(node: PinnedNode, chosen: DaemonSetVictims, scope: Scope) -> Plan:
+def _planned(node: DaemonSetNode, chosen: DaemonSetVictims, scope: Scope) -> Plan:
     return Plan(scope, (daemonset_candidate(node, chosen),), 1, (), 0)
 
 
-def _unmodelled(node: PinnedNode, scope: Scope) -> Plan | PlanRefusal:
+def _unmodelled(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
     """Leave to the scheduler's filters what no resource explains: a host port, an affinity, a volume."""
     if not node.may_go and not node.awaited:
         return text.nothing_to_remove(scope, node)

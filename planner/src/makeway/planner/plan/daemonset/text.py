@@ -17,7 +17,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.text import counted
-from makeway.planner.plan.daemonset.node import PinnedNode
+from makeway.planner.plan.daemonset.node import DaemonSetNode
 from makeway.planner.plan.dependencies import MOST, refused_pods
 from makeway.planner.plan.exempt import HARD_BUDGET
 from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
@@ -27,7 +27,7 @@ from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.snapshot.exemptions import Source
 
 TOO_EARLY = "DaemonSetStartDelay"
-ON_ITS_WAY = "DaemonSetRoomOnItsWay"
+ROOM_EXPECTED = "DaemonSetRoomOnItsWay"
 NO_VICTIMS = "DaemonSetNoVictims"
 
 ENDING = "it is being deleted already, and its room counts"
@@ -39,25 +39,26 @@ def too_early(
     """Refuse until the start delay is over, or the policy, which is in `source`, has another."""
     seconds = math.ceil((due - now).total_seconds())
     message = (
-        f"{_who(question)}, which its DaemonSet has bound to node {question.pinned_to}, has not fitted on it "
-        f"since {api_time(question.unfit_since or now)}; preemption starts in {seconds} s, at {api_time(due)}"
+        f"{_subject(question)}, which its DaemonSet has bound to node {question.daemonset_node}, "
+        f"has not fitted on it since {api_time(question.unfit_since or now)}; "
+        f"preemption starts in {seconds} s, at {api_time(due)}"
     )
     depends_on = () if source is None else (source,)
     return PlanRefusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
 
 
-def on_its_way(scope: Scope, node: PinnedNode, leaving: Sequence[Occupant]) -> PlanRefusal:
-    """Refuse because pods that nobody has to evict any more are about to make the room."""
+def room_expected(scope: Scope, node: DaemonSetNode, leaving: Sequence[Occupant]) -> PlanRefusal:
+    """Refuse because pods that no longer have to be evicted are about to make the room."""
     overdue = node.overdue_at(leaving)
     pods = counted(len(leaving), "pod")
     message = (
         f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
         f"already; if {_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
     )
-    return PlanRefusal(scope, ON_ITS_WAY, message, {"Pods are leaving": 1}, overdue)
+    return PlanRefusal(scope, ROOM_EXPECTED, message, {"Pods are leaving": 1}, overdue)
 
 
-def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSelection) -> PlanRefusal:
+def no_victims(scope: Scope, node: DaemonSetNode, need: Mapping[str, int], found: NoSelection) -> PlanRefusal:
     """Refuse because no strategy found victims, and say of each why."""
     misses = "; ".join(f"{name}: {_miss(miss, node)}" for name, miss in found.misses)
     message = f"{_where(node)} does not fit on it ({_missing(need, node)}); {misses}; {_who_may_go(node)}"
@@ -66,13 +67,13 @@ def nobody(scope: Scope, node: PinnedNode, need: Mapping[str, int], found: NoSel
     return _refusal(scope, node, message, {_reason(name, node): 1 for name in need}, missing)
 
 
-def _reason(name: str, node: PinnedNode) -> str:
+def _reason(name: str, node: DaemonSetNode) -> str:
     if name in node.constraints:
         return name
     return "Too many pods" if name == PODS else f"Insufficient {name}"
 
 
-def nothing_to_remove(scope: Scope, node: PinnedNode) -> PlanRefusal:
+def nothing_to_remove(scope: Scope, node: DaemonSetNode) -> PlanRefusal:
     """Refuse where the resources suffice and no pod may go that could stand in another way."""
     message = f"{_where(node)} has enough of every resource there; {_who_may_go(node)}"
     return _refusal(scope, node, message, {"No pod may go": 1})
@@ -86,7 +87,7 @@ def of_single(found: Single, settings: DaemonSets) -> str:
     )
 
 
-def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: PinnedNode) -> str:
+def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: DaemonSetNode) -> str:
     """Say why one of several victims was chosen."""
     gives = ", ".join(
         f"{name} {amount_of(name, pod.amounts[name])} of {amount_of(name, amount)}"
@@ -96,7 +97,7 @@ def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: P
     return f"{_class(pod)}, gives {gives} needed; one of {len(found.victims)}, at most {node.most_victims}"
 
 
-def _miss(miss: Miss, node: PinnedNode) -> str:
+def _miss(miss: Miss, node: DaemonSetNode) -> str:
     if isinstance(miss, NoneCovers):
         return "no pod that may go makes the room alone"
     if isinstance(miss, TooLarge):
@@ -109,7 +110,7 @@ def _miss(miss: Miss, node: PinnedNode) -> str:
     return f"too little even without all that may go ({_missing(miss.short, node)})"
 
 
-def _who_may_go(node: PinnedNode) -> str:
+def _who_may_go(node: DaemonSetNode) -> str:
     """Count the pods of the node: how many may go, and what keeps the others."""
     total = len(node.pods) + len(node.awaited)
     kept = _by_rule(node)
@@ -120,13 +121,13 @@ def _who_may_go(node: PinnedNode) -> str:
     return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}"
 
 
-def _by_rule(node: PinnedNode) -> Counter[str]:
+def _by_rule(node: DaemonSetNode) -> Counter[str]:
     return Counter(one.verdict.rule for one in node.stay)
 
 
 def _refusal(
     scope: Scope,
-    node: PinnedNode,
+    node: DaemonSetNode,
     message: str,
     reasons: dict[str, int],
     missing: Mapping[str, int] | None = None,
@@ -164,11 +165,11 @@ def _refusal(
     )
 
 
-def _where(node: PinnedNode) -> str:
-    return f"{_who(node.question)}, which its DaemonSet has bound to node {node.name},"
+def _where(node: DaemonSetNode) -> str:
+    return f"{_subject(node.question)}, which its DaemonSet has bound to node {node.name},"
 
 
-def _who(question: Question) -> str:
+def _subject(question: Question) -> str:
     return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
 
 
@@ -180,7 +181,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _missing(amounts: Mapping[str, int], node: PinnedNode) -> str:
+def _missing(amounts: Mapping[str, int], node: DaemonSetNode) -> str:
     """Say what stands in the way: amounts of resources, and constraints by their names."""
     return ", ".join(
         name.lower() if name in node.constraints else f"{name} {amount_of(name, amount)} missing"

@@ -73,7 +73,7 @@ def mixed_pods() -> list[PodRecord]:
     ]
 
 
-def pinned(size: int | Mapping[str, int], priority: int = 20) -> PodRecord:
+def bound(size: int | Mapping[str, int], priority: int = 20) -> PodRecord:
     requests = {"cpu": size} if isinstance(size, int) else size
     return make_pod("logs", priority=priority, requests=requests, facts=DAEMON)
 
@@ -84,31 +84,31 @@ def on_node(size: int, pods: Iterable[PodRecord], policy: Policy = ON, **more: I
 
 
 def the(snapshot: Snapshot, preemptor: PodRecord) -> PlanCandidate:
-    [proposal] = planned(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE)).candidates
-    return proposal
+    [candidate] = planned(snapshot, ask(preemptor, nodes=[NODE], daemonset_node=NODE)).candidates
+    return candidate
 
 
 def why(snapshot: Snapshot, preemptor: PodRecord) -> PlanRefusal:
-    return refusal_of(snapshot, ask(preemptor, nodes=[NODE], pinned_to=NODE))
+    return refusal_of(snapshot, ask(preemptor, nodes=[NODE], daemonset_node=NODE))
 
 
 def test_free_room_counts_so_that_one_small_pod_goes() -> None:
-    proposal = the(on_node(100, mixed_pods()), pinned(25))
+    candidate = the(on_node(100, mixed_pods()), bound(25))
 
-    assert victims(proposal) == {"5"}
-    assert [(pod.rule, pod.detail) for pod in proposal.victims] == [
+    assert victims(candidate) == {"5"}
+    assert [(pod.rule, pod.detail) for pod in candidate.victims] == [
         ("daemonset-multiple", "regular, gives cpu 5m of 1m needed; one of 1, at most 10")
     ]
 
 
 def test_several_go_from_a_full_node() -> None:
-    assert victims(the(on_node(76, mixed_pods()), pinned(25))) == {"5", "1", "2", "4"}
+    assert victims(the(on_node(76, mixed_pods()), bound(25))) == {"5", "1", "2", "4"}
 
 
 def test_the_single_nearest_pod_goes_and_the_record_says_how_near() -> None:
-    proposal = the(on_node(76, mixed_pods()), pinned(5))
+    candidate = the(on_node(76, mixed_pods()), bound(5))
 
-    assert [(pod.pod.uid, pod.rule, pod.detail) for pod in proposal.victims] == [
+    assert [(pod.pod.uid, pod.rule, pod.detail) for pod in candidate.victims] == [
         (
             "5",
             "daemonset-single",
@@ -118,7 +118,7 @@ def test_the_single_nearest_pod_goes_and_the_record_says_how_near() -> None:
 
 
 def test_too_many_victims_are_refused_with_the_numbers() -> None:
-    refusal = why(on_node(76, mixed_pods(), of(most=3)), pinned(25))
+    refusal = why(on_node(76, mixed_pods(), of(most=3)), bound(25))
 
     assert refusal.reason == "DaemonSetNoVictims"
     assert "does not fit on it (cpu 25m missing)" in refusal.message
@@ -128,15 +128,15 @@ def test_too_many_victims_are_refused_with_the_numbers() -> None:
 def test_an_order_never_has_more_victims_than_any_may_have() -> None:
     policy = msgspec.structs.replace(ON, limits=Limits(victims_per_order=3))
 
-    assert "it would take 4 victims, at most 3" in why(on_node(76, mixed_pods(), policy), pinned(25)).message
-    assert the(on_node(76, mixed_pods(), policy), pinned(5)).max_victims == 3
+    assert "it would take 4 victims, at most 3" in why(on_node(76, mixed_pods(), policy), bound(25)).message
+    assert the(on_node(76, mixed_pods(), policy), bound(5)).max_victims == 3
 
 
 def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
     snapshot = on_node(76, mixed_pods())
     snapshot.apply(PutNode(NodeRecord(name="elsewhere", allocatable={"example.com/disk": 3})))
 
-    refusal = why(snapshot, pinned({"cpu": 5, "example.com/disk": 1}))
+    refusal = why(snapshot, bound({"cpu": 5, "example.com/disk": 1}))
 
     assert "too little even without all that may go (example.com/disk 1 missing)" in refusal.message
     assert refusal.node_reasons == {"Insufficient cpu": 1, "Insufficient example.com/disk": 1}
@@ -144,7 +144,7 @@ def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
 
 
 def test_pods_of_higher_priority_stay() -> None:
-    refusal = why(on_node(76, mixed_pods()), pinned(5, priority=1))
+    refusal = why(on_node(76, mixed_pods()), bound(5, priority=1))
 
     assert "0 of 10 pods may go (kept: 10 by higher-priority)" in refusal.message
 
@@ -152,7 +152,7 @@ def test_pods_of_higher_priority_stay() -> None:
 def test_room_that_is_on_its_way_is_waited_for() -> None:
     pods = [running(5, 5, 5, ends=20) if pod.uid == "5" else pod for pod in mixed_pods()]
 
-    refusal = why(on_node(76, pods), pinned(5))
+    refusal = why(on_node(76, pods), bound(5))
 
     assert refusal.reason == "DaemonSetRoomOnItsWay"
     assert refusal.retry_at == NOW + timedelta(seconds=20 + 60)
@@ -161,31 +161,31 @@ def test_room_that_is_on_its_way_is_waited_for() -> None:
 def test_a_pod_that_should_have_left_long_ago_makes_no_room_and_does_not_go_again() -> None:
     pods = [running(5, 5, 5, ends=-60) if pod.uid == "5" else pod for pod in mixed_pods()]
 
-    assert victims(the(on_node(76, pods), pinned(5))) == {"4"}
+    assert victims(the(on_node(76, pods), bound(5))) == {"4"}
 
 
 def test_who_is_leaving_anyway_is_named_beside_the_victims_it_spares_others_for() -> None:
     snapshot = on_node(20, [running("leaving", 10, ends=20), running("stays", 10)])
 
-    proposal = the(snapshot, pinned(15))
+    candidate = the(snapshot, bound(15))
 
-    assert {pod.pod.uid: pod.detail for pod in proposal.victims} == {
+    assert {pod.pod.uid: pod.detail for pod in candidate.victims} == {
         "stays": "regular, gives cpu 10m of 5m needed; one of 1, at most 10",
         "leaving": "it is being deleted already, and its room counts",
     }
-    assert proposal.max_victims == 11
+    assert candidate.max_victims == 11
 
 
 def test_a_leaving_pod_that_may_not_be_named_is_waited_for() -> None:
     snapshot = on_node(20, [running("leaving", 10, 30, ends=20), running("stays", 10)])
 
-    assert why(snapshot, pinned(15)).reason == "DaemonSetRoomOnItsWay"
+    assert why(snapshot, bound(15)).reason == "DaemonSetRoomOnItsWay"
 
 
 def test_a_pod_of_equal_priority_goes_and_one_of_another_daemonset_does_not() -> None:
-    assert victims(the(on_node(20, [running("a", 15, 0)]), pinned(15, 0))) == {"a"}
+    assert victims(the(on_node(20, [running("a", 15, 0)]), bound(15, 0))) == {"a"}
 
-    refusal = why(on_node(20, [running("a", 15, 0, DAEMON)]), pinned(15, 0))
+    refusal = why(on_node(20, [running("a", 15, 0, DAEMON)]), bound(15, 0))
     assert "kept: 1 by daemonset-pod" in refusal.message
 
 
@@ -193,7 +193,7 @@ def test_single_prefers_one_that_opted_out_to_one_far_too_large() -> None:
     pods = [running("large", 30), running("opted-out", 10, facts=OPTED_OUT)]
 
     for strategy in ("single", "single,multiple"):
-        assert victims(the(on_node(40, pods, of(strategy)), pinned(10))) == {"opted-out"}
+        assert victims(the(on_node(40, pods, of(strategy)), bound(10))) == {"opted-out"}
 
 
 def test_a_class_opts_its_pods_out_as_a_pod_does() -> None:
@@ -203,7 +203,7 @@ def test_a_class_opts_its_pods_out_as_a_pod_does() -> None:
     pods = [running("a", 10, 1, PodFacts(priority_class="batch")), running("b", 10, 2)]
     snapshot = on_node(20, pods, classes=[opted_out])
 
-    assert victims(the(snapshot, pinned(10))) == {"b"}
+    assert victims(the(snapshot, bound(10))) == {"b"}
 
 
 def test_the_first_pod_of_an_application_goes_after_the_others() -> None:
@@ -212,16 +212,16 @@ def test_the_first_pod_of_an_application_goes_after_the_others() -> None:
         return running(uid, 10, facts=facts)
 
     snapshot = on_node(20, [of_application("driver", 1), of_application("worker", 2)])
-    assert victims(the(snapshot, pinned(10))) == {"worker"}
+    assert victims(the(snapshot, bound(10))) == {"worker"}
 
     snapshot.apply(RemovePod("driver"))
     snapshot.apply(PutPod(of_application("late worker", 3)))
-    assert victims(the(snapshot, pinned(10))) == {"late worker"}
+    assert victims(the(snapshot, bound(10))) == {"late worker"}
 
 
 def test_nobody_goes_before_the_start_delay_is_over() -> None:
     snapshot = on_node(76, mixed_pods())
-    early = ask(pinned(5), nodes=[NODE], pinned_to=NODE, unfit_seconds=9.5)
+    early = ask(bound(5), nodes=[NODE], daemonset_node=NODE, unfit_seconds=9.5)
 
     refusal = refusal_of(snapshot, early)
 
@@ -233,25 +233,27 @@ def test_nobody_goes_before_the_start_delay_is_over() -> None:
 def test_a_policy_that_is_off_leaves_the_pod_to_the_ordinary_plan() -> None:
     snapshot = on_node(76, mixed_pods(), Policy())
 
-    [proposal] = planned(snapshot, ask(pinned(25), nodes=[NODE], pinned_to=NODE, unfit_seconds=0)).candidates
+    [candidate] = planned(
+        snapshot, ask(bound(25), nodes=[NODE], daemonset_node=NODE, unfit_seconds=0)
+    ).candidates
 
-    assert proposal == planned(snapshot, ask(pinned(25), nodes=[NODE])).candidates[0]
-    assert {pod.rule for pod in proposal.removable} == {"lower-priority"}
+    assert candidate == planned(snapshot, ask(bound(25), nodes=[NODE])).candidates[0]
+    assert {pod.rule for pod in candidate.removable} == {"lower-priority"}
 
 
 def test_pods_that_other_orders_remove_are_awaited_and_nobody_else_goes() -> None:
     snapshot = on_node(20, [running("going", 10), running("stays", 10)])
-    question = ask(pinned(10), nodes=[NODE], pinned_to=NODE, in_flight={"going": "ord-1"})
+    question = ask(bound(10), nodes=[NODE], daemonset_node=NODE, in_flight={"going": "ord-1"})
 
-    [proposal] = planned(snapshot, question).candidates
+    [candidate] = planned(snapshot, question).candidates
 
-    assert not proposal.victims
-    assert [(one.pod.uid, one.order_id) for one in proposal.awaited] == [("going", "ord-1")]
+    assert not candidate.victims
+    assert [(one.pod.uid, one.order_id) for one in candidate.awaited] == [("going", "ord-1")]
 
 
 def test_room_that_another_pod_is_nominated_to_is_not_free() -> None:
     snapshot = on_node(40, [running("a", 10), running("b", 10), make_pod("next", priority=30, size=20)])
-    question = ask(pinned(10), nodes=[NODE], pinned_to=NODE, nominations=[("next", NODE)])
+    question = ask(bound(10), nodes=[NODE], daemonset_node=NODE, nominations=[("next", NODE)])
 
     assert victims(planned(snapshot, question).candidates[0]) == {"a"}
 
@@ -265,10 +267,10 @@ def test_the_pod_that_holds_its_host_port_goes_whatever_else_is_cheaper() -> Non
     )
     snapshot.apply(Enforce(ON, "rev-1"))
     logs = manifests.pod("logs", priority=3, ports=port)
-    asked = manifests.question(logs, pinned_to=NODE, unfit_since=NOW - timedelta(minutes=1))
+    asked = manifests.question(logs, daemonset_node=NODE, unfit_since=NOW - timedelta(minutes=1))
 
-    [proposal] = planned(snapshot, asked).candidates
-    assert victims(proposal) == {"holder"}
+    [candidate] = planned(snapshot, asked).candidates
+    assert victims(candidate) == {"holder"}
     snapshot.apply(RemovePod("holder"))
     snapshot.apply(PutPod(pod_record(manifests.pod("holder", NODE, priority=4, ports=port))))
     refusal = refusal_of(snapshot, asked)
@@ -280,29 +282,29 @@ def test_what_no_resource_explains_is_left_to_the_schedulers_filters() -> None:
     daemon = make_pod("other-agent", NODE, 0, requests={"cpu": 1}, facts=DAEMON)
     pods = [running("opted-out", 1, 1, OPTED_OUT), running("high", 1, 9), running("low", 1, 1), daemon]
 
-    result = planned(on_node(76, pods), ask(pinned(5), nodes=[NODE], pinned_to=NODE))
+    result = planned(on_node(76, pods), ask(bound(5), nodes=[NODE], daemonset_node=NODE))
 
     assert not result.candidates
-    [proposal] = result.unmodelled
-    assert [pod.pod.uid for pod in proposal.removable] == ["opted-out", "high", "low"]
-    assert proposal.max_victims == 10
+    [candidate] = result.unmodelled
+    assert [pod.pod.uid for pod in candidate.removable] == ["opted-out", "high", "low"]
+    assert candidate.max_victims == 10
 
 
 def test_with_single_alone_the_filters_may_choose_among_near_pods_only() -> None:
     pods = [running("near", 10), running("far", 20), running("small", 5)]
 
-    proposal = the(on_node(35, pods, of("single")), pinned(10))
+    candidate = the(on_node(35, pods, of("single")), bound(10))
 
-    assert {pod.pod.uid for pod in proposal.removable} == {"near"}
-    assert proposal.max_victims == 1
+    assert {pod.pod.uid for pod in candidate.removable} == {"near"}
+    assert candidate.max_victims == 1
 
 
 def test_a_soft_budget_is_counted_and_a_hard_one_keeps_its_pods() -> None:
     pods = [make_pod("a", NODE, 1, requests={"cpu": 10}, labels={"app": "db"}), running("b", 10, 2)]
     budget = make_budget("db", {"app": "db"}, allowed=0)
 
-    soft = the(on_node(20, pods, budgets=[budget]), pinned(10))
-    hard = the(on_node(20, pods, of(hard=True), budgets=[budget]), pinned(10))
+    soft = the(on_node(20, pods, budgets=[budget]), bound(10))
+    hard = the(on_node(20, pods, of(hard=True), budgets=[budget]), bound(10))
 
     assert (victims(soft), soft.pdb_violations) == ({"a"}, 1)
     assert (victims(hard), hard.pdb_violations) == ({"b"}, 0)
@@ -313,10 +315,10 @@ def test_a_soft_budget_is_counted_and_a_hard_one_keeps_its_pods() -> None:
 def test_a_budget_that_allows_the_victims_is_not_violated_by_them() -> None:
     pods = [make_pod(uid, NODE, 1, requests={"cpu": 10}, labels={"app": "db"}) for uid in ("a", "b")]
 
-    proposal = the(on_node(20, pods, budgets=[make_budget("db", {"app": "db"}, allowed=1)]), pinned(10))
+    candidate = the(on_node(20, pods, budgets=[make_budget("db", {"app": "db"}, allowed=1)]), bound(10))
 
-    assert proposal.pdb_violations == 0
-    assert [(pod.pod.uid, pod.pdb_violating) for pod in proposal.removable] == [("b", True), ("a", False)]
+    assert candidate.pdb_violations == 0
+    assert [(pod.pod.uid, pod.pdb_violating) for pod in candidate.removable] == [("b", True), ("a", False)]
 
 
 def test_protection_and_toleration_hold_here_too_and_say_until_when() -> None:
@@ -324,7 +326,7 @@ def test_protection_and_toleration_hold_here_too_and_say_until_when() -> None:
     policy = msgspec.structs.replace(ON, protection=Protection(namespaces=("vip",)))
     pods = [running("calm", 10, 1, started), make_pod("vip", NODE, 1, requests={"cpu": 10}, namespace="vip")]
 
-    refusal = why(on_node(20, pods, policy, classes=[make_class("calm", 100, 60)]), pinned(10))
+    refusal = why(on_node(20, pods, policy, classes=[make_class("calm", 100, 60)]), bound(10))
 
     assert "kept: 1 by preemption-toleration, 1 by protected-namespace" in refusal.message
     assert refusal.retry_at == NOW + timedelta(seconds=50, milliseconds=1)
@@ -335,7 +337,7 @@ def test_protection_and_toleration_hold_here_too_and_say_until_when() -> None:
 def test_a_system_critical_pod_of_equal_priority_stays() -> None:
     critical = 2_000_000_000
 
-    refusal = why(on_node(20, [running("a", 20, critical)]), pinned(10, critical))
+    refusal = why(on_node(20, [running("a", 20, critical)]), bound(10, critical))
 
     assert "kept: 1 by system-critical" in refusal.message
 
@@ -355,11 +357,11 @@ def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
 def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important() -> None:
     pods = [in_queue("a0", "root.a"), in_queue("a1", "root.a"), in_queue("b0", "root.b", 5)]
 
-    proposal = the(with_guarantee(20, *pods), pinned(10))
+    candidate = the(with_guarantee(20, *pods), bound(10))
 
-    assert victims(proposal) == {"b0"}
-    assert [pod.pod.uid for pod in proposal.removable] == ["b0"]
-    assert {(one.pod.uid, one.verdict.rule) for one in proposal.exempt.pods} == {
+    assert victims(candidate) == {"b0"}
+    assert [pod.pod.uid for pod in candidate.removable] == ["b0"]
+    assert {(one.pod.uid, one.verdict.rule) for one in candidate.exempt.pods} == {
         ("a0", "queue-guaranteed"),
         ("a1", "queue-guaranteed"),
     }
@@ -368,8 +370,8 @@ def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important()
 def test_victims_together_leave_their_queue_its_guarantee() -> None:
     pods = [in_queue(f"a{number}", "root.a") for number in range(3)]
 
-    assert len(victims(the(with_guarantee(15, *pods), pinned(10)))) == 1
-    refusal = why(with_guarantee(15, *pods), pinned(20))
+    assert len(victims(the(with_guarantee(15, *pods), bound(10)))) == 1
+    refusal = why(with_guarantee(15, *pods), bound(20))
 
     assert "1 of 3 pods may go (kept: 2 by queue-guaranteed)" in refusal.message
     assert refusal.exempt == {"queue-guaranteed": 2}
@@ -383,7 +385,7 @@ def test_victims_together_leave_their_queue_its_guarantee() -> None:
 def test_what_is_leaving_anyway_counts_no_longer_towards_the_guarantee() -> None:
     pods = [in_queue("leaving", "root.a", ends=20), in_queue("a0", "root.a"), in_queue("b0", "root.b", 5)]
 
-    assert victims(the(with_guarantee(10, *pods), pinned(20))) == {"leaving", "b0"}
+    assert victims(the(with_guarantee(10, *pods), bound(20))) == {"leaving", "b0"}
 
 
 # ---------------------------------------------------------------------------------------- what always holds
@@ -407,7 +409,7 @@ def test_no_daemonset_protected_or_more_important_pod_ever_goes_and_the_order_of
 ) -> None:
     pods = [running(f"p{i}", size, priority, facts) for i, (size, priority, facts) in enumerate(given_pods)]
     room = sum(pod.requests.get("cpu", 0) for pod in pods)
-    question = ask(pinned(size, 2), nodes=[NODE], pinned_to=NODE)
+    question = ask(bound(size, 2), nodes=[NODE], daemonset_node=NODE)
 
     result = plan(on_node(room, pods), question, NOW)
 
@@ -415,8 +417,8 @@ def test_no_daemonset_protected_or_more_important_pod_ever_goes_and_the_order_of
     assert isinstance(result, PlanRefusal) == isinstance(again, PlanRefusal)
     if isinstance(result, Plan) and isinstance(again, Plan):
         assert result.candidates == again.candidates
-        [proposal] = result.candidates
-        for one in proposal.removable:
+        [candidate] = result.candidates
+        for one in candidate.removable:
             assert not one.pod.facts.daemon
             assert not one.pod.facts.mirror
             assert one.pod.priority <= 2
