@@ -1,8 +1,8 @@
 """Everything in the repository that is generated from code, written or checked in one go.
 
 `python dev/reference.py` writes it, `--check` fails where a file is stale: golden files, JSON Schemas
-and the AsyncAPI document (from `makeway.bus.reference`), what of the chart is generated, and the pages on
-metrics, on commands and on the plugin's arguments.
+and the AsyncAPI document (from `makeway.dev.contract_reference`), what of the chart is generated, and the
+pages on metrics, on commands and on the plugin's arguments.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry
 
 import makeway.bus.metrics  # noqa: F401 - registers the bus's metrics
-from makeway.bus.reference import generated as bus_files
 from makeway.cli.main import SUB_COMMANDS, load
-from makeway.core.config.reference import editor_schema, reference_page
 from makeway.core.policy.document import PolicyDocument
 from makeway.core.queues.document import QueuesFile
 from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
+from makeway.dev.config_reference import editor_schema, reference_page
+from makeway.dev.contract_reference import generated as bus_files
 from makeway.evictor.metrics import Metrics as EvictorMetrics
 from makeway.planner.metrics import Metrics as PlannerMetrics
 from makeway.runtime.brake import BrakeMetrics

@@ -12,8 +12,8 @@ import pytest
 
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.reference import KINDS, generated
-from makeway.bus.samples import MALFORMED
+from makeway.dev.contract_reference import KINDS, generated
+from makeway.dev.samples import MALFORMED
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "bus/testdata"

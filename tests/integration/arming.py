@@ -12,8 +12,8 @@ from pathlib import Path
 from integration.cluster import RunningCluster
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
+from makeway.dev.failpoints import FIRED
 from makeway.dev.options import PLANNER
-from makeway.runtime.failpoints import FIRED
 
 KILL, STOP, HOLD = "kill", "stop", "hold"
 

@@ -67,3 +67,13 @@ def test_no_import_is_for_types_alone() -> None:
     sources = [path for path in ROOT.glob("*/src/**/*.py") if "dev/src" not in str(path)]
 
     assert [path for path in sources if "TYPE_CHECKING" in path.read_text()] == []
+
+
+def test_what_only_development_needs_is_not_in_the_wheel() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    shipped = {ROOT / package for package in config["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    modules = [path for package in shipped for path in package.rglob("*.py")]
+
+    assert ROOT / "dev" / "src" / "makeway" not in shipped
+    assert [path.name for path in modules if path.stem in ("samples", "contract_reference")] == []
+    assert not [path for path in modules if re.search(r"SIGKILL|SIGSTOP", path.read_text())]

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor
-from makeway.bus import codec, samples
+from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import ControlState, EvictionOrder, PlanRequest
+from makeway.dev import samples
 
 
 def request(pod: msgspec.Raw) -> PlanRequest:

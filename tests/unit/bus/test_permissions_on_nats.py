@@ -14,8 +14,8 @@ from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.permissions import Permissions, permissions
-from makeway.bus.samples import MESSAGES
 from makeway.bus.subjects import Subjects
+from makeway.dev.samples import MESSAGES
 
 SUBJECTS = Subjects("one.two")
 

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor, make_victim
-from makeway.bus import codec, samples
+from makeway.bus import codec
 from makeway.bus.follow import StreamMessage
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Refusal, Rollback, VictimOutcome
 from makeway.cli.history.audit_lines import Auditor, Entry
+from makeway.dev import samples
 
 STORED = datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)
 

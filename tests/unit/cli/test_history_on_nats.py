@@ -11,7 +11,7 @@ from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord
-from makeway.bus.samples import MESSAGES
+from makeway.dev.samples import MESSAGES
 from unit.cli.test_connect import makeway
 
 pytestmark = pytest.mark.nats

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim
-from makeway.bus.samples import MESSAGES
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
 from makeway.cli.history.rows import History, Row, Wanted, cells
 from makeway.cli.history.watch import picture
+from makeway.dev.samples import MESSAGES
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 ALL = Wanted()

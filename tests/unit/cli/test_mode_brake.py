@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.samples import MESSAGES
 from makeway.cli.check.cluster import configuration_results
 from makeway.cli.mode.begin import begins, found_lines
 from makeway.cli.mode.brake import released, set_for
@@ -21,6 +20,7 @@ from makeway.cli.mode.config import Stored
 from makeway.cli.mode.report import Said, lines, report_of
 from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
 from makeway.core.policy.document import Policy
+from makeway.dev.samples import MESSAGES
 from makeway.runtime.kube import Api
 from unit.cli.test_connect import kubeconfig, makeway
 from unit.cli.test_mode import status

@@ -12,7 +12,7 @@ from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import DecisionRecord, EvictionOrder
-from makeway.bus.samples import MESSAGES
+from makeway.dev.samples import MESSAGES
 from unit.cli.test_connect import makeway
 
 pytestmark = pytest.mark.nats

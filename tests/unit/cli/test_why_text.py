@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
-from makeway.bus.samples import MESSAGES
 from makeway.cli.why.story import Story
 from makeway.cli.why.text import waiting
 from makeway.core.k8s.objects import PodCondition
+from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.pending import Pending
 from makeway.planner.offline.results import SimulatedPod
 

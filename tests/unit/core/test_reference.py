@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it ships no types
 
-from makeway.core.config.reference import editor_schema, reference_page
 from makeway.core.policy.document import PolicyDocument, Section
+from makeway.dev.config_reference import editor_schema, reference_page
 from unit.core.test_policy import HEAD, policies, refused
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"

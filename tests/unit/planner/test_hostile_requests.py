@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from makeway.bus import codec, samples
+from makeway.bus import codec
 from makeway.bus.messages import DecisionRecord, PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
+from makeway.dev import samples
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan.decision import Decision, record_of
 from makeway.planner.service.decisions import Decisions

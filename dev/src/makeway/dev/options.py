@@ -43,7 +43,7 @@ class ClusterOptions:
     """Further options of `makeway evictor`."""
     failpoints: bool = False
     """Whether tests can kill, freeze or delay scheduler, planner and evictor at named points, by files in the
-    cluster's directory `failpoints`; see makeway.runtime.failpoints."""
+    cluster's directory `failpoints`; see makeway.dev.failpoints."""
     test_plugins: bool = False
     """Whether the scheduler also runs plugins that the product knows nothing of; see
     plugin/internal/testscheduler."""

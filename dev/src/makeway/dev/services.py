@@ -9,6 +9,7 @@ from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
 _MAKEWAY = Path(sys.executable).parent / "makeway"
+_WITH_FAILPOINTS = (sys.executable, "-m", "makeway.dev.failpoints")
 
 
 def planner(site: Site) -> Program:
@@ -33,7 +34,7 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
     return Program(
         name=name,
         argv=(
-            str(_MAKEWAY),
+            *(_WITH_FAILPOINTS if site.options.failpoints else (str(_MAKEWAY),)),
             service,
             f"--nats-url={site.nats_urls}",
             f"--stream-replicas={site.options.nats_servers}",

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from makeway.dev import failpoints
 from makeway.dev.errors import DevError
 from makeway.dev.kubeconfig import write_with_certificate
 from makeway.dev.options import MOST_NATS_SERVERS, NATS, ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
 from makeway.dev.ports import Ports
-from makeway.runtime import failpoints
 
 _NATS_NAMES = (NATS, *(f"{NATS}-{number}" for number in range(2, MOST_NATS_SERVERS + 1)))
 

@@ -1,116 +1,23 @@
-"""Named points between two side effects, at which a test may kill or freeze the process, or hold it up.
+"""Named points between two side effects, at which tests may end, freeze or delay a process.
 
-Inert unless the environment variable `MAKEWAY_FAILPOINTS` names a directory when the process starts:
-a file there that has a point's name arms it, with one line `ACTION HIT`:
-
-* `kill 1`: SIGKILL there, as a crash would end it;
-* `stop 3`: SIGSTOP; nothing runs until somebody sends SIGCONT;
-* `hold 1`: wait there until the file in `fired/` is removed; everything else in the process goes on.
-
-A point fires once: the process that fires takes the file to `fired/`, with its pid in it, before it acts,
-so that the process started in its place goes on. HIT is for points that one order passes for each of its
-victims: which of these passes it is, of whichever order; at all others it is 1. The scheduler's points are
-`plugin/bridge/failpoint.go`, with the same directory and lines.
+They do nothing here. `makeway.dev.failpoints`, which is not shipped, lists them and acts on them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-from collections import Counter
-from pathlib import Path
-from typing import Final
+from collections.abc import Awaitable, Callable
 
-VARIABLE: Final = "MAKEWAY_FAILPOINTS"
-FIRED: Final = "fired"
+Action = Callable[[str, str], Awaitable[None]]
 
-EVICTOR: Final = (
-    "evictor.order-received",
-    "evictor.before-mark",
-    "evictor.after-mark",
-    "evictor.before-delete",
-    "evictor.after-delete",
-    "evictor.before-clear",
-    "evictor.before-rollback",
-    "evictor.before-revert",
-    "evictor.after-revert",
-    "evictor.before-unmark",
-    "evictor.after-unmark",
-    "evictor.before-outcome",
-    "evictor.before-ack",
-    "evictor.before-repair",
-    "evictor.after-repair",
-)
-"""In the order in which an order passes them; the last two are of the repair of a mark left behind."""
-
-PLANNER: Final = (
-    "planner.request-received",
-    "planner.before-reply",
-    "planner.before-record",
-    "planner.after-record",
-    "planner.before-proposal",
-    "planner.before-quota-order",
-    "planner.after-quota-order",
-)
-"""In the order in which a request passes them; then of the repair of a mark left behind, and of quotas."""
-
-NAMES: Final = frozenset((*EVICTOR, *PLANNER))
-
-_HOLD_POLL_SECONDS: Final = 0.02
+_actions: list[Action] = []
 
 
-class Failpoints:
-    """The points of one process, armed by files in `directory`."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._hits: Counter[tuple[str, str]] = Counter()
-
-    async def hit(self, name: str, of: str = "") -> None:
-        """Do what the point is armed with, if anything. `of`: the order whose hits are counted.
-
-        Raises:
-            ValueError: there is no point of this name, or its file is no such line.
-        """
-        if name not in NAMES:
-            raise ValueError(f"no failpoint is called {name!r}")
-        action = self._take(name, of)
-        if action == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif action == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif action == "hold":
-            # Another process removes the file; there is nothing to be woken by.
-            while (self._directory / FIRED / name).exists():  # noqa: ASYNC110
-                await asyncio.sleep(_HOLD_POLL_SECONDS)
-
-    def _take(self, name: str, of: str) -> str:
-        """Count a hit; where the point fires, disarm it and give the action."""
-        if of:
-            self._hits[name, of] += 1
-        armed = self._directory / name
-        try:
-            action, hit = armed.read_text().split()
-        except FileNotFoundError:
-            return ""
-        if of and self._hits[name, of] != int(hit):
-            return ""
-        fired = self._directory / FIRED / name
-        try:
-            # Of several processes that reach the point, one gets the file.
-            armed.rename(fired)
-        except FileNotFoundError:
-            return ""
-        fired.write_text(str(os.getpid()))
-        return action
-
-
-_directory: Final = os.environ.get(VARIABLE, "")
-_active: Final = Failpoints(Path(_directory)) if _directory else None
+def act_on_failpoints(action: Action) -> None:
+    """Call `action` with each point's name, and the order that passes it, from now on. For tests alone."""
+    _actions.append(action)
 
 
 async def failpoint(name: str, of: str = "") -> None:
-    """Pass a point. Without `MAKEWAY_FAILPOINTS` this does nothing and lets nobody else run."""
-    if _active is not None:
-        await _active.hit(name, of)
+    """Pass a point; nothing happens. `of`: the order, where it passes the point for each of its victims."""
+    for action in _actions:
+        await action(name, of)

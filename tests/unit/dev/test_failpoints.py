@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from integration.crashing import ALL_POINTS
-from makeway.runtime import failpoints
-from makeway.runtime.failpoints import NAMES, Failpoints, failpoint
+from makeway.dev import failpoints
+from makeway.dev.failpoints import NAMES, Failpoints
+from makeway.runtime.failpoints import failpoint
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [*(ROOT / "evictor" / "src").rglob("*.py"), *(ROOT / "planner" / "src").rglob("*.py")]
@@ -24,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_without_a_directory_a_point_does_nothing() -> None:
+async def test_a_point_does_nothing_by_itself() -> None:
     await failpoint("evictor.before-delete")
     await failpoint("no name is looked at either")
 
@@ -76,12 +77,14 @@ async def held(points: Failpoints, name: str, of: str = "") -> bool:
 @pytest.mark.parametrize("action", ["kill", "stop"])
 def test_kill_and_stop_are_signals_to_the_process_itself(directory: Path, action: str) -> None:
     (directory / "evictor.before-ack").write_text(f"{action} 1")
-    program = "import asyncio; from makeway.runtime.failpoints import failpoint; " + (
-        "asyncio.run(failpoint('evictor.before-ack')); print('went on')"
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from makeway.dev.failpoints import Failpoints\n"
+        "from makeway.runtime.failpoints import act_on_failpoints, failpoint\n"
+        "act_on_failpoints(Failpoints(pathlib.Path(sys.argv[1])).hit)\n"
+        "asyncio.run(failpoint('evictor.before-ack')); print('went on')\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], env={failpoints.VARIABLE: str(directory)}, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(directory)], stdout=subprocess.PIPE)
     fired = directory / failpoints.FIRED / "evictor.before-ack"
     until = time.monotonic() + 20
     while not (fired.exists() and fired.read_text()):

@@ -31,8 +31,8 @@ from makeway.bus.messages import (
     PlanRequest,
     RepairProposal,
 )
-from makeway.bus.samples import ENVELOPES, MALFORMED, MESSAGES
 from makeway.bus.subjects import Subjects
+from makeway.dev.samples import ENVELOPES, MALFORMED, MESSAGES
 
 GOLDEN: Final = "bus/testdata"
 SCHEMAS: Final = "docs/reference/schemas"
