@@ -82,7 +82,7 @@ def main() -> None:
 
     def thousand_events() -> None:
         for _ in range(500):
-            usage.take(leaf, member.requests)
+            usage.remove(leaf, member.requests)
             usage.add(leaf, member.requests)
 
     def planned(path: str) -> QuotaPlan:

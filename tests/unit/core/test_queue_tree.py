@@ -139,7 +139,7 @@ def test_a_queue_holds_what_the_pods_below_it_hold(pods: list[tuple[str, int]]) 
         assert world.usage.of(one.number).get("memory", 0) == below
 
     for path, size in pods:
-        world.usage.take(BUILT.at(path).number, {"memory": size})
+        world.usage.remove(BUILT.at(path).number, {"memory": size})
     assert not any(world.usage.of(one.number).get("memory", 0) for one in BUILT)
 
 

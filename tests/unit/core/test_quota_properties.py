@@ -74,7 +74,7 @@ def leaf_of(world: World, victim: Member) -> Queue:
 def without(world: World, gone: tuple[Member, ...]) -> list[dict[str, int]]:
     usage = world.usage.copy()
     for victim in gone:
-        usage.take(leaf_of(world, victim).number, victim.requests)
+        usage.remove(leaf_of(world, victim).number, victim.requests)
     return [dict(usage.of(queue.number)) for queue in world.tree]
 
 

@@ -36,7 +36,7 @@ from makeway.planner.metrics import Metrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
-from makeway.planner.quota.processes import Ended, QuotaControl
+from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
@@ -144,7 +144,7 @@ class Evicting(FakeBus):
         return [[victim.uid for victim in one.victims] for one in self.orders]
 
 
-async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, Ended]:
+async def ended(snapshot: Snapshot, bus: FakeBus, *paths: str) -> dict[str, EndedQuota]:
     """Lead until the processes of these queues have ended, and give how."""
     told = asyncio.Event()
     loop = loop_of(snapshot, bus, Ledger(), told=told)
@@ -319,10 +319,10 @@ async def test_a_new_leader_leaves_alone_what_the_one_before_has_settled() -> No
         *(replace(queue(name, maximum={"cpu": 5}), delay=timedelta(seconds=1)) for name in ("a", "b"))
     )
     snapshot = snapshot_of(built, *pods_in("root.a", "a1", "a2"), *pods_in("root.b", "b1", "b2"))
-    before = QuotaControl()
+    before = QuotaProcesses()
     before.saved(built, "enforce", NOW)
     assert before.due(built, NOW + timedelta(seconds=1)) == ["root.a", "root.b"]
-    before.finish("root.a", Ended("unsuccessful", NOW, "no pod could go"), NOW)
+    before.finish("root.a", EndedQuota("unsuccessful", NOW, "no pod could go"), NOW)
     bus = Evicting(snapshot)
     bus.stored = ControlState(revision=1, mode="enforce", cluster_uid="cluster", settled=before.settled())
 

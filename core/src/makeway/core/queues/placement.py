@@ -18,27 +18,33 @@ from makeway.core.queues.tree import DEFAULT_PATH, ROOT, Queue, QueueTree
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class QueuePlacement:
     """The leaf that a pod counts in, and why it is not the one it asked for; empty where it is."""
 
     queue: Queue
     warning: str = ""
 
 
-def place(tree: QueueTree, asked: str, namespace: str) -> Placement:
+def place(tree: QueueTree, asked: str, namespace: str) -> QueuePlacement:
     """Find a pod's queue. O(1)."""
     default = tree.at(DEFAULT_PATH)
     if not asked:
         own = tree.find(f"{ROOT}.{namespace}")
-        return Placement(own if own is not None and own.is_leaf and _may_use(own, namespace) else default)
+        return QueuePlacement(
+            own if own is not None and own.is_leaf and _may_use(own, namespace) else default
+        )
     queue = tree.find(asked)
     if queue is None:
-        return Placement(default, f"there is no queue {asked}; counted in {DEFAULT_PATH}")
+        return QueuePlacement(default, f"there is no queue {asked}; counted in {DEFAULT_PATH}")
     if not queue.is_leaf:
-        return Placement(default, f"{asked} has queues below it: name one of them; counted in {DEFAULT_PATH}")
+        return QueuePlacement(
+            default, f"{asked} has queues below it: name one of them; counted in {DEFAULT_PATH}"
+        )
     if not _may_use(queue, namespace):
-        return Placement(default, f"namespace {namespace} may not use {asked}; counted in {DEFAULT_PATH}")
-    return Placement(queue)
+        return QueuePlacement(
+            default, f"namespace {namespace} may not use {asked}; counted in {DEFAULT_PATH}"
+        )
+    return QueuePlacement(queue)
 
 
 def _may_use(queue: Queue, namespace: str) -> bool:

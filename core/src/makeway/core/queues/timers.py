@@ -27,7 +27,7 @@ from makeway.core.queues.tree import NEVER, Queue, QueueTree, paths_in_order
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TimerSettings:
     """What a timer depends on. `delay` is NEVER where quota preemption, or the mode, is off."""
 
     maximum: Amounts
@@ -51,20 +51,20 @@ class Timer:
 class Timers:
     """The timers of all queues, by path. Quota processes are told to it by `begin` and `end`."""
 
-    def __init__(self, settled: Mapping[str, Terms] | None = None) -> None:
+    def __init__(self, settled: Mapping[str, TimerSettings] | None = None) -> None:
         """`settled`: what a planner before remembered, as `settled` gave it."""
-        self._terms: dict[str, Terms] = dict(settled or {})
+        self._terms: dict[str, TimerSettings] = dict(settled or {})
         self._timers: dict[str, Timer] = {}
-        self._running: dict[str, Terms | None] = {}
+        self._running: dict[str, TimerSettings | None] = {}
         self.changes = 0
         """Rises with whatever may change what `settled` returns."""
 
-    def settled(self) -> dict[str, Terms]:
+    def settled(self) -> dict[str, TimerSettings]:
         """Return the terms of queues that could have a timer or a process, and have neither. O(queues)."""
         return {
-            path: terms
-            for path, terms in self._terms.items()
-            if terms.enforced and path not in self._timers and path not in self._running
+            path: settings
+            for path, settings in self._terms.items()
+            if settings.enforced and path not in self._timers and path not in self._running
         }
 
     def timer(self, path: str) -> Timer | None:
@@ -79,13 +79,13 @@ class Timers:
     def saved(self, tree: QueueTree | None, now: datetime, mode: Mode = "enforce") -> None:
         """Take note of a configuration that has come into force; None where there is none. O(queues)."""
         self.changes += 1
-        terms = terms_of(tree, mode)
-        for path in self._timers.keys() - terms.keys():
+        settings = timer_settings_of(tree, mode)
+        for path in self._timers.keys() - settings.keys():
             del self._timers[path]
-        for path, new in terms.items():
+        for path, new in settings.items():
             if path not in self._running:
                 self._change(path, self._terms.get(path), new, now)
-        self._terms = terms
+        self._terms = settings
 
     def fired(self, tree: QueueTree, now: datetime) -> list[str]:
         """Give the queues whose timers have fired, in the order in which to enforce them; they fire once.
@@ -117,7 +117,7 @@ class Timers:
         if new is not None:
             self._change(path, began_with, new, now)
 
-    def _change(self, path: str, old: Terms | None, new: Terms, now: datetime) -> None:
+    def _change(self, path: str, old: TimerSettings | None, new: TimerSettings, now: datetime) -> None:
         """Start, stop or leave a timer for the change from `old`, None for a queue that was not known."""
         if not new.enforced:
             self._timers.pop(path, None)
@@ -129,9 +129,9 @@ class Timers:
             self._timers[path] = Timer(now, now + new.delay)
 
 
-def terms_of(tree: QueueTree | None, mode: Mode) -> dict[str, Terms]:
+def timer_settings_of(tree: QueueTree | None, mode: Mode) -> dict[str, TimerSettings]:
     """Return what the timers of a configuration depend on, by path. O(queues)."""
-    return {queue.path: _terms(tree, queue, mode) for queue in tree} if tree is not None else {}
+    return {queue.path: _settings(tree, queue, mode) for queue in tree} if tree is not None else {}
 
 
 def is_lowered(before: Amounts, after: Amounts) -> bool:
@@ -144,6 +144,6 @@ def is_raised(before: Amounts, after: Amounts) -> bool:
     return before != after and not is_lowered(before, after)
 
 
-def _terms(tree: QueueTree, queue: Queue, mode: Mode) -> Terms:
+def _settings(tree: QueueTree, queue: Queue, mode: Mode) -> TimerSettings:
     enforced = tree.quota_preemption and mode != "off"
-    return Terms(queue.maximum, queue.delay if enforced else NEVER, mode)
+    return TimerSettings(queue.maximum, queue.delay if enforced else NEVER, mode)

@@ -11,7 +11,7 @@ from makeway.core.queues.tree import QueueTree
 class Usage:
     """Usage by queue number: exact sums over the pods of the queue and of all below it.
 
-    Resources of which nothing is held are left out. Changed by `add` and `take`, O(depth · resources).
+    Resources of which nothing is held are left out. Changed by `add` and `remove`, O(depth · resources).
     """
 
     __slots__ = ("_held", "_tree")
@@ -31,7 +31,7 @@ class Usage:
             for name, amount in amounts.items():
                 held[name] = held.get(name, 0) + amount
 
-    def take(self, number: int, amounts: Amounts) -> None:
+    def remove(self, number: int, amounts: Amounts) -> None:
         """Count a pod no longer."""
         for one in self._tree.queues[number].line:
             held = self._held[one]

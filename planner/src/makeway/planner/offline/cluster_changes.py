@@ -22,7 +22,13 @@ from makeway.planner.offline.judging import Judged
 from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, Guard, QueueLimit, guards_of, terms_of
+from makeway.planner.plan.queue_limits import (
+    QUEUE_GUARANTEED,
+    GuaranteeMargin,
+    QueueMaximum,
+    margins_of,
+    queue_constraints_of,
+)
 from makeway.planner.plan.tally import Allowance
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.records import NodeRecord
@@ -86,37 +92,39 @@ def _disruptions(key: Key, allowed: int, more: int) -> Change:
 
 def more_of_queues(case: Case, judged: Judged) -> Found:
     """The maximum that the pod would go over, where it is one alone."""
-    limits = _limits(case)
+    maxima = _limits(case)
     tree = case.snapshot.queues.tree
-    if len(limits) != 1 or tree is None:
+    if len(maxima) != 1 or tree is None:
         return
-    (limit,) = limits
+    (maximum,) = maxima
     vary = case.varied()
 
     def with_(more: int) -> Case:
-        return vary(with_queues(_raised(tree, {limit.queue.path: {limit.resource: more}})))
+        return vary(with_queues(_raised(tree, {maximum.queue.path: {maximum.resource: more}})))
 
-    more = first(range(1, -limit.room + 1), lambda one: helps(with_(one)))
+    more = first(range(1, -maximum.room + 1), lambda one: helps(with_(one)))
     if more is not None:
-        yield _maximum(limit, more), with_(more)
+        yield _maximum(maximum, more), with_(more)
 
 
 def lift_queues(case: Case) -> tuple[tuple[Change, ...], Case] | None:
     """Raise every maximum that the pod would go over, by as much as it would; None where there is none."""
-    limits, tree = _limits(case), case.snapshot.queues.tree
-    if not limits or tree is None:
+    maxima, tree = _limits(case), case.snapshot.queues.tree
+    if not maxima or tree is None:
         return None
     more: dict[str, dict[str, int]] = {}
-    for limit in limits:
-        more.setdefault(limit.queue.path, {})[limit.resource] = -limit.room
+    for maximum in maxima:
+        more.setdefault(maximum.queue.path, {})[maximum.resource] = -maximum.room
     lifted = case.varied()(with_queues(_raised(tree, more)))
-    return tuple(_maximum(limit, -limit.room) for limit in limits), lifted
+    return tuple(_maximum(maximum, -maximum.room) for maximum in maxima), lifted
 
 
-def _limits(case: Case) -> tuple[QueueLimit, ...]:
+def _limits(case: Case) -> tuple[QueueMaximum, ...]:
     case.cache.bind(case.snapshot)
     placed = overlay(case.snapshot, case.question).placed
-    return terms_of(case.snapshot, case.question, placed, case.cache.tallies.within(Allowance())).limits
+    return queue_constraints_of(
+        case.snapshot, case.question, placed, case.cache.tallies.within(Allowance())
+    ).maxima
 
 
 def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:
@@ -129,9 +137,9 @@ def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree
     return replace(tree, queues=tuple(raised(queue) for queue in tree))
 
 
-def _maximum(limit: QueueLimit, more: int) -> Change:
-    path, name = limit.queue.path, limit.resource
-    now = limit.queue.maximum[name]
+def _maximum(maximum: QueueMaximum, more: int) -> Change:
+    path, name = maximum.queue.path, maximum.resource
+    now = maximum.queue.maximum[name]
     return Change(
         kind="queue-max",
         text=f"queue {path}: max +{text_of(name, more)} {name} (it is {text_of(name, now)})",
@@ -148,15 +156,15 @@ def less_guaranteed(case: Case, judged: Judged) -> Found:
     if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.exempt:
         return
     vary = case.varied()
-    for guard in guards_of(case.snapshot, case.question)[:_MOST_GUARDS]:
-        held = guard.queue.guaranteed[guard.resource]
+    for margin in margins_of(case.snapshot, case.question)[:_MOST_GUARDS]:
+        held = margin.queue.guaranteed[margin.resource]
 
-        def with_(least: int, guard: Guard = guard) -> Case:
-            return vary(with_queues(_lowered(tree, guard, least)))
+        def with_(least: int, margin: GuaranteeMargin = margin) -> Case:
+            return vary(with_queues(_lowered(tree, margin, least)))
 
         least = first(range(held - 1, -1, -1), lambda one, try_=with_: helps(try_(one)))  # type: ignore[misc]
         if least is not None:
-            path, name = guard.queue.path, guard.resource
+            path, name = margin.queue.path, margin.resource
             change = Change(
                 kind="queue-guaranteed",
                 text=f"queue {path}: guaranteed {name} {text_of(name, least)} (it is {text_of(name, held)})",
@@ -168,11 +176,11 @@ def less_guaranteed(case: Case, judged: Judged) -> Found:
             yield change, with_(least)
 
 
-def _lowered(tree: QueueTree, guard: Guard, least: int) -> QueueTree:
+def _lowered(tree: QueueTree, margin: GuaranteeMargin, least: int) -> QueueTree:
     def lowered(queue: Queue) -> Queue:
-        if queue.path != guard.queue.path:
+        if queue.path != margin.queue.path:
             return queue
-        kept = {**queue.guaranteed, guard.resource: least}
+        kept = {**queue.guaranteed, margin.resource: least}
         return replace(queue, guaranteed={name: amount for name, amount in kept.items() if amount > 0})
 
     return replace(tree, queues=tuple(lowered(queue) for queue in tree))

@@ -14,7 +14,7 @@ import msgspec
 
 from makeway.bus.messages import QuotaDecision
 from makeway.core.policy.mode import Mode
-from makeway.core.queues.timers import Timers, is_lowered, terms_of
+from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of
@@ -60,7 +60,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
     tree = snapshot.queues.tree
     if tree is None:
         return
-    timers = Timers(terms_of(before, "enforce"))
+    timers = Timers(timer_settings_of(before, "enforce"))
     timers.saved(tree, now, "enforce")
     due = {timer.fires_at for queue in tree if (timer := timers.timer(queue.path)) is not None}
     mode = mode_of(snapshot.exemptions.policy, "enforce")

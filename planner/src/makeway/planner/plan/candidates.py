@@ -15,7 +15,7 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.evaluate import Evaluation, reprieve
 from makeway.planner.plan.exempt import exempt_pods_of
-from makeway.planner.plan.queue_limits import QueueTerms
+from makeway.planner.plan.queue_limits import QueueConstraints
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import AwaitedPod, ExemptPods, PlanCandidate, RemovablePod
@@ -50,7 +50,7 @@ class EvaluatedBatch:
     debits: Mapping[tuple[str, str], int]
     now: datetime
     layers: BatchLayers
-    queues: QueueTerms
+    queues: QueueConstraints
 
     def helped_candidates(self) -> CandidateBatch | None:
         """Give the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
@@ -170,7 +170,7 @@ class EvaluatedBatch:
             return amounts
         uses = self.layers.used_by(self.snapshot.signature(pod.uid))
         number = self.snapshot.queues.number_of(pod)
-        limited = [limit.used_by(pod, number) for limit in self.queues.limits]
+        limited = [limit.used_by(pod, number) for limit in self.queues.maxima]
         return np.concatenate([amounts, uses, np.array(limited, np.int64)])
 
 

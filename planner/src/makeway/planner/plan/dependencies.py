@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
 from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms
+from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueConstraints
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.state import Snapshot
@@ -24,7 +24,7 @@ def dependencies(
     *,
     limited: bool,
     exempt: Mapping[str, int],
-    queues: QueueTerms,
+    queues: QueueConstraints,
 ) -> tuple[tuple[str, str, str], ...]:
     """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
 
@@ -38,9 +38,9 @@ def dependencies(
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
     if source is not None and (limited or exempt.keys() - others):
         found.append(source)
-    if snapshot.queues.source is not None and (queues.limits or QUEUE_GUARANTEED in exempt):
+    if snapshot.queues.source is not None and (queues.maxima or QUEUE_GUARANTEED in exempt):
         found.append(snapshot.queues.source)
-    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.limits)]
+    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.maxima)]
     if HARD_BUDGET in exempt:
         keys = sorted(budgets)[:_BUDGETS]
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]

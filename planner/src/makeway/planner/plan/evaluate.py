@@ -14,7 +14,7 @@ import numpy as np
 from makeway.planner.plan import hard_budgets
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraint_layers import BatchLayers
-from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
+from makeway.planner.plan.queue_limits import NO_QUEUE_CONSTRAINTS, QueueConstraints
 from makeway.planner.plan.removable import removable as removable_pods
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -81,7 +81,7 @@ def evaluate(
     budgets: BudgetTable,
     debits: Mapping[Key, int],
     limits: VictimLimits,
-    queues: QueueTerms = NO_TERMS,
+    queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
     undecided: Flags | None = None,
     devices: frozenset[str] = frozenset(),
 ) -> Evaluation:
@@ -101,7 +101,7 @@ def evaluate(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
     guaranteed = queues.kept(batch, removable)
-    if queues.guards:
+    if queues.margins:
         removable &= ~guaranteed
     covered = len(budgets) > 0
     under_budget = np.zeros_like(removable)

@@ -24,7 +24,7 @@ from makeway.planner.plan.debits import debits
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
-from makeway.planner.plan.queue_limits import terms_of
+from makeway.planner.plan.queue_limits import queue_constraints_of
 from makeway.planner.plan.refusal_stats import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
@@ -200,8 +200,8 @@ class Evaluator:
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
-        terms = terms_of(snapshot, question, placed, tallies)
-        self.queues = replace(terms, limits=()) if question.ignore_columns else terms
+        queues = queue_constraints_of(snapshot, question, placed, tallies)
+        self.queues = replace(queues, maxima=()) if question.ignore_columns else queues
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
@@ -210,8 +210,8 @@ class Evaluator:
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
         required = self._layers.for_batch(self._snapshot, batch, batch.depth)
-        if self.queues.limits:
-            reasons = tuple(limit.reason for limit in self.queues.limits)
+        if self.queues.maxima:
+            reasons = tuple(limit.reason for limit in self.queues.maxima)
             required = required.with_more(reasons, *self.queues.layers(self._snapshot, batch, batch.depth))
         found = evaluate(
             batch,

@@ -42,7 +42,7 @@ QUEUE_GUARANTEED = "queue-guaranteed"
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLimit:
+class QueueMaximum:
     """A maximum that the preemptor would go over by `-room`."""
 
     queue: Queue
@@ -57,7 +57,7 @@ class QueueLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class GuaranteeMargin:
     """A guarantee that removing pods of one node could break: what may be removed above it."""
 
     queue: Queue
@@ -66,15 +66,15 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueTerms:
+class QueueConstraints:
     """What is near enough to a limit to matter; most often nothing.
 
     `revision`: of the queues. `numbers`: int64[signatures], the pods' queues plus 1; `size`: how many queues
     there are.
     """
 
-    limits: tuple[QueueLimit, ...] = ()
-    guards: tuple[Guard, ...] = ()
+    maxima: tuple[QueueMaximum, ...] = ()
+    margins: tuple[GuaranteeMargin, ...] = ()
     revision: str = ""
     numbers: Ints | None = None
     size: int = 0
@@ -84,8 +84,8 @@ class QueueTerms:
         """What a node's scores depend on here, besides its own pods: the same for plans of one class."""
         return (
             self.revision,
-            tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.limits),
-            tuple((one.queue.number, one.resource, one.spare) for one in self.guards),
+            tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.maxima),
+            tuple((one.queue.number, one.resource, one.spare) for one in self.margins),
         )
 
     def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
@@ -102,78 +102,80 @@ class QueueTerms:
         each guarantee that lets some of its pods go.
         """
         keep = np.zeros_like(removable)
-        if not self.guards:
+        if not self.margins:
             return keep
         columns, nodes, slots = batch.columns, batch.nodes, removable.shape[0]
         queues = self.queue_numbers(columns, nodes, slots)
-        for resource in dict.fromkeys(guard.resource for guard in self.guards):
+        for resource in dict.fromkeys(margin.resource for margin in self.margins):
             layer = columns.resources.get(resource)
             if layer is None:
                 continue
             # What a pod may use at the most, by its queue: of all guarantees above it the strictest.
             most = np.full(self.size + 1, MOST, np.int64)
-            guards = [guard for guard in self.guards if guard.resource == resource]
-            for guard in guards:
-                subtree = most[guard.queue.number : guard.queue.below]
-                np.minimum(subtree, guard.spare, out=subtree)
+            margins = [margin for margin in self.margins if margin.resource == resource]
+            for margin in margins:
+                subtree = most[margin.queue.number : margin.queue.below]
+                np.minimum(subtree, margin.spare, out=subtree)
             uses = np.where(removable & ~keep, columns.requests[layer, :slots][:, nodes], 0)
             keep |= uses > most[queues]
             uses[keep] = 0
-            for guard in guards:
-                if guard.spare == 0:
+            for margin in margins:
+                if margin.spare == 0:
                     continue
-                inside = (uses > 0) & (queues >= guard.queue.number) & (queues < guard.queue.below)
+                inside = (uses > 0) & (queues >= margin.queue.number) & (queues < margin.queue.below)
                 places = np.flatnonzero(inside.sum(axis=0) > 1)
                 if places.size:
                     these = np.where(inside[:, places], uses[:, places], 0)
-                    keep[:, places] |= _beyond(these, guard.spare)
+                    keep[:, places] |= _beyond(these, margin.spare)
                     uses[keep] = 0
         return keep
 
     def layers(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> tuple[Ints, Ints, Ints]:
         """Give what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
         columns, nodes = batch.columns, batch.nodes
-        uses = np.zeros((len(self.limits), slots, nodes.size), np.int64)
-        room = np.zeros((len(self.limits), nodes.size), np.int64)
+        uses = np.zeros((len(self.maxima), slots, nodes.size), np.int64)
+        room = np.zeros((len(self.maxima), nodes.size), np.int64)
         leaving = np.zeros_like(room)
-        if not self.limits:
+        if not self.maxima:
             return uses, room, leaving
         queues = self.queue_numbers(columns, nodes, slots)
-        for number, limit in enumerate(self.limits):
-            layer = columns.resources.get(limit.resource)
+        for number, maximum in enumerate(self.maxima):
+            layer = columns.resources.get(maximum.resource)
             if layer is not None:
-                inside = (queues >= limit.queue.number) & (queues < limit.queue.below)
+                inside = (queues >= maximum.queue.number) & (queues < maximum.queue.below)
                 uses[number] = np.where(inside, columns.requests[layer, :slots][:, nodes], 0)
-            room[number] = limit.room
+            room[number] = maximum.room
             for at, pods in batch.awaited.items():
-                leaving[number, at] = sum(limit.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods)
+                leaving[number, at] = sum(
+                    maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in pods
+                )
                 room[number, at] += leaving[number, at]
         return uses, room, leaving
 
 
-NO_TERMS = QueueTerms()
+NO_QUEUE_CONSTRAINTS = QueueConstraints()
 
 
-def terms_of(
+def queue_constraints_of(
     snapshot: Snapshot, question: Question, assumed: Iterable[Placed], tallies: BoundedTallies
-) -> QueueTerms:
+) -> QueueConstraints:
     """Work out what queues mean for a preemptor. O(1) without queues, else O(queues with a guarantee).
 
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice.
     """
-    book = snapshot.queues
-    tree = book.tree
-    own = book.queue_of(question.preemptor)
-    if tree is None or own is None or book.held is None:
-        return NO_TERMS
+    queues = snapshot.queues
+    tree = queues.tree
+    own = queues.queue_of(question.preemptor)
+    if tree is None or own is None or queues.held is None:
+        return NO_QUEUE_CONSTRAINTS
     pod = question.preemptor
-    limits: tuple[QueueLimit, ...] = ()
+    maxima: tuple[QueueMaximum, ...] = ()
     if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
-        limits = tuple(_limits(snapshot, tree, own, pod, [other for _, other in assumed]))
-    guards = tuple(_guards(snapshot, tree, own, question))
-    if not limits and not guards:
-        return NO_TERMS
+        maxima = tuple(_maxima(snapshot, tree, own, pod, [other for _, other in assumed]))
+    margins = tuple(_margins(snapshot, tree, own, question))
+    if not maxima and not margins:
+        return NO_QUEUE_CONSTRAINTS
 
     def numbered(namespace: str, labels: dict[str, str]) -> int:
         return place(tree, asked_for(labels), namespace).queue.number + 1
@@ -181,37 +183,39 @@ def terms_of(
     def weigh(signatures: Ints) -> Ints:
         return snapshot.signatures.of_labels(QUEUE_LABELS, numbered, signatures)
 
-    numbers = tallies.get(snapshot, ("queue", book.revision), weigh, cost=_PYTHON).use
-    return QueueTerms(limits, guards, book.revision, numbers, len(tree))
+    numbers = tallies.get(snapshot, ("queue", queues.revision), weigh, cost=_PYTHON).use
+    return QueueConstraints(maxima, margins, queues.revision, numbers, len(tree))
 
 
-def _limits(
+def _maxima(
     snapshot: Snapshot, tree: QueueTree, own: Queue, preemptor: PodRecord, assumed: list[PodRecord]
-) -> Iterable[QueueLimit]:
+) -> Iterable[QueueMaximum]:
     """Give the maxima that the preemptor would go over, nearest queue first."""
-    book = snapshot.queues
+    queues = snapshot.queues
     for queue in tree.line(own.number):
-        held = book.held.of(queue.number) if book.held is not None else {}
+        held = queues.held.of(queue.number) if queues.held is not None else {}
         for name, most in sorted(queue.maximum.items()):
             asked = preemptor.requests.get(name, 0)
             coming = sum(
                 pod.requests.get(name, 0)
                 for pod in assumed
-                if not pod.node and queue.number <= book.number_of(pod) < queue.below
+                if not pod.node and queue.number <= queues.number_of(pod) < queue.below
             )
             room = most - held.get(name, 0) - coming - asked
             if asked and room < 0:
                 used = f"{text_of(name, held.get(name, 0))} of {text_of(name, most)}"
-                yield QueueLimit(queue, name, max(room, -MOST), f"Queue {queue.path} at max: {name} {used}")
+                yield QueueMaximum(queue, name, max(room, -MOST), f"Queue {queue.path} at max: {name} {used}")
 
 
-def guards_of(snapshot: Snapshot, question: Question) -> tuple[Guard, ...]:
+def margins_of(snapshot: Snapshot, question: Question) -> tuple[GuaranteeMargin, ...]:
     """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
     tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
-    return () if tree is None or own is None else tuple(_guards(snapshot, tree, own, question))
+    return () if tree is None or own is None else tuple(_margins(snapshot, tree, own, question))
 
 
-def _guards(snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question) -> Iterable[Guard]:
+def _margins(
+    snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question
+) -> Iterable[GuaranteeMargin]:
     """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
     guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
     if not guaranteed:
@@ -226,7 +230,7 @@ def _guards(snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question)
         for name, least in queue.guaranteed.items():
             spare = held.get(name, 0) - least
             if spare < fullest.get(name, 0):
-                yield Guard(queue, name, max(spare, 0))
+                yield GuaranteeMargin(queue, name, max(spare, 0))
 
 
 def _beyond(uses: Ints, spare: int) -> Flags:
@@ -237,12 +241,12 @@ def _beyond(uses: Ints, spare: int) -> Flags:
 
 def guarantee_of(snapshot: Snapshot, pod: PodRecord, question: Question) -> str:
     """Say which guarantee keeps a pod, with the numbers."""
-    book = snapshot.queues
-    tree, number = book.tree, book.number_of(pod)
-    own = book.queue_of(question.preemptor)
+    queues = snapshot.queues
+    tree, number = queues.tree, queues.number_of(pod)
+    own = queues.queue_of(question.preemptor)
     if tree is None or own is None:
         return ""
-    usage, _ = book.without(question.in_flight.keys() | question.leaving)
+    usage, _ = queues.without(question.in_flight.keys() | question.leaving)
     for queue in tree.line(number):
         if queue.number in own.line:
             break

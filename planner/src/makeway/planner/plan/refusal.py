@@ -14,7 +14,7 @@ from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraint_layers import NO_AFFINITY
 from makeway.planner.plan.dependencies import dependencies
 from makeway.planner.plan.exempt import HARD_BUDGET, exempt_text
-from makeway.planner.plan.queue_limits import NO_TERMS, QueueTerms
+from makeway.planner.plan.queue_limits import NO_QUEUE_CONSTRAINTS, QueueConstraints
 from makeway.planner.plan.refusal_stats import (
     ALL_EXEMPT,
     NO_LOWER,
@@ -81,7 +81,7 @@ def refusal(
     excluded: Mapping[str, int],
     unknown: int,
     now: datetime,
-    queues: QueueTerms = NO_TERMS,
+    queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
     sample: PlanCandidate | None = None,
 ) -> PlanRefusal:
     """Refuse where removing every removable pod makes no room, with the statistics of the potential rows.
@@ -100,8 +100,8 @@ def refusal(
     priority = question.preemptor.priority
     message = f"{_subject(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
     message += _told(excluded)
-    if queues.limits:
-        message += "; " + "; ".join(limit.reason for limit in queues.limits)
+    if queues.maxima:
+        message += "; " + "; ".join(limit.reason for limit in queues.maxima)
     if counts:
         end = stats.first_end(rows)
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
@@ -195,9 +195,9 @@ def near_node(evaluated: EvaluatedBatch, place: int) -> tuple[NearestNode, str]:
     }
     lacking = [f"{name} {amount_of(name, amount)}" for name, amount in missing.items()]
     against = found.short[found.asked.size :, place] > 0
-    limits = {limit.reason for limit in evaluated.queues.limits}
+    at_maximum = {limit.reason for limit in evaluated.queues.maxima}
     told = zip(found.constraints, against, strict=True)
-    lacking += [name for name, short in told if short and name not in limits]
+    lacking += [name for name, short in told if short and name not in at_maximum]
     if not lacking and found.breaks_affinity[place]:
         lacking = [NO_AFFINITY]
     node = evaluated.snapshot.names[int(batch.rows[place])]

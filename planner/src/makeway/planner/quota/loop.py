@@ -39,7 +39,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import Metrics
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, record_of, replay_in_chunks, still_needed
-from makeway.planner.quota.processes import Ended, QuotaControl
+from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -153,7 +153,7 @@ class QuotaLoop:
         self._remembered = 0
         self._in_force: tuple[str, Mode] | None = None
         self._changed = asyncio.Event()
-        self.control: QuotaControl | None = None
+        self.control: QuotaProcesses | None = None
         self.remember: Callable[[], None] = lambda: None
         """Called when `settled` may return something else."""
 
@@ -203,11 +203,11 @@ class QuotaLoop:
             self._remembered = control.timers.changes
             self.remember()
 
-    async def _begin(self) -> QuotaControl:
+    async def _begin(self) -> QuotaProcesses:
         """Take over what the planner before has settled, and the orders that are live. Raises BusError."""
         told, _ = await self._orders.control()
         ours = told is not None and told.cluster_uid == self._settings.cluster_uid
-        control = QuotaControl.remembering(told.settled if told is not None and ours else ())
+        control = QuotaProcesses.remembering(told.settled if told is not None and ours else ())
         now = datetime.now(UTC)
         self._up_to_date(control, now)
         resumed = self._ledger.quota_orders(now)
@@ -217,14 +217,14 @@ class QuotaLoop:
         self.control = control
         return control
 
-    def _up_to_date(self, control: QuotaControl, now: datetime) -> None:
+    def _up_to_date(self, control: QuotaProcesses, now: datetime) -> None:
         """Take over the configuration in force, where it is another."""
         in_force = (self._snapshot.queues.revision, self._settings.mode())
         if self._in_force != in_force:
             control.saved(self._snapshot.queues.tree, in_force[1], now)
             self._in_force = in_force
 
-    async def _look_for_outcome(self, control: QuotaControl, path: str, order: EvictionOrder) -> None:
+    async def _look_for_outcome(self, control: QuotaProcesses, path: str, order: EvictionOrder) -> None:
         found = await self._outcome(order)
         now = datetime.now(UTC)
         if found is None and now < order.not_after + PAST_DEADLINE:
@@ -247,7 +247,9 @@ class QuotaLoop:
         if ended is not None and ended is not before:
             self._report(path, ended)
 
-    async def _enforce(self, control: QuotaControl, path: str, fence: Callable[[], Awaitable[Fence]]) -> None:
+    async def _enforce(
+        self, control: QuotaProcesses, path: str, fence: Callable[[], Awaitable[Fence]]
+    ) -> None:
         """Plan for one queue, and order what was planned."""
         now = datetime.now(UTC)
         last = await self._orders.last_quota_order(path)
@@ -260,11 +262,11 @@ class QuotaLoop:
         tree = self._snapshot.queues.tree
         queue = tree.find(path) if tree is not None else None
         if tree is None or queue is None:
-            control.finish(path, Ended("notNeeded", now, f"{path} is no queue any more"), now)
+            control.finish(path, EndedQuota("notNeeded", now, f"{path} is no queue any more"), now)
             return
         mode = self._settings.mode()
         if mode == "off":
-            control.finish(path, Ended("notNeeded", now, f"{path}: the mode is off"), now)
+            control.finish(path, EndedQuota("notNeeded", now, f"{path}: the mode is off"), now)
             return
         if not self._settings.ready():
             control.wait(path, now)
@@ -321,7 +323,7 @@ class QuotaLoop:
         _log.info("quota_order_committed", queue=path, order_id=order.order_id, victims=len(victims))
 
     async def _plan(
-        self, control: QuotaControl, tree: QueueTree, inputs: QuotaInputs, now: datetime
+        self, control: QuotaProcesses, tree: QueueTree, inputs: QuotaInputs, now: datetime
     ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
         """Plan in chunks; return the plan and whom to order first, who have to go as the snapshot is now.
 
@@ -358,7 +360,7 @@ class QuotaLoop:
         except Malformed:
             return None  # told of and put aside by those who follow the outcomes
 
-    def _leaving(self, control: QuotaControl, now: datetime) -> set[str]:
+    def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
 
     def _most_victims(self) -> int:
@@ -384,7 +386,7 @@ class QuotaLoop:
             pdb_violations=sum(victim.pdb_violating for victim in victims),
         )
 
-    def _report(self, path: str, ended: Ended) -> None:
+    def _report(self, path: str, ended: EndedQuota) -> None:
         """Tell of a result: metric, log, and an Event unless nothing had to be done."""
         self._metrics.quota_processes.labels(ended.result).inc()
         _log.info(

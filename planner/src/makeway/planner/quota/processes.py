@@ -21,7 +21,7 @@ from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome, SettledQuota
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
-from makeway.core.queues.timers import Terms, Timer, Timers
+from makeway.core.queues.timers import Timer, Timers, TimerSettings
 from makeway.core.queues.tree import Queue, QueueTree
 
 MOST_FRUITLESS: Final = 3
@@ -42,7 +42,7 @@ Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedQuota:
     """How the last process of a queue ended. `evicted`: pods that its orders removed."""
 
     result: Result
@@ -53,7 +53,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class RunningQuota:
     """A process that runs.
 
     `maximum`: what it began with; None where another planner began it. `order`: the one in flight.
@@ -86,17 +86,17 @@ class Process:
 
 
 @dataclass
-class QuotaControl:
+class QuotaProcesses:
     """All queues of one leading planner. Of the planner before it knows what was settled, and live orders."""
 
     timers: Timers = field(default_factory=Timers)
-    processes: dict[str, Process] = field(default_factory=dict)
-    ended: dict[str, Ended] = field(default_factory=dict)
+    processes: dict[str, RunningQuota] = field(default_factory=dict)
+    ended: dict[str, EndedQuota] = field(default_factory=dict)
 
     @classmethod
-    def remembering(cls, settled: Iterable[SettledQuota]) -> QuotaControl:
+    def remembering(cls, settled: Iterable[SettledQuota]) -> QuotaProcesses:
         """Return the control of a planner that begins to lead, with what the one before has settled."""
-        return cls(Timers({one.path: _terms(one) for one in settled}))
+        return cls(Timers({one.path: _timer_settings(one) for one in settled}))
 
     # ------------------------------------------------------------------------------------ events
 
@@ -108,7 +108,7 @@ class QuotaControl:
         """Go on with the processes whose orders are live: another planner has begun them."""
         for order in orders:
             self.timers.begin(order.queue, resumed=True)
-            self.processes[order.queue] = Process(
+            self.processes[order.queue] = RunningQuota(
                 began_at=order.created_at, maximum=None, order=order, orders=1
             )
 
@@ -121,7 +121,7 @@ class QuotaControl:
             return []
         for path in self.timers.fired(tree, now):
             self.timers.begin(path)
-            self.processes[path] = Process(began_at=now, maximum=tree.at(path).maximum, plan_at=now)
+            self.processes[path] = RunningQuota(began_at=now, maximum=tree.at(path).maximum, plan_at=now)
         return [
             path
             for path, process in self.processes.items()
@@ -158,7 +158,9 @@ class QuotaControl:
             )
             blocked = () if everybody else (_trouble(outcome),)
             self.finish(
-                path, Ended("success" if everybody else "bestEffort", now, message, evicted, blocked), now
+                path,
+                EndedQuota("success" if everybody else "bestEffort", now, message, evicted, blocked),
+                now,
             )
             return
         refused, stuck = _left_out(process, outcome)
@@ -182,13 +184,13 @@ class QuotaControl:
         plan = process.plan
         if everybody and process.whole and plan is not None:
             result: Result = "success" if plan.result == "success" else "bestEffort"
-            self.finish(path, Ended(result, now, plan.message, evicted, plan.blocked), now)
+            self.finish(path, EndedQuota(result, now, plan.message, evicted, plan.blocked), now)
         elif fruitless >= MOST_FRUITLESS or idle >= MOST_IDLE:
             message = f"{path}: {trouble[0].message}" if trouble else f"{path}: nobody could be evicted"
             result = "bestEffort" if evicted else "unsuccessful"
-            self.finish(path, Ended(result, now, message, evicted, trouble), now)
+            self.finish(path, EndedQuota(result, now, message, evicted, trouble), now)
 
-    def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> Ended:
+    def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> EndedQuota:
         """A plan that nothing is ordered for: the process ends with it."""
         process = self.processes[path]
         result: Result = plan.result
@@ -198,11 +200,11 @@ class QuotaControl:
             # Earlier orders of this process did what was possible.
             result = "success" if plan.result == "notNeeded" else "bestEffort"
         trouble = () if process.refused or process.stuck else process.trouble  # the plan names the pods
-        ended = Ended(result, now, plan.message, process.evicted, (*plan.blocked, *trouble))
+        ended = EndedQuota(result, now, plan.message, process.evicted, (*plan.blocked, *trouble))
         self.finish(path, ended, now)
         return ended
 
-    def finish(self, path: str, ended: Ended, now: datetime) -> None:
+    def finish(self, path: str, ended: EndedQuota, now: datetime) -> None:
         """The process of a queue has ended."""
         del self.processes[path]
         self.timers.end(path, now)
@@ -253,8 +255,8 @@ class QuotaControl:
         return {path: one.order for path, one in self.processes.items() if one.order is not None}
 
 
-def _terms(settled: SettledQuota) -> Terms:
-    return Terms(settled.max, timedelta(microseconds=settled.delay_microseconds), settled.mode)
+def _timer_settings(settled: SettledQuota) -> TimerSettings:
+    return TimerSettings(settled.max, timedelta(microseconds=settled.delay_microseconds), settled.mode)
 
 
 def _gone(outcome: Outcome | None) -> int:
@@ -264,7 +266,7 @@ def _gone(outcome: Outcome | None) -> int:
     return sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
 
 
-def _left_out(process: Process, outcome: Outcome | None) -> tuple[dict[str, str], dict[str, str]]:
+def _left_out(process: RunningQuota, outcome: Outcome | None) -> tuple[dict[str, str], dict[str, str]]:
     """Return `refused` and `stuck` of a process after an order of it."""
     refused, stuck = dict(process.refused), dict(process.stuck)
     for victim in outcome.victims if outcome is not None else ():

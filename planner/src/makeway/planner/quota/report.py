@@ -8,32 +8,32 @@ from makeway.bus.messages import API_VERSION, Obstacle
 from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer
 from makeway.core.k8s.resources import PODS
 from makeway.core.queues.tree import Queue
-from makeway.planner.quota.processes import Ended, Process, QuotaControl
-from makeway.planner.snapshot.queue_usage import QueueBook
+from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
+from makeway.planner.snapshot.queue_usage import QueueUsage
 
 
 def report_of(
-    book: QueueBook, control: QuotaControl, *, queue: str, planner: str, now: datetime
+    queues: QueueUsage, control: QuotaProcesses, *, queue: str, planner: str, now: datetime
 ) -> QueueReport:
     """Tell of one queue by its path, or of all where that is empty. O(queues told of)."""
-    tree = book.tree
+    tree = queues.tree
     return QueueReport(
         api_version=API_VERSION,
         planner=planner,
         at=now,
-        revision=book.revision if tree is not None else "",
+        revision=queues.revision if tree is not None else "",
         quota_preemption=tree is not None and tree.quota_preemption,
-        misplaced=len(book.misplaced),
+        misplaced=len(queues.misplaced),
         unknown=bool(queue) and (tree is None or tree.find(queue) is None),
         queues=()
         if tree is None
-        else tuple(_state(book, control, one) for one in tree if queue in ("", one.path)),
+        else tuple(_state(queues, control, one) for one in tree if queue in ("", one.path)),
     )
 
 
-def _state(book: QueueBook, control: QuotaControl, queue: Queue) -> QueueState:
-    held = dict(book.held.of(queue.number)) if book.held is not None else {}
-    staying = book.staying.of(queue.number) if book.staying is not None else {}
+def _state(queues: QueueUsage, control: QuotaProcesses, queue: Queue) -> QueueState:
+    held = dict(queues.held.of(queue.number)) if queues.held is not None else {}
+    staying = queues.staying.of(queue.number) if queues.staying is not None else {}
     leaving = {name: amount - staying.get(name, 0) for name, amount in held.items()}
     timer = control.timer(queue.path)
     process = control.processes.get(queue.path)
@@ -55,7 +55,7 @@ def _state(book: QueueBook, control: QuotaControl, queue: Queue) -> QueueState:
     )
 
 
-def _process(process: Process, below: tuple[str, ...]) -> QuotaProcess:
+def _process(process: RunningQuota, below: tuple[str, ...]) -> QuotaProcess:
     return QuotaProcess(
         since=process.began_at,
         order_id=process.order.order_id if process.order is not None else "",
@@ -65,7 +65,7 @@ def _process(process: Process, below: tuple[str, ...]) -> QuotaProcess:
     )
 
 
-def _end(ended: Ended) -> QuotaEnd:
+def _end(ended: EndedQuota) -> QuotaEnd:
     return QuotaEnd(
         result=ended.result,
         at=ended.at,

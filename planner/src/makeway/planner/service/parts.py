@@ -29,7 +29,7 @@ from makeway.planner.service.handler import Facts, Planner
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import Marks
 from makeway.planner.service.order_follower import InFlight
-from makeway.planner.service.queue_query import QueueAnswers, follow_queues
+from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.queue_warnings import QueueWarnings
 from makeway.planner.service.quota_fence import PlannerFence
 from makeway.planner.service.repair import Repairing
@@ -116,7 +116,7 @@ class Deciding:
     quotas: QuotaLoop
     control: Control
     recorder: Recorder
-    queue_answers: QueueAnswers
+    queue_answers: QueueQueryHandler
     queue_warnings: QueueWarnings
 
 
@@ -228,7 +228,7 @@ def _deciding(around: Around, seen: Seen) -> Deciding:
             identity=around.identity,
             unsynced=seen.unsynced,
         ),
-        queue_answers=QueueAnswers(around.identity, seen.snapshot, quotas),
+        queue_answers=QueueQueryHandler(around.identity, seen.snapshot, quotas),
         queue_warnings=QueueWarnings(seen.snapshot, seen.events),
     )
 

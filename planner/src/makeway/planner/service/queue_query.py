@@ -10,7 +10,7 @@ import structlog
 from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.core.queues.parsing import Queues
 from makeway.planner.quota.loop import QuotaLoop
-from makeway.planner.quota.processes import QuotaControl
+from makeway.planner.quota.processes import QuotaProcesses
 from makeway.planner.quota.report import report_of
 from makeway.planner.service.settling import until_applied
 from makeway.planner.snapshot.changes import Adopt
@@ -40,7 +40,7 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
     config.subscribe(adopt)
 
 
-class QueueAnswers:
+class QueueQueryHandler:
     """Answers `makeway queues`."""
 
     def __init__(self, identity: str, snapshot: Snapshot, quotas: QuotaLoop) -> None:
@@ -59,5 +59,5 @@ class QueueAnswers:
 
     def _report(self, queue: str) -> QueueReport:
         now = datetime.now(UTC)
-        control = self._quotas.control or QuotaControl()
+        control = self._quotas.control or QuotaProcesses()
         return report_of(self._snapshot.queues, control, queue=queue, planner=self._identity, now=now)

@@ -21,7 +21,7 @@ NOWHERE = -1
 """The queue of a pod where there are no queues."""
 
 
-class QueueBook:
+class QueueUsage:
     """Bound pods by queue. Without a `tree` nothing is kept.
 
     `revision`: of what the tree was read from. `held`: what bound pods hold, by queue; `staying`: the same
@@ -71,7 +71,7 @@ class QueueBook:
         for uid in leaving:
             pod = self._records.get(uid)
             if pod is not None and not pod.terminating:
-                usage.take(self._leaves[uid], pod.requests)
+                usage.remove(self._leaves[uid], pod.requests)
 
         def members(leaf: int) -> Iterable[Member]:
             return (one for uid, one in self._members.get(leaf, {}).items() if uid not in leaving)
@@ -123,9 +123,9 @@ class QueueBook:
         leaf = self._leaves.pop(pod.uid, None)
         if leaf is not None and self.held is not None and self.staying is not None:
             del self._records[pod.uid]
-            self.held.take(leaf, pod.requests)
+            self.held.remove(leaf, pod.requests)
             if not pod.terminating:
-                self.staying.take(leaf, pod.requests)
+                self.staying.remove(leaf, pod.requests)
                 del self._members[leaf][pod.uid]
 
     def renew(self, uid: str) -> None:

@@ -47,7 +47,7 @@ from makeway.planner.snapshot.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pending_updates import PendingUpdates
-from makeway.planner.snapshot.queue_usage import QueueBook
+from makeway.planner.snapshot.queue_usage import QueueUsage
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures import SignatureTable
 from makeway.planner.snapshot.topology import Topology
@@ -113,7 +113,7 @@ class Snapshot:
         self.budgets = BudgetTable()
         self.exemptions = Exemptions()
         self.owners = OwnerIndex()
-        self.queues = QueueBook(self.exemptions, self.owners)
+        self.queues = QueueUsage(self.exemptions, self.owners)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()

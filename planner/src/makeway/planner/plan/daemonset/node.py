@@ -22,7 +22,12 @@ from makeway.planner.plan.batch import NodeBatch, overlay
 from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
 from makeway.planner.plan.debits import debits
 from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueTerms, guarantee_of, terms_of
+from makeway.planner.plan.queue_limits import (
+    QUEUE_GUARANTEED,
+    QueueConstraints,
+    guarantee_of,
+    queue_constraints_of,
+)
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.plan.tally import BoundedTallies
@@ -154,11 +159,11 @@ def daemonset_node_of(
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
-    terms = terms_of(snapshot, question, request_overlay.placed, tallies)
-    if terms.guards:
+    queues = queue_constraints_of(snapshot, question, request_overlay.placed, tallies)
+    if queues.margins:
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()
-        stay |= _guaranteed(terms, snapshot, question, batch, going)
+        stay |= _guaranteed(queues, snapshot, question, batch, going)
     return DaemonSetNode(
         snapshot=snapshot,
         question=question,
@@ -237,14 +242,14 @@ def _kept(
 
 
 def _guaranteed(
-    terms: QueueTerms, snapshot: Snapshot, question: Question, batch: NodeBatch, going: set[int]
+    queues: QueueConstraints, snapshot: Snapshot, question: Question, batch: NodeBatch, going: set[int]
 ) -> dict[int, ExemptPod]:
     """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
     pods = batch.slots[int(batch.nodes[0])]
     mask: Flags = np.zeros((len(pods), 1), np.bool_)
     mask[sorted(going)] = True
     kept = {}
-    for slot in np.flatnonzero(terms.kept(batch, mask)[:, 0]).tolist():
+    for slot in np.flatnonzero(queues.kept(batch, mask)[:, 0]).tolist():
         verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pods[slot], question))
         kept[slot] = ExemptPod(pods[slot], verdict)
     return kept

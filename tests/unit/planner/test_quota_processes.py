@@ -15,7 +15,7 @@ from makeway.bus.messages import (
     VictimResult,
 )
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota.processes import MOST_FRUITLESS, MOST_IDLE, PATIENCE, Ended, QuotaControl
+from makeway.planner.quota.processes import MOST_FRUITLESS, MOST_IDLE, PATIENCE, EndedQuota, QuotaProcesses
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
 
@@ -69,9 +69,9 @@ def outcome(
     )
 
 
-def fired() -> QuotaControl:
+def fired() -> QuotaProcesses:
     """A control whose queue is due."""
-    control = QuotaControl()
+    control = QuotaProcesses()
     control.saved(TREE, "enforce", NOW)
     assert control.due(TREE, NOW + timedelta(seconds=10)) == [PATH]
     return control
@@ -82,7 +82,7 @@ def plan(*sizes: int, guaranteed: int = 0) -> QuotaPlan:
     return World(built).run(PATH, *sizes).enforce(PATH)
 
 
-def under_way(*uids: str, whole: bool = True) -> QuotaControl:
+def under_way(*uids: str, whole: bool = True) -> QuotaProcesses:
     """A control whose queue has an order in flight."""
     control = fired()
     control.planned(PATH, plan(40, 40), NOW)
@@ -173,7 +173,7 @@ def test_what_is_only_observed_is_said_to_be() -> None:
 
 
 def test_an_order_of_the_planner_before_is_awaited_and_the_timer_starts_again_then() -> None:
-    control = QuotaControl()
+    control = QuotaProcesses()
     control.saved(TREE, "enforce", NOW)
     control.resume([order("x", "y")], NOW)
 
@@ -198,19 +198,19 @@ NESTED = tree(queue("p", queue("c", maximum=1, delay_seconds=10), maximum=2, del
 
 
 def test_a_queue_is_planned_for_only_when_the_processes_below_it_have_ended() -> None:
-    control = QuotaControl()
+    control = QuotaProcesses()
     control.saved(NESTED, "enforce", NOW)
     later = NOW + timedelta(seconds=10)
 
     assert control.due(NESTED, later) == ["root.p.c"]
     assert control.waits_for("root.p") == ("root.p.c",)
-    control.finish("root.p.c", Ended("success", later, "done"), later)
+    control.finish("root.p.c", EndedQuota("success", later, "done"), later)
 
     assert control.due(NESTED, later) == ["root.p"]
 
 
 def test_a_queue_does_not_wait_for_ever_for_a_process_below_that_cannot_go_on() -> None:
-    control = QuotaControl()
+    control = QuotaProcesses()
     control.saved(NESTED, "enforce", NOW)
     later = NOW + timedelta(seconds=10)
     control.due(NESTED, later)
