@@ -105,7 +105,7 @@ chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, a
 bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the bridge's own time
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
-	cd plugin && go test ./bridge -run '^$$' -bench . -benchtime 300ms
+	cd plugin && go test ./bridge ./queuegate -run '^$$' -bench . -benchtime 300ms
 
 .PHONY: bench-plots
 bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes

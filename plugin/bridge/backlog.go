@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,18 +23,35 @@ type backlog struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
-	pods map[types.UID]*waiter
+	pods map[types.UID]*turn
+}
+
+// turnLasts is how long a turn lasts: longer than it takes a pod to come to its cycle, unless the scheduler has thousands
+// before it.
+const turnLasts = 10 * time.Second
+
+// turn is one preemptor that waits.
+type turn struct {
+	pod      wire.PodRef
+	priority int32
+	created  time.Time
+	until    time.Time // its turn lasts until then; zero: it has not come
+}
+
+// before orders preemptors: higher priority, then older, then by UID.
+func (t *turn) before(other *turn) int {
+	return cmp.Or(cmp.Compare(other.priority, t.priority), t.created.Compare(other.created), strings.Compare(t.pod.UID, other.pod.UID))
 }
 
 func newBacklog(clock clock.PassiveClock) *backlog {
-	return &backlog{clock: clock, pods: map[types.UID]*waiter{}}
+	return &backlog{clock: clock, pods: map[types.UID]*turn{}}
 }
 
 // enter lets a pod wait; its turn, where it had one, is over.
 func (b *backlog) enter(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pods[pod.UID] = newWaiter(pod, demand{priority: corev1helpers.PodPriority(pod)}, "")
+	b.pods[pod.UID] = &turn{pod: refOf(pod), priority: corev1helpers.PodPriority(pod), created: pod.CreationTimestamp.Time}
 }
 
 // leave lets a pod wait no longer, and says whether it did.
@@ -53,9 +72,9 @@ func (b *backlog) due(room int64) (pods []wire.PodRef, next time.Time) {
 		return nil, time.Time{}
 	}
 	now := b.clock.Now()
-	var line []*waiter
+	var line []*turn
 	for _, w := range b.pods {
-		if !w.promised || !now.Before(w.until) {
+		if !now.Before(w.until) {
 			line = append(line, w)
 			continue
 		}
@@ -63,9 +82,9 @@ func (b *backlog) due(room int64) (pods []wire.PodRef, next time.Time) {
 			next = w.until
 		}
 	}
-	slices.SortFunc(line, before)
+	slices.SortFunc(line, (*turn).before)
 	for _, w := range line[:max(min(int64(len(line)), room), 0)] {
-		w.promised, w.until = true, now.Add(promiseLasts)
+		w.until = now.Add(turnLasts)
 		if next.IsZero() || w.until.Before(next) {
 			next = w.until
 		}

@@ -142,7 +142,7 @@ func (e *engine) takeBrake(ctx context.Context, found *brake) {
 		klog.FromContext(ctx).Info("brake_released", "scope", before.scope())
 	}
 	e.retry.policyChanged()
-	e.gate.reconsider()
+	e.gate.Reconsider()
 	e.inflight.notify()
 }
 

@@ -19,6 +19,19 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+// queueLimits is where the limits of queues are put in force. Those that assume do nothing once a control state has
+// told, and report so.
+type queueLimits interface {
+	SetLimits(queues []wire.QueueLimit) error
+	NoQueues()
+	AssumeLimits(why string) bool
+	AssumeNoQueues() bool
+	// Decided is closed once it is known whether there are limits.
+	Decided() <-chan struct{}
+	// Reconsider lets pods that wait be looked at again: modes have changed.
+	Reconsider()
+}
+
 // How long the gate may be undecided, and how it is decided without a control state.
 const (
 	// controlWait is how long a scheduler that has just started waits for NATS to give the control state.
@@ -213,13 +226,13 @@ func (e *engine) lookForPolicy(ctx context.Context) {
 }
 
 func (e *engine) gateOpens(ctx context.Context, why string) {
-	if e.gate.assumeNone() {
+	if e.gate.AssumeNoQueues() {
 		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
 	}
 }
 
 func (e *engine) gateShuts(ctx context.Context, why string) {
-	if e.gate.assumeSome(why) {
+	if e.gate.AssumeLimits(why) {
 		klog.FromContext(ctx).Info("queue_gate_shut", "reason", why)
 	}
 }
@@ -259,7 +272,7 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
 		e.retry.policyChanged() // a brake changes modes without a new policy
 	}
-	e.gate.reconsider()
+	e.gate.Reconsider()
 	e.inflight.notify()
 	controlRevision.Set(float64(state.Revision))
 	controlPublished.Set(float64(envelope.Time.Unix()))
@@ -277,15 +290,11 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 // putQueues puts the limits of a control state in force, or takes the gate away.
 func (e *engine) putQueues(before *inControl, state *wire.ControlState) error {
 	if state.QueuesRevision == "" {
-		e.gate.open()
+		e.gate.NoQueues()
 		return nil
 	}
 	if before != nil && before.state.QueuesRevision != "" && reflect.DeepEqual(before.state.Queues, state.Queues) {
 		return nil
 	}
-	tree, err := newQueueTree(state.Queues)
-	if err != nil {
-		return err
-	}
-	return e.gate.limit(tree)
+	return e.gate.SetLimits(state.Queues)
 }

@@ -170,30 +170,26 @@ func TestWithoutAControlStateTheConfigMapDecidesAboutTheGate(t *testing.T) {
 	queues := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: "makeway-queues"}}
 	for name, test := range map[string]struct {
 		given setup
-		knows knowledge
+		shut  bool
 	}{
-		"it does not exist":     {setup{}, noQueues},
-		"it exists":             {setup{objects: []runtime.Object{queues}}, missing},
-		"it exists, of no name": {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Name = "" }}, noQueues},
-		"it is elsewhere":       {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Namespace = "x" }}, noQueues},
+		"it does not exist":     {setup{}, false},
+		"it exists":             {setup{objects: []runtime.Object{queues}}, true},
+		"it exists, of no name": {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Name = "" }}, false},
+		"it is elsewhere":       {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Namespace = "x" }}, false},
 	} {
 		test.given.findsOut = true
 		w := newWorld(t, test.given, []*v1.Node{node("n1")})
 		gate := w.plugin.engine.gate
-		<-gate.decided
+		<-gate.Decided()
 
-		gate.mu.Lock()
-		knows := gate.knows
-		gate.mu.Unlock()
-
-		if knows != test.knows {
-			t.Errorf("%s: %d, want %d", name, knows, test.knows)
+		if shut := w.gateShut(); shut != test.shut {
+			t.Errorf("%s: shut %t, want %t", name, shut, test.shut)
 		}
 		// Whatever was assumed, a control state has the last word.
 		w.tells(enforcing(1, func(s *wire.ControlState) {
 			s.QueuesRevision, s.Queues = "q", []wire.QueueLimit{limit("root", "pods", 0)}
 		}), at(1))
-		if gate.tree.Load() == nil || gate.assumeNone() {
+		if _, limited := gate.QueueOf(pod("p", "", 0, nil).Obj()); !limited || gate.AssumeNoQueues() {
 			t.Errorf("%s: the limits of the control state are not in force", name)
 		}
 	}
@@ -204,34 +200,45 @@ func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
 		again bool
-		knows knowledge
+		shut  bool
 	}{
-		"it may not be read": {apierrors.NewForbidden(resource, "makeway-queues", nil), false, noQueues},
-		"no answer":          {apierrors.NewTimeoutError("late", 1), true, missing},
+		"it may not be read": {apierrors.NewForbidden(resource, "makeway-queues", nil), false, false},
+		"no answer":          {apierrors.NewTimeoutError("late", 1), true, true},
 	} {
 		w := newWorld(t, setup{}, []*v1.Node{node("n1")})
-		<-w.plugin.engine.gate.decided
+		<-w.plugin.engine.gate.Decided()
 		w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 
 		again := w.plugin.engine.lookForQueues(w.ctx)
 
-		if again != test.again || w.plugin.engine.gate.knows != test.knows {
-			t.Errorf("%s: again %t, %d", name, again, w.plugin.engine.gate.knows)
+		if again != test.again || w.gateShut() != test.shut {
+			t.Errorf("%s: again %t, shut %t", name, again, w.gateShut())
 		}
 	}
 }
 
+// slowGate takes its time to take a control state in.
+type slowGate struct {
+	queueGate
+	wait chan struct{}
+}
+
+func (g slowGate) NoQueues() {
+	<-g.wait
+	g.queueGate.NoQueues()
+}
+
 func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInForce(t *testing.T) {
-	w := newWorld(t, setup{}, []*v1.Node{node("n1")})
-	gate := w.plugin.engine.gate
-	<-gate.decided
-	gate.mu.Lock() // both get past the comparison with the one in force, if they can
+	wait := make(chan struct{})
+	w := newWorld(t, setup{wrapGate: func(gate queueGate) queueGate { return slowGate{gate, wait} }}, []*v1.Node{node("n1")})
+	<-w.plugin.engine.gate.Decided()
+	// both get past the comparison with the one in force, if they can
 	var took sync.WaitGroup
 	for _, revision := range []int64{2, 1} {
 		took.Go(func() { w.tells(enforcing(revision, nil), at(1)) })
 		time.Sleep(20 * time.Millisecond)
 	}
-	gate.mu.Unlock()
+	close(wait)
 	took.Wait()
 
 	if got := w.revision(); got != 2 {
@@ -258,4 +265,41 @@ func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *test
 		}
 	}
 	t.Error("mode enforce is in force, and the pod is not tried again")
+}
+
+func TestQueuesHoldPodsInModeEnforceButThoseThatAClusterNeedsToStart(t *testing.T) {
+	mode := func(mode string, namespaces map[string]string) *wire.ControlState {
+		return &wire.ControlState{Mode: mode, NamespaceModes: namespaces}
+	}
+	for name, test := range map[string]struct {
+		state     *wire.ControlState
+		own       string // the profile's mode
+		priority  int32
+		namespace string
+		want      bool
+	}{
+		"a pod":                                     {nil, wire.ModeEnforce, 0, "default", true},
+		"the profile only observes":                 {nil, wire.ModeObserve, 0, "default", false},
+		"the policy only observes":                  {mode(wire.ModeObserve, nil), wire.ModeEnforce, 0, "default", false},
+		"the policy only observes the namespace":    {mode(wire.ModeEnforce, map[string]string{"default": wire.ModeObserve}), wire.ModeEnforce, 0, "default", false},
+		"a system priority":                         {nil, wire.ModeEnforce, systemPriority, "default", false},
+		"just below":                                {nil, wire.ModeEnforce, systemPriority - 1, "default", true},
+		"makeway's own namespace":                   {nil, wire.ModeEnforce, 0, "makeway-system", false},
+		"a system namespace":                        {nil, wire.ModeEnforce, 0, "kube-system", false},
+		"a namespace that the policy exempts":       {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "cni", false},
+		"one that only the arguments exempt":        {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "kube-system", true},
+		"makeway's own, that the policy leaves out": {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "makeway-system", false},
+	} {
+		c := &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}
+		if test.state != nil {
+			c.current.Store(&inControl{state: test.state})
+		}
+		if got := c.holds(test.own, test.priority, test.namespace); got != test.want {
+			t.Errorf("%s: held %t", name, got)
+		}
+	}
+}
+
+func exempting(namespaces ...string) func(*wire.ControlState) {
+	return func(s *wire.ControlState) { s.ExemptNamespaces = namespaces }
 }

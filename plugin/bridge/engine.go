@@ -25,6 +25,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -57,7 +58,7 @@ type engine struct {
 	control    *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble atomic.Pointer[string]
-	gate         *queueGate
+	gate         queueGate
 	backlog      *backlog
 	forecast     *forecast
 
@@ -155,7 +156,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 	e.leadership = &leadership{fence: e.fence, clock: clock}
 	e.profileMode(args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
-	e.gate = newQueueGate(clock, e.pods, e.control.holds)
+	e.gate = queuegate.New(clock, e.pods, e.control.holds)
 	e.inflight.holds = e.gate
 	return e
 }
@@ -197,8 +198,7 @@ func (e *engine) start(ctx context.Context) error {
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
 		goroutines.KeepRunning(ctx, "control", e.followControl)
 		goroutines.KeepRunning(ctx, "control", e.runControl)
-		goroutines.KeepRunning(ctx, "gate", e.runGate)
-		goroutines.KeepRunning(ctx, "queue_conditions", e.runTellings)
+		e.gate.Run(ctx, gateProcess{e})
 		goroutines.KeepRunning(ctx, "waker", e.runWaker)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
 		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
@@ -217,7 +217,7 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	}
 	e.seen.take(resourcePods, pod)
 	e.placements.observe(pod)
-	e.gate.observe(pod)
+	e.gate.PodChanged(pod)
 	if pod.Spec.NodeName != "" {
 		e.forget(pod.UID)
 		return
@@ -246,7 +246,7 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	}
 	e.seen.take(resourcePods, pod)
 	e.placements.removed(pod.UID)
-	e.gate.removed(pod.UID)
+	e.gate.PodDeleted(pod.UID)
 	e.inflight.deleted(pod.UID, e.clock.Now())
 	e.forget(pod.UID)
 }
@@ -399,7 +399,7 @@ func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
 	if pod == nil {
 		return
 	}
-	e.gate.permit(pod.UID)
+	e.gate.AllowCycle(pod.UID)
 	e.inflight.activated(pod.UID, e.clock.Now())
 	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
@@ -430,9 +430,9 @@ func (e *engine) pending(ref wire.PodRef) *v1.Pod {
 	pod := e.current(ref)
 	switch {
 	case pod == nil:
-		e.gate.removed(uid)
+		e.gate.PodDeleted(uid)
 	case pod.Spec.NodeName != "":
-		e.gate.failed(uid)
+		e.gate.CycleFailed(uid)
 	default:
 		return pod
 	}

@@ -48,12 +48,12 @@ func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk
 	switch {
 	case status.IsSuccess() && result != nil && result.NominatedNodeName != "":
 		e.places.add(pod.UID)
-		e.gate.hold(refOf(pod))
+		e.gate.ReserveQuota(refOf(pod))
 	case result != nil:
 		e.endPlace(pod.UID)
-		e.gate.failed(pod.UID)
+		e.gate.CycleFailed(pod.UID)
 	default:
-		e.gate.failed(pod.UID)
+		e.gate.CycleFailed(pod.UID)
 	}
 	e.pending(refOf(pod)) // it may have gone meanwhile
 }
@@ -61,7 +61,7 @@ func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk
 // endPlace ends what fellBack began, where it did.
 func (e *engine) endPlace(uid types.UID) {
 	if e.places.drop(uid) {
-		e.gate.release(uid)
+		e.gate.ReleaseQuota(uid)
 	}
 }
 

@@ -203,7 +203,7 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 				return test.err != nil && get.GetName() == "makeway-policy", nil, test.err
 			}
 			w := newWorld(t, setup{args: test.args, objects: test.objects, findsOut: true, configMaps: refuse}, []*v1.Node{node("n1")}, p, victim)
-			<-w.plugin.engine.gate.decided
+			<-w.plugin.engine.gate.Decided()
 			w.plugin.engine.lookForPolicy(w.ctx)
 			if test.state != nil {
 				w.tells(test.state, at(1))
@@ -274,7 +274,7 @@ func TestTheFallbackTakesNoOtherQueueBelowItsGuarantee(t *testing.T) {
 			pods := append([]*v1.Pod{p, inQueue("root.b", pod("x", "n1", 1, medium)), inQueue("root.b", pod("y", "n1", 2, medium))}, test.pods...)
 			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, pods[:3]...)
 			for _, more := range test.pods {
-				w.plugin.engine.gate.observe(more)
+				w.plugin.engine.gate.PodChanged(more)
 				if err := w.client.Tracker().Add(more); err != nil {
 					t.Fatal(err)
 				}

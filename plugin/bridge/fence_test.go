@@ -94,24 +94,3 @@ func TestAStandbyKnowsThatItLeadsWhenItHoldsTheLeaseOrRunsACycle(t *testing.T) {
 		}
 	}
 }
-
-func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
-	w := limited(t, limit("root", "pods", 1))
-	first, second := in("", "first", 0, 1).Obj(), in("", "second", 0, 1).Obj()
-	w.shows(first, second)
-	if !w.admits(first) || w.admits(second) {
-		t.Fatal("not the first alone is let in")
-	}
-
-	for range 10 {
-		w.clock.Step(promiseLasts)
-		if pods, _ := w.gate.due(false); len(pods) != 0 {
-			t.Fatalf("woken %v", pods)
-		}
-	}
-
-	w.clock.Step(promiseLasts)
-	if got := w.woken(); len(got) != 1 {
-		t.Errorf("woken %v once it leads", got)
-	}
-}

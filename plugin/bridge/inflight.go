@@ -90,7 +90,7 @@ type wake struct {
 // is sent to, without blocking, when due may have something new.
 type inflight struct {
 	changed chan struct{}
-	holds   places // told of every preemptor that begins or ends to have an order, under mu
+	holds   quotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
 	byPod    map[types.UID]*entry
@@ -99,21 +99,21 @@ type inflight struct {
 	order    []string                 // the keys of outcomes, oldest first
 }
 
-// places are held for preemptors: see queueGate. It must not call back.
-type places interface {
-	hold(pod wire.PodRef)
-	release(uid types.UID)
+// quotaReserver lets preemptors with an order count in their queues. It must not call back.
+type quotaReserver interface {
+	ReserveQuota(pod wire.PodRef)
+	ReleaseQuota(uid types.UID)
 }
 
-// noPlaces holds nothing.
-type noPlaces struct{}
+// noQuota reserves nothing.
+type noQuota struct{}
 
-func (noPlaces) hold(wire.PodRef)  {}
-func (noPlaces) release(types.UID) {}
+func (noQuota) ReserveQuota(wire.PodRef) {}
+func (noQuota) ReleaseQuota(types.UID)   {}
 
 func newInflight() *inflight {
 	return &inflight{
-		holds:    noPlaces{},
+		holds:    noQuota{},
 		changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*entry{},
 		byOrder:  map[string]types.UID{},
@@ -705,9 +705,9 @@ func (f *inflight) happens(e *entry, happened event) bool {
 	for _, effect := range effects {
 		switch effect {
 		case holdPlace:
-			f.holds.hold(e.preemptor)
+			f.holds.ReserveQuota(e.preemptor)
 		case releasePlace:
-			f.holds.release(uid)
+			f.holds.ReleaseQuota(uid)
 		case closeGate:
 			e.gated = true
 		case openGate:

@@ -4,8 +4,14 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -498,5 +504,55 @@ func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
 	f.due(woken.Add(releasedLasts))
 	if f.has("o") {
 		t.Error("it keeps its place for ever")
+	}
+}
+
+func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
+	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
+		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		gate := queuegate.New(testingclock.NewFakeClock(start), corelisters.NewPodLister(store), func(string, int32, string) bool { return true })
+		enters := func(p *v1.Pod) bool {
+			return gate.Check(framework.NewCycleState(), p, wire.ModeEnforce) == nil && gate.Reserve(p, wire.ModeEnforce) == nil
+		}
+		if err := gate.SetLimits([]wire.QueueLimit{limit("root", "cpu", 100)}); err != nil {
+			t.Fatal(err)
+		}
+		f := newInflight()
+		f.holds = gate
+		p, other, victim := pod("p", "", high, small).Obj(), pod("o", "", low, small).Obj(), pod("v", "n1", low, small).Obj()
+		for _, shown := range []*v1.Pod{p, other, victim} {
+			_ = store.Add(shown)
+			gate.PodChanged(shown)
+		}
+		if enters(p) {
+			t.Fatal("the queue is full")
+		}
+		f.begin(&entry{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
+		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
+		f.leftCache("p", "v")
+		gate.PodDeleted(victim.UID)
+		if wakes, _ := f.due(start); len(wakes) != 1 {
+			t.Fatalf("%d wakes", len(wakes))
+		}
+
+		f.due(start.Add(time.Minute))
+
+		if enters(other) {
+			t.Errorf("%s: another takes the place", name)
+		}
+		if placed {
+			if !enters(p) {
+				t.Errorf("%s: the preemptor does not get the place that was made for it", name)
+			}
+			f.cycled("p")
+			if enters(other) {
+				t.Errorf("%s: another takes the place beside it", name)
+			}
+			continue
+		}
+		f.cycled("p")
+		if !enters(other) {
+			t.Errorf("%s: the place is kept", name)
+		}
 	}
 }

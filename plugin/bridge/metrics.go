@@ -135,31 +135,6 @@ var (
 		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
 	}, []string{"scope"})
 
-	gateRejections = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "queue_gate_rejections_total", StabilityLevel: metrics.ALPHA,
-		Help: "Pods that the queue gate turned away, before their scheduling cycle (in PreEnqueue) or in it, by reason: queue_full, victims_may_help (full, and pods of lower priority within it hold enough), limits_unknown.",
-	}, []string{"reason"})
-
-	gateWaiting = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "queue_gate_waiting_pods", StabilityLevel: metrics.ALPHA,
-		Help: "Pods that wait for room in their queue.",
-	})
-
-	gateWoken = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "queue_gate_woken_pods_total", StabilityLevel: metrics.ALPHA,
-		Help: "Pods that were tried again since their queue had room.",
-	})
-
-	gateTold = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "queue_gate_conditions_total", StabilityLevel: metrics.ALPHA,
-		Help: "Conditions of pods that were written to say that their queue holds them, which is no reason to add nodes.",
-	})
-
-	gateShut = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "queue_gate_shut", StabilityLevel: metrics.ALPHA,
-		Help: "1 while no pod passes the queue gate because the limits of queues are not known, else 0.",
-	})
-
 	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
 		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, unusable-queues, other.",
@@ -181,7 +156,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, executionsTotal, executionDuration,
-		controlRevision, controlPublished, controlMode, brakeGauge, gateRejections, gateWaiting, gateWoken, gateTold, gateShut,
+		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackSpared,
 	)
 })

@@ -249,3 +249,31 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
+// or keeps it. In doubt it does.
+func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
+	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	defer cancel()
+	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, e.subjects.PodOrder(string(uid)))
+	if err != nil || !found {
+		return err != nil
+	}
+	order := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(stored.Data, wire.TypeOrder, order); err != nil {
+		return true
+	}
+	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
+	switch {
+	case err != nil:
+		return true
+	case !found:
+		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
+	}
+	outcome := &wire.Outcome{}
+	if _, err := wire.Unwrap(ended.Data, wire.TypeOutcome, outcome); err != nil {
+		return true
+	}
+	now := e.clock.Now()
+	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+}

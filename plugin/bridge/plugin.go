@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -85,7 +86,7 @@ func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (h
 	defer goroutines.RecoverPanic(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
 	if victim, ok := oldObj.(*v1.Pod); ok {
 		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
-		pl.engine.gate.leftNode(victim.UID)
+		pl.engine.gate.PodLeftNode(victim.UID)
 		pl.engine.inflight.leftCache(pod.UID, victim.UID)
 	}
 	return fwk.QueueSkip, nil
@@ -98,9 +99,8 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
 	}
-	if rejected := pl.engine.gate.admit(pod, pl.args.Mode); rejected != nil {
-		gateRejections.WithLabelValues(rejected.reason).Inc()
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.message)
+	if rejected := pl.engine.gate.Admit(pod, pl.args.Mode); rejected != nil {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.Message())
 	}
 	return nil
 }
@@ -109,9 +109,8 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 // rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
-	if rejected := pl.engine.gate.reserve(pod, pl.args.Mode); rejected != nil {
-		gateRejections.WithLabelValues(rejected.reason).Inc()
-		return fwk.NewStatus(fwk.Unschedulable, rejected.message)
+	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
+		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
 	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
 	pl.engine.endPlace(pod.UID)
@@ -125,7 +124,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
 	pl.engine.placements.unassume(pod.UID)
-	pl.engine.gate.unreserve(pod.UID)
+	pl.engine.gate.Unreserve(pod.UID)
 	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
 }
 
@@ -133,7 +132,7 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	start := time.Now()
 	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	room := roomOf(state)
+	keptOut := queuegate.RejectionOf(state)
 	hold := false
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
@@ -142,7 +141,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		if result, status = end.pair(); hold && end.unplanned() {
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
 		}
-		if room != nil && status.Code() == fwk.Unschedulable {
+		if keptOut != nil && status.Code() == fwk.Unschedulable {
 			// Nobody listed after this plugin may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
 		}
@@ -155,9 +154,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
-	if room == nil {
-		room = pl.lookLate(state, pod)
-	}
+	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
 	end = pl.preempt(ctx, state, pod, statuses)
 	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
@@ -166,7 +163,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}
 	_, code := end.pair()
-	goesOn := room == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
-	pl.engine.attempted(pod, room != nil, goesOn, end)
+	goesOn := keptOut == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
+	pl.engine.attempted(pod, keptOut != nil, goesOn, end)
 	return nil, nil // end says it
 }

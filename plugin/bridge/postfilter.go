@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -50,7 +51,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if end := pl.ineligible(pod, statuses, nodes); end != nil {
 		return *end
 	}
-	if room := roomOf(state); room != nil && !room.mayHelp {
+	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
 		return ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"}
 	}
 
@@ -139,9 +140,9 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end ending) {
 	case end.kind == endNominated:
 		e.places.drop(pod.UID) // the order holds the place from now on
 	case keptOut:
-		e.gate.tried(pod.UID)
+		e.gate.PreemptionTried(pod.UID)
 	default:
-		e.gate.failed(pod.UID)
+		e.gate.CycleFailed(pod.UID)
 	}
 	if !goesOn && end.kind != endNominated && result != nil {
 		e.endPlace(pod.UID) // its nomination ends
@@ -389,7 +390,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
 	}
 	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)]
-	if roomOf(a.state) != nil {
+	if queuegate.RejectionOf(a.state) != nil {
 		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
 	}
 	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, dependsOn)

@@ -667,11 +667,11 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				}
 				w.cycle(p)
 
-				if waiting, _ := engine.gate.state(); waiting != 0 || engine.retry.count() != 0 {
+				if waiting, _ := w.queueGate().State(); waiting != 0 || engine.retry.count() != 0 {
 					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.retry.count())
 				}
-				if m := engine.gate.memberAt(p.UID); (m != nil) != (name == "bound") {
-					t.Errorf("it counts in its queue as %+v", m)
+				if counts := w.queueGate().Counts(p.UID); counts != (name == "bound") {
+					t.Errorf("it counts in its queue: %t", counts)
 				}
 			})
 		}
@@ -682,7 +682,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	w := queued(t)
 	engine := w.plugin.engine
 	left := func() int {
-		waiting, _ := engine.gate.state()
+		waiting, _ := w.queueGate().State()
 		engine.backlog.mu.Lock()
 		defer engine.backlog.mu.Unlock()
 		return waiting + engine.retry.count() + len(engine.backlog.pods)
@@ -690,7 +690,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	gone := []*v1.Pod{
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
-	engine.gate.look(gone[0], wire.ModeEnforce)
+	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
 	engine.retry.tryAt(refOf(gone[1]), time.Now())
 	engine.backlog.enter(gone[2])
 	if left() != 3 {
@@ -698,7 +698,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	}
 
 	engine.inflight.notify()
-	if err := engine.gate.limit(treeOf(t, limit("root"), limit("root.a", "cpu", 500))); err != nil {
+	if err := engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
 		t.Fatal(err)
 	}
 

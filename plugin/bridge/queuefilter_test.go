@@ -18,7 +18,7 @@ import (
 func queued(t *testing.T, pods ...*v1.Pod) *world {
 	t.Helper()
 	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, pods...)
-	if err := w.plugin.engine.gate.limit(treeOf(t, limit("root"), limit("root.a", "cpu", 300), limit("root.b"))); err != nil {
+	if err := w.plugin.engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 300), limit("root.b")}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -37,7 +37,7 @@ func TestAPodWhoseQueueIsFullEvictsFromThatQueueAlone(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "a")
 
 	other := queuedPod("root.a", "other", "", high, "10")
-	if r := w.plugin.engine.gate.look(other, wire.ModeEnforce); r == nil || !strings.Contains(r.message, "cpu 400m of 300m used") {
+	if r := w.plugin.engine.gate.Check(framework.NewCycleState(), other, wire.ModeEnforce); r == nil || !strings.Contains(r.Message(), "cpu 400m of 300m used") {
 		t.Errorf("rejection %+v, want that victim and preemptor count", r)
 	}
 }
@@ -92,7 +92,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 			w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 			w.bus.plan = answers() // a refusal that depends on nothing
 			w.cycle(p)
-			if w.plugin.engine.gate.admit(p, wire.ModeEnforce) == nil {
+			if w.plugin.engine.gate.Admit(p, wire.ModeEnforce) == nil {
 				t.Fatal("it is not held")
 			}
 
@@ -105,7 +105,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 			} else {
 				w.eventually("the pod is activated", func() bool { return w.activator.of(p.UID) > 0 })
 			}
-			if (w.activator.of(p.UID) > 0) != (change.want > 0) || (w.plugin.engine.gate.admit(p, wire.ModeEnforce) == nil) != (change.want > 0) {
+			if (w.activator.of(p.UID) > 0) != (change.want > 0) || (w.plugin.engine.gate.Admit(p, wire.ModeEnforce) == nil) != (change.want > 0) {
 				t.Errorf("activated %d times", w.activator.of(p.UID))
 			}
 		})
@@ -176,7 +176,7 @@ func TestPodsOfOneQueueAreSignedAlike(t *testing.T) {
 	if a != like || a == other {
 		t.Errorf("signed %v, %v and %v", a, like, other)
 	}
-	w.plugin.engine.gate.open()
+	w.plugin.engine.gate.NoQueues()
 	if fragments, status := w.plugin.SignPod(context.Background(), queuedPod("root.a", "a", "", 0, "1")); len(fragments) != 0 || !status.IsSuccess() {
 		t.Errorf("without queues: fragments %v, status %v", fragments, status)
 	}
@@ -220,9 +220,99 @@ func TestAPodThatPassedTheGateInItsCycleIsNotAskedAboutAgainInPostFilter(t *test
 	p := queuedPod("root.a", "p", "", high, "100")
 	w := queued(t, p, queuedPod("root.b", "b", "n1", low, "500"))
 	state := w.state(p)
-	w.plugin.engine.gate.observe(queuedPod("root.a", "late", "n2", high, "300"))
+	w.plugin.engine.gate.PodChanged(queuedPod("root.a", "late", "n2", high, "300"))
 
-	if room := w.plugin.lookLate(state, p); room != nil {
-		t.Errorf("kept out: %s", room.message)
+	if keptOut := w.plugin.engine.gate.CheckLate(state, p, wire.ModeEnforce); keptOut != nil {
+		t.Errorf("kept out: %s", keptOut.Message())
+	}
+}
+
+// heldAndNominated is a world with a full queue and a pending pod in it that the API shows nominated to n1.
+func heldAndNominated(t *testing.T) (*world, *v1.Pod) {
+	t.Helper()
+	p := inQueue("root.a", pod("p", "", 100, large))
+	p.Status.NominatedNodeName = "n1"
+	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, p, inQueue("root.a", pod("q", "n1", 100, small)))
+	w.tells(enforcing(1, func(s *wire.ControlState) {
+		s.QueuesRevision = "q"
+		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 100}}}
+	}), at(1))
+	return w, p
+}
+
+// stored is p as the API has it.
+func (w *world) stored(p *v1.Pod) *v1.Pod {
+	w.t.Helper()
+	got, err := w.client.CoreV1().Pods(p.Namespace).Get(w.ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
+// liveOrder is an order for a pod that another process has stored.
+func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
+	w.t.Helper()
+	now := time.Now()
+	data, err := wire.WrapOrder(&wire.EvictionOrder{
+		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: p.Name, UID: string(p.UID), SchedulerName: "default-scheduler"},
+	}, "another")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.plugin.engine.subjects.PodOrder(string(p.UID)), data
+}
+
+func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
+	w, p := heldAndNominated(t)
+	w.plugin.engine.reverted.note(p.UID, "n1")
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
+	if node := w.stored(p).Status.NominatedNodeName; node != "" {
+		t.Errorf("it is nominated to %s for as long as the queue is full", node)
+	}
+}
+
+func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
+	w, p := heldAndNominated(t)
+	w.eventually("all streams are read, and then none", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		if len(w.bus.follows) < 3 {
+			return false
+		}
+		w.bus.follows = nil
+		return true
+	})
+	w.bus.put(liveOrder(w, p))
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
+	if node := w.stored(p).Status.NominatedNodeName; node != "n1" {
+		t.Errorf("nominated to %q", node)
+	}
+}
+
+func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
+	w, p := heldAndNominated(t)
+	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Fatal("not held")
+	}
+
+	w.bus.put(liveOrder(w, p))
+
+	w.eventually("it is activated", func() bool { return w.activator.of(p.UID) == 1 })
+	if e := w.entry(p.UID); e == nil || e.orderID != "ord-other" {
+		t.Errorf("without the order: %+v", e)
+	}
+	if !w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+		t.Error("it is held, and would not be entered into the nominator")
 	}
 }

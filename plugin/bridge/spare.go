@@ -15,6 +15,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -24,6 +25,11 @@ const (
 	reasonQueueGuaranteed = "queue-guaranteed"
 	reasonNothingKnown    = "nothing-known"
 )
+
+// guarantees are what the fallback may not take other queues below; known reports whether it is known what that is.
+type guarantees interface {
+	GuaranteeMargins(preemptor *v1.Pod, leaving []types.UID) (margins *queuegate.GuaranteeMargins, known bool)
+}
 
 // victimRules are what the policy says of victims, ready to be asked.
 type victimRules struct {
@@ -58,15 +64,15 @@ type guardKey struct{}
 
 // guard says which pods the fallback may evict for one preemptor in one cycle. All but `selected` is only read.
 type guard struct {
-	hold      string // why nothing may go; empty: the rules say it pod by pod
-	rules     *victimRules
-	classes   schedulinglisters.PriorityClassLister
-	budgets   rules.Budgets
-	guarantee *guarantees // nil: there are no queues, or none that matters
-	priority  int32       // of the preemptor
-	now       time.Time
-	avoided   map[string]bool // nodes where preemption for it has just failed
-	selected  sync.Map        // victims ([]*v1.Pod) by node
+	hold     string // why nothing may go; empty: the rules say it pod by pod
+	rules    *victimRules
+	classes  schedulinglisters.PriorityClassLister
+	budgets  rules.Budgets
+	margins  *queuegate.GuaranteeMargins // nil: there are no queues, or none that matters
+	priority int32                       // of the preemptor
+	now      time.Time
+	avoided  map[string]bool // nodes where preemption for it has just failed
+	selected sync.Map        // victims ([]*v1.Pod) by node
 }
 
 // guardFor puts together what is known of the rules for a preemptor that evicts `own`, which count as staying, though a
@@ -92,7 +98,7 @@ func (e *engine) guardFor(preemptor *v1.Pod, budgets policylisters.PodDisruption
 	}
 	var known bool
 	g.avoided, _ = e.avoid.nodes(preemptor.UID)
-	if g.guarantee, known = e.gate.guarantees(preemptor, leaving); !known {
+	if g.margins, known = e.gate.GuaranteeMargins(preemptor, leaving); !known {
 		g.hold = "the guarantees of queues are not known"
 	}
 	return g
@@ -176,7 +182,7 @@ func (g *guard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (st
 	for _, pod := range pods {
 		if reason := g.keeps(pod); reason != "" {
 			stay[pod] = reason
-		} else if g.guarantee != nil && pod.DeletionTimestamp == nil {
+		} else if g.margins != nil && pod.DeletionTimestamp == nil {
 			asked = append(asked, pod)
 		}
 	}
@@ -189,9 +195,12 @@ func (g *guard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (st
 		}
 		return strings.Compare(string(a.UID), string(b.UID))
 	})
-	taken := map[quotaAt]int64{}
+	if g.margins == nil {
+		return stay
+	}
+	together := g.margins.Victims()
 	for _, pod := range asked {
-		if !g.guarantee.take(pod, taken) {
+		if !together.Take(pod) {
 			stay[pod] = reasonQueueGuaranteed
 		}
 	}
@@ -203,74 +212,4 @@ func (g *guard) victimsOn(node string) []*v1.Pod {
 	found, _ := g.selected.Load(node)
 	victims, _ := found.([]*v1.Pod)
 	return victims
-}
-
-// guarantees are what queues outside a preemptor's own may lose and stay at or above their guarantees. They are
-// only read.
-type guarantees struct {
-	tree  *queueTree
-	own   *queue            // the preemptor's
-	spare map[quotaAt]int64 // not below 0; a queue and resource without a guarantee are not in it
-}
-
-// quotaAt is a resource of a queue: the queue's number and the resource's index.
-type quotaAt struct{ queue, index int }
-
-// guarantees returns them for a preemptor, nil where no guarantee can stand in its way; known reports whether it is known
-// which guarantees there are. Pods count that are placed and not on their way out; `leaving` are some that are, though that
-// may not show. O(queues × resources + leaving).
-func (g *queueGate) guarantees(preemptor *v1.Pod, leaving []types.UID) (found *guarantees, known bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.usage == nil {
-		return nil, g.knows == noQueues
-	}
-	tree := g.usage.tree
-	if !tree.guarantees {
-		return nil, true
-	}
-	found = &guarantees{tree: tree, own: tree.place(askedQueue(preemptor), preemptor.Namespace), spare: map[quotaAt]int64{}}
-	for _, q := range tree.queues {
-		for i, least := range q.guaranteed {
-			if least > 0 && !q.holds(found.own) {
-				found.spare[quotaAt{q.number, i}] = g.usage.staying[q.number][i] - least
-			}
-		}
-	}
-	slices.Sort(leaving)
-	for _, uid := range slices.Compact(leaving) {
-		m := g.usage.members[uid]
-		if m == nil || !m.stays() {
-			continue
-		}
-		for _, q := range m.leaf.line {
-			for _, n := range m.needs {
-				if spare, guarded := found.spare[quotaAt{q.number, n.index}]; guarded {
-					found.spare[quotaAt{q.number, n.index}] = spare - n.value
-				}
-			}
-		}
-	}
-	return found, true
-}
-
-// take reports whether a pod may go beside what was taken before, and notes it where it may.
-// O(depth × resources).
-func (g *guarantees) take(pod *v1.Pod, taken map[quotaAt]int64) bool {
-	wanted := demandOf(pod)
-	wanted.place(g.tree)
-	for _, q := range wanted.leaf.line {
-		for _, n := range wanted.needs {
-			at := quotaAt{q.number, n.index}
-			if spare, guarded := g.spare[at]; guarded && n.value > max(spare, 0)-taken[at] {
-				return false
-			}
-		}
-	}
-	for _, q := range wanted.leaf.line {
-		for _, n := range wanted.needs {
-			taken[quotaAt{q.number, n.index}] += n.value
-		}
-	}
-	return true
 }

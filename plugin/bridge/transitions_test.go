@@ -29,8 +29,8 @@ func phases() []phase {
 // countedPlaces counts how often places are held and released.
 type countedPlaces struct{ held, released int }
 
-func (c *countedPlaces) hold(wire.PodRef)  { c.held++ }
-func (c *countedPlaces) release(types.UID) { c.released++ }
+func (c *countedPlaces) ReserveQuota(wire.PodRef) { c.held++ }
+func (c *countedPlaces) ReleaseQuota(types.UID)   { c.released++ }
 
 // inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
 func inPhase(at phase) (f *inflight, p, q *entry, places *countedPlaces) {

@@ -36,6 +36,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -73,6 +74,7 @@ type setup struct {
 	filters   []tf.RegisterPluginFunc
 	extenders []fwk.Extender
 	gate      bool // the queue gate is one of the profile's filters
+	wrapGate  func(queueGate) queueGate
 	findsOut  bool // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
 	// configMaps answers reads of ConfigMaps; set before anything reads one.
@@ -161,6 +163,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	engine := newEngine(&args, w.framework, clock.RealClock{}, w.bus, w.bus, "test")
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
+	if given.wrapGate != nil {
+		engine.gate = given.wrapGate(engine.gate)
+	}
 	if err := engine.start(klog.NewContext(ctx, logger)); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +192,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		return known >= min(len(nodes), mostChanges/2)
 	})
 	if !given.gate && !given.findsOut {
-		engine.gate.assumeNone()
+		engine.gate.AssumeNoQueues()
 	}
 	if w.nodes, err = snapshot.NodeInfos().List(); err != nil {
 		t.Fatal(err)
@@ -267,8 +272,22 @@ func (w *world) delete(pod *v1.Pod) {
 }
 
 func (w *world) gated(pod *v1.Pod) bool {
-	<-w.plugin.engine.gate.decided
+	<-w.plugin.engine.gate.Decided()
 	return !w.plugin.PreEnqueue(w.ctx, pod).IsSuccess()
+}
+
+// queueGate is the gate itself.
+func (w *world) queueGate() *queuegate.Gate {
+	gate, ok := w.plugin.engine.gate.(*queuegate.Gate)
+	if !ok {
+		w.t.Fatal("the gate is a stand-in")
+	}
+	return gate
+}
+
+func (w *world) gateShut() bool {
+	_, shut := w.queueGate().State()
+	return shut
 }
 
 func (w *world) eventually(what string, true func() bool) {
@@ -500,4 +519,19 @@ func candidate(node string, removable ...string) wire.Candidate {
 // pod makes a pod whose UID is its name; on is its node, empty for a pending one.
 func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *st.PodWrapper {
 	return st.MakePod().Namespace("default").SchedulerName("default-scheduler").Name(name).UID(name).Node(on).Priority(priority).Req(requests).StartTime(metav1.NewTime(time.Unix(1, 0)))
+}
+
+// limit is a queue with a max of so much of each resource, by name.
+func limit(path string, of ...any) wire.QueueLimit {
+	l := wire.QueueLimit{Path: path, Max: map[string]int64{}}
+	for i := 0; i+1 < len(of); i += 2 {
+		l.Max[of[i].(string)] = int64(of[i+1].(int))
+	}
+	return l
+}
+
+func on(pod *v1.Pod, node string) *v1.Pod {
+	placed := pod.DeepCopy()
+	placed.Spec.NodeName = node
+	return placed
 }

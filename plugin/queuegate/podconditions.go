@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"container/heap"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 
@@ -198,7 +199,7 @@ type heldPod struct {
 }
 
 // heldBack is the pod where its queue holds it.
-func (g *queueGate) heldBack(uid types.UID) (held heldPod, ok bool) {
+func (g *Gate) heldBack(uid types.UID) (held heldPod, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting.pods[uid]
@@ -240,41 +241,41 @@ func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
 }
 
 // runTellings lets the conditions of pods that their queue holds say so.
-func (e *engine) runTellings(ctx context.Context) {
-	client := e.tellingClient()
+func (g *Gate) runTellings(ctx context.Context, process Process) {
+	client := tellingClient(process.Handle())
 	for ctx.Err() == nil {
-		if !e.leadership.now(ctx) {
-			goroutines.Sleep(ctx, leadsAgain) // a standby's queue is not what its leader sees
+		if !process.Leads(ctx) {
+			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		due, ok, next := e.gate.tellings.take()
+		due, ok, next := g.tellings.take()
 		if ok {
-			e.tell(ctx, client, due.uid, due.urgent)
+			g.tell(ctx, process, client, due.uid, due.urgent)
 			continue
 		}
 		var timer <-chan time.Time
 		if !next.IsZero() {
-			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+			timer = g.clock.After(max(next.Sub(g.clock.Now()), time.Millisecond))
 		}
 		select {
 		case <-ctx.Done():
-		case <-e.gate.tellings.changed:
+		case <-g.tellings.changed:
 		case <-timer:
 		}
 	}
 }
 
 // tellingClient is a client whose rate is its own.
-func (e *engine) tellingClient() kubernetes.Interface {
-	given := e.handle.KubeConfig()
+func tellingClient(handle fwk.Handle) kubernetes.Interface {
+	given := handle.KubeConfig()
 	if given == nil {
-		return e.handle.ClientSet()
+		return handle.ClientSet()
 	}
 	config := restclient.CopyConfig(given)
 	config.QPS, config.Burst, config.RateLimiter = tellQPS, tellBurst, nil
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return e.handle.ClientSet()
+		return handle.ClientSet()
 	}
 	return client
 }
@@ -282,21 +283,21 @@ func (e *engine) tellingClient() kubernetes.Interface {
 // tell writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
-func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid types.UID, urgent bool) {
+func (g *Gate) tell(ctx context.Context, process Process, client kubernetes.Interface, uid types.UID, urgent bool) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
-	held, ok := e.gate.heldBack(uid)
+	held, ok := g.heldBack(uid)
 	if !ok {
 		return
 	}
-	pod := e.pending(held.pod)
+	pod := process.Pending(held.pod)
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return
 	}
-	condition := held.condition(pod, e.clock.Now())
-	denominate := pod.Status.NominatedNodeName != "" && e.mayDenominate(uid)
-	if denominate && e.storedOrderLives(ctx, uid) {
+	condition := held.condition(pod, g.clock.Now())
+	denominate := pod.Status.NominatedNodeName != "" && g.mayDenominate(process, uid)
+	if denominate && process.StoredOrderLives(ctx, uid) {
 		denominate = false
-		e.gate.tellings.addIn(uid, denominateAgain, false)
+		g.tellings.addIn(uid, denominateAgain, false)
 	}
 	if condition == nil && !denominate {
 		return
@@ -304,8 +305,8 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 	err := patchHeld(ctx, client, pod, condition, denominate)
 	switch {
 	case err == nil:
-		if denominate && e.mayDenominate(uid) {
-			e.handle.DeleteNominatedPodIfExists(pod)
+		if denominate && g.mayDenominate(process, uid) {
+			process.Handle().DeleteNominatedPodIfExists(pod)
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
 		if condition == nil {
@@ -313,49 +314,21 @@ func (e *engine) tell(ctx context.Context, client kubernetes.Interface, uid type
 		}
 		gateTold.Inc()
 		if condition.Message == held.message {
-			e.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
+			process.Recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		e.gate.tellings.addIn(uid, tellSettle, urgent) // for the informer to show what has changed
+		g.tellings.addIn(uid, tellSettle, urgent) // for the informer to show what has changed
 	default:
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
-		e.gate.tellings.addIn(uid, tellAgain, urgent)
+		g.tellings.addIn(uid, tellAgain, urgent)
 	}
 }
 
 // mayDenominate reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
 // its queue.
-func (e *engine) mayDenominate(uid types.UID) bool {
-	return !e.inflight.concerns(uid) && e.gate.memberAt(uid) == nil
-}
-
-// storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
-// or keeps it. In doubt it does.
-func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
-	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
-	defer cancel()
-	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, e.subjects.PodOrder(string(uid)))
-	if err != nil || !found {
-		return err != nil
-	}
-	order := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(stored.Data, wire.TypeOrder, order); err != nil {
-		return true
-	}
-	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
-	switch {
-	case err != nil:
-		return true
-	case !found:
-		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
-	}
-	outcome := &wire.Outcome{}
-	if _, err := wire.Unwrap(ended.Data, wire.TypeOutcome, outcome); err != nil {
-		return true
-	}
-	now := e.clock.Now()
-	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+func (g *Gate) mayDenominate(process Process, uid types.UID) bool {
+	return !process.InFlight(uid) && !g.Counts(uid)
 }
 
 // patchHeld writes a condition, where there is one, and ends a nomination, unless the pod has changed: by now it may

@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"cmp"
@@ -192,7 +192,7 @@ func (l *waitingLine) reenter(tree *queueTree) {
 // due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
 // Where more are due than one round looks at, half of it goes to the first in order and half to those that were due first,
 // so that none is passed over for ever; the others stay due, and next is now. O(waiting), and O(depth) for each looked at.
-func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds governs, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
+func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds Applies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	// All promises that are over end first: any pod may have that room.
 	for uid, w := range l.pods {
 		if w.promised && !leads {

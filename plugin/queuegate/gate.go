@@ -1,4 +1,9 @@
-package bridge
+// Package queuegate keeps queues at or below their max: it holds pods whose queue has no room before and in their
+// scheduling cycle, activates them when there is room, and says so in their condition.
+//
+// It knows pods from the informer and from the scheduling cycle, and the limits from SetLimits. It calls nothing of the
+// scheduler but in Run.
+package queuegate
 
 import (
 	"fmt"
@@ -31,14 +36,14 @@ const (
 	inForce
 )
 
-// queueGate keeps queues at or below their max. It counts pods by UID: those that the informer shows on a
+// Gate keeps queues at or below their max. It counts pods by UID: those that the informer shows on a
 // node, those that the scheduler has reserved a node for, and preemptors with an order in flight, which
 // hold the place that is made for them. Nothing of that comes from the planner but the tree with its
 // limits. All profiles of a process share it. Its lock is never held while calling into the scheduler.
-type queueGate struct {
-	clock   clock.PassiveClock
+type Gate struct {
+	clock   clock.WithTicker
 	pods    corelisters.PodLister
-	holds   governs
+	holds   Applies
 	changed chan struct{} // sent to, without blocking, when due may have something new
 
 	tree    atomic.Pointer[queueTree] // nil: no limits are in force
@@ -57,12 +62,14 @@ type queueGate struct {
 	tellings *tellings // of pods whose condition is to say that their queue holds them
 }
 
-// governs reports whether the gate may hold a pod of a profile at all: see control.holds.
-type governs func(profileMode string, priority int32, namespace string) bool
+// Applies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
+type Applies func(profileMode string, priority int32, namespace string) bool
 
-func newQueueGate(clock clock.PassiveClock, pods corelisters.PodLister, holds governs) *queueGate {
+// New makes a gate that is undecided: Run, the informer and a control state do the rest.
+func New(clock clock.WithTicker, pods corelisters.PodLister, holds Applies) *Gate {
+	registerMetrics()
 	told := newTellings(clock)
-	return &queueGate{
+	return &Gate{
 		waiting: newWaitingLine(told.add), tellings: told,
 		clock: clock, pods: pods, holds: holds,
 		changed:  make(chan struct{}, 1),
@@ -72,7 +79,7 @@ func newQueueGate(clock clock.PassiveClock, pods corelisters.PodLister, holds go
 	}
 }
 
-func (g *queueGate) notify() {
+func (g *Gate) notify() {
 	select {
 	case g.changed <- struct{}{}:
 	default:
@@ -80,7 +87,7 @@ func (g *queueGate) notify() {
 }
 
 // decide leaves the state undecided. Callers hold the lock.
-func (g *queueGate) decide(knows knowledge, why string) {
+func (g *Gate) decide(knows knowledge, why string) {
 	if g.knows == undecided {
 		close(g.decided)
 	}
@@ -96,9 +103,9 @@ func (g *queueGate) decide(knows knowledge, why string) {
 	g.notify()
 }
 
-// assumeSome shuts the gate: there are queues, and their limits are not known. It does nothing, and says so,
-// once a control state has told.
-func (g *queueGate) assumeSome(why string) bool {
+// AssumeLimits shuts the gate: there are queues, and their limits are not known. It reports whether it did: once a
+// control state has told it does nothing.
+func (g *Gate) AssumeLimits(why string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.told {
@@ -108,8 +115,9 @@ func (g *queueGate) assumeSome(why string) bool {
 	return true
 }
 
-// assumeNone takes the gate away until a control state says otherwise; it does nothing once one has.
-func (g *queueGate) assumeNone() bool {
+// AssumeNoQueues takes the gate away until a control state says otherwise. It reports whether it did: once one has told
+// it does nothing.
+func (g *Gate) AssumeNoQueues() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.told {
@@ -119,8 +127,8 @@ func (g *queueGate) assumeNone() bool {
 	return true
 }
 
-// open takes the gate away: a control state says that there are no queues.
-func (g *queueGate) open() {
+// NoQueues takes the gate away: a control state says that there are no queues.
+func (g *Gate) NoQueues() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.told = true
@@ -130,9 +138,13 @@ func (g *queueGate) open() {
 	g.decide(noQueues, "")
 }
 
-// limit puts a tree in force. The first time all pods are counted, from the informer's store; after that
+// SetLimits puts the limits of a control state in force. The first time all pods are counted, from the informer's store; after that
 // those that are known are placed anew. O(pods × depth).
-func (g *queueGate) limit(tree *queueTree) error {
+func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
+	tree, err := newQueueTree(queues)
+	if err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	members := map[types.UID]*member{}
@@ -154,7 +166,7 @@ func (g *queueGate) limit(tree *queueTree) error {
 }
 
 // countAll counts every pod there is. What changes meanwhile is told of afterwards, since this holds the lock.
-func (g *queueGate) countAll(usage *queueUsage) error {
+func (g *Gate) countAll(usage *queueUsage) error {
 	pods, err := g.pods.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
@@ -171,16 +183,16 @@ func (g *queueGate) countAll(usage *queueUsage) error {
 	return nil
 }
 
-// reconsider lets pods that wait be looked at again: modes have changed.
-func (g *queueGate) reconsider() {
+// Reconsider lets pods that wait be looked at again: modes have changed.
+func (g *Gate) Reconsider() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting.all = true
 	g.notify()
 }
 
-// observe takes in a pod as the informer shows it.
-func (g *queueGate) observe(pod *v1.Pod) {
+// PodChanged takes in a pod as the informer shows it.
+func (g *Gate) PodChanged(pod *v1.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -208,16 +220,16 @@ func (g *queueGate) observe(pod *v1.Pod) {
 	}
 }
 
-// removed takes in that a pod is gone. Telling it twice does no harm.
-func (g *queueGate) removed(uid types.UID) {
+// PodDeleted takes in that a pod is gone. Telling it twice does no harm.
+func (g *Gate) PodDeleted(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.drop(uid)
 }
 
-// leftNode takes in that a pod has left its node, from the scheduler's cache, which may be ahead of the
+// PodLeftNode takes in that a pod has left its node, from the scheduler's cache, which may be ahead of the
 // informer's events here. A pod whose placement was taken back is no such pod: it may hold a place still.
-func (g *queueGate) leftNode(uid types.UID) {
+func (g *Gate) PodLeftNode(uid types.UID) {
 	if g.tree.Load() == nil {
 		return
 	}
@@ -228,9 +240,17 @@ func (g *queueGate) leftNode(uid types.UID) {
 	}
 }
 
-// reserve takes a place for a pod, where there is still one: between a cycle's look and this, pods may
+// Reserve takes a place for a pod, where there is still one: between a cycle's look and this, pods may
 // have come that this scheduler did not place.
-func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
+func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {
+	rejected := g.reserve(pod, profileMode)
+	if rejected != nil {
+		rejected.count()
+	}
+	return rejected
+}
+
+func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.usage == nil {
@@ -255,8 +275,8 @@ func (g *queueGate) reserve(pod *v1.Pod, profileMode string) *rejection {
 	return nil
 }
 
-// unreserve gives a pod's place back.
-func (g *queueGate) unreserve(uid types.UID) {
+// Unreserve gives a pod's place back.
+func (g *Gate) Unreserve(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, reserved := g.reserved[uid]; !reserved {
@@ -266,8 +286,8 @@ func (g *queueGate) unreserve(uid types.UID) {
 	g.settle(uid)
 }
 
-// hold lets a preemptor with an order count. It calls the informer's store alone.
-func (g *queueGate) hold(ref wire.PodRef) {
+// ReserveQuota lets a preemptor with an order count. It calls the informer's store alone.
+func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	uid := types.UID(ref.UID)
@@ -282,17 +302,17 @@ func (g *queueGate) hold(ref wire.PodRef) {
 	}
 }
 
-// release ends that.
-func (g *queueGate) release(uid types.UID) {
+// ReleaseQuota ends that.
+func (g *Gate) ReleaseQuota(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.held, uid)
 	g.settle(uid)
 }
 
-// failed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
+// CycleFailed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
 // have the room that it was woken for.
-func (g *queueGate) failed(uid types.UID) {
+func (g *Gate) CycleFailed(uid types.UID) {
 	if g.none.Load() {
 		return
 	}
@@ -303,7 +323,7 @@ func (g *queueGate) failed(uid types.UID) {
 
 // look says what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
 // line. O(depth × resources); where there are no queues it is one read.
-func (g *queueGate) look(pod *v1.Pod, profileMode string) *rejection {
+func (g *Gate) look(pod *v1.Pod, profileMode string) *Rejection {
 	if g.none.Load() {
 		return nil
 	}
@@ -312,7 +332,7 @@ func (g *queueGate) look(pod *v1.Pod, profileMode string) *rejection {
 	return g.lookLocked(pod, profileMode)
 }
 
-func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
+func (g *Gate) lookLocked(pod *v1.Pod, profileMode string) *Rejection {
 	if g.knows == noQueues || !g.holds(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.leaveLine(pod.UID)
 		return nil
@@ -326,7 +346,7 @@ func (g *queueGate) lookLocked(pod *v1.Pod, profileMode string) *rejection {
 }
 
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
-func (g *queueGate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *rejection {
+func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	w := newWaiter(pod, wanted, profileMode)
 	w.unlooked = true
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
@@ -334,18 +354,26 @@ func (g *queueGate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) 
 	if g.knows == missing {
 		g.waiting.holdBack(w)
 	}
-	return &rejection{reason: rejectedUnknown, message: w.message}
+	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}
 }
 
 // unknownLimits begins what is said while the limits are not known.
 const unknownLimits = "the limits of queues are not known: "
 
-// admit reports why a pod is not to come to a cycle now; nil where it may. One that its queue has room for is
+// Admit reports why a pod is not to come to a cycle now; nil where it may. One that its queue has room for is
 // promised the room until it is reserved or the cycle fails, so that not more come to their cycles than fit: one
 // that is rejected there looks unschedulable, and to a cluster autoscaler like a lack of nodes. One that its queue
 // has no room for may come where evictions from within the queue may make some, and not again until something
 // changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
-func (g *queueGate) admit(pod *v1.Pod, profileMode string) *rejection {
+func (g *Gate) Admit(pod *v1.Pod, profileMode string) *Rejection {
+	rejected := g.admit(pod, profileMode)
+	if rejected != nil {
+		rejected.count()
+	}
+	return rejected
+}
+
+func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 	if g.none.Load() {
 		return nil
 	}
@@ -396,8 +424,8 @@ func limits(leaf *queue, needs []need) bool {
 	return false
 }
 
-// tried notes that a cycle has found no victims whose eviction makes room in a pod's queue.
-func (g *queueGate) tried(uid types.UID) {
+// PreemptionTried notes that a cycle has found no victims whose eviction makes room in a pod's queue.
+func (g *Gate) PreemptionTried(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w := g.waiting.pods[uid]; w != nil && !w.promised {
@@ -406,8 +434,8 @@ func (g *queueGate) tried(uid types.UID) {
 	}
 }
 
-// permit lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
-func (g *queueGate) permit(uid types.UID) {
+// AllowCycle lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
+func (g *Gate) AllowCycle(uid types.UID) {
 	if g.none.Load() {
 		return
 	}
@@ -419,7 +447,7 @@ func (g *queueGate) permit(uid types.UID) {
 }
 
 // lookFor is look where limits are in force.
-func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rejection {
+func (g *Gate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
 	var promised claims
 	if own == nil {
@@ -440,7 +468,7 @@ func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rej
 	w.tried = before != nil && before.tried
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.enterLine(w)
-	rejected := &rejection{reason: rejectedFull, message: w.message, room: g.roomFor(wanted, own)}
+	rejected := g.rejection(wanted, own, w.message)
 	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
 	} else {
@@ -449,23 +477,38 @@ func (g *queueGate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *rej
 	return rejected
 }
 
-// roomFor is the room in each queue that a pod would enter. O(depth × resources).
-func (g *queueGate) roomFor(w demand, own *member) *roomState {
-	room := &roomState{gate: g, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
+// rejection is that of a pod whose queue is full, with the room in each queue that it would enter. O(depth × resources).
+func (g *Gate) rejection(w demand, own *member, message string) *Rejection {
+	r := &Rejection{gate: g, reason: rejectedFull, message: message, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
 	for i, q := range w.leaf.line {
-		room.free[i] = make([]int64, len(w.needs))
+		r.free[i] = make([]int64, len(w.needs))
 		for j, n := range w.needs {
-			room.free[i][j] = unlimited
+			r.free[i][j] = unlimited
 			if most := q.max[n.index]; most != unlimited {
-				room.free[i][j] = most - g.usage.without(q, n.index, own)
+				r.free[i][j] = most - g.usage.without(q, n.index, own)
 			}
 		}
 	}
-	return room
+	return r
 }
 
+// Counts reports whether a pod counts in a queue.
+func (g *Gate) Counts(uid types.UID) bool { return g.memberAt(uid) != nil }
+
+// QueueOf is the path of the queue that a pod counts in; ok is false where no limits are in force.
+func (g *Gate) QueueOf(pod *v1.Pod) (path string, ok bool) {
+	tree := g.tree.Load()
+	if tree == nil {
+		return "", false
+	}
+	return tree.place(askedQueue(pod), pod.Namespace).path, true
+}
+
+// Decided is closed once it is known whether there are limits.
+func (g *Gate) Decided() <-chan struct{} { return g.decided }
+
 // memberAt is what a pod counts for, nil where it does not count.
-func (g *queueGate) memberAt(uid types.UID) *member {
+func (g *Gate) memberAt(uid types.UID) *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.usage == nil {
@@ -474,7 +517,7 @@ func (g *queueGate) memberAt(uid types.UID) *member {
 	return g.usage.members[uid]
 }
 
-func (g *queueGate) reason() string {
+func (g *Gate) reason() string {
 	if g.knows == undecided {
 		return "the scheduler has just started"
 	}
@@ -482,14 +525,14 @@ func (g *queueGate) reason() string {
 }
 
 // count takes a pod in as it is now. Callers of this and the following hold the lock.
-func (g *queueGate) count(pod *v1.Pod, bound, placed bool) {
+func (g *Gate) count(pod *v1.Pod, bound, placed bool) {
 	if g.usage == nil {
 		return
 	}
 	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed, leaving: pod.DeletionTimestamp != nil})
 }
 
-func (g *queueGate) recount(uid types.UID, m *member) {
+func (g *Gate) recount(uid types.UID, m *member) {
 	if before := g.usage.members[uid]; before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
 		before.bound = m.bound
 		return
@@ -499,7 +542,7 @@ func (g *queueGate) recount(uid types.UID, m *member) {
 }
 
 // settle takes a pod out that nothing lets count any more: it is neither bound nor reserved nor held.
-func (g *queueGate) settle(uid types.UID) {
+func (g *Gate) settle(uid types.UID) {
 	if g.usage == nil || g.usage.members[uid] == nil || g.usage.members[uid].bound {
 		return
 	}
@@ -515,7 +558,7 @@ func (g *queueGate) settle(uid types.UID) {
 	g.relieve(g.usage.forget(uid))
 }
 
-func (g *queueGate) drop(uid types.UID) {
+func (g *Gate) drop(uid types.UID) {
 	delete(g.reserved, uid)
 	delete(g.held, uid)
 	g.leaveLine(uid)
@@ -527,16 +570,16 @@ func (g *queueGate) drop(uid types.UID) {
 }
 
 // enterLine lets a pod wait, and others have what it was promised.
-func (g *queueGate) enterLine(w *waiter) {
+func (g *Gate) enterLine(w *waiter) {
 	g.leaveLine(types.UID(w.pod.UID))
 	g.waiting.enter(w)
 }
 
 // leaveLine lets a pod wait no longer, and others have what it was promised.
-func (g *queueGate) leaveLine(uid types.UID) { g.relieve(g.waiting.leave(uid)) }
+func (g *Gate) leaveLine(uid types.UID) { g.relieve(g.waiting.leave(uid)) }
 
 // relieve notes that a queue and those above it hold less.
-func (g *queueGate) relieve(leaf *queue) {
+func (g *Gate) relieve(leaf *queue) {
 	if leaf == nil {
 		return
 	}
@@ -547,20 +590,6 @@ func (g *queueGate) relieve(leaf *queue) {
 // ended says whether a pod has ended and uses nothing.
 func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
-// Why the gate rejects a pod; labels of a metric.
-const (
-	rejectedFull    = "queue_full"       // no eviction within the full queue could make room
-	rejectedMayHelp = "victims_may_help" // pods of lower priority in it hold enough
-	rejectedUnknown = "limits_unknown"
-)
-
-// rejection is why a pod is kept out of its queue.
-type rejection struct {
-	reason  string
-	message string
-	room    *roomState // nil where the limits are not known
 }
 
 // sentence names what is short, nearest queue first.
@@ -575,23 +604,25 @@ func sentence(short []shortage) string {
 // due takes the waiting pods that may be tried now, and says when to ask again (zero: when something changes).
 //
 // A standby, whose pods come to no cycle yet, lets promises last.
-func (g *queueGate) due(leads bool) (pods []wire.PodRef, next time.Time) {
+func (g *Gate) due(leads bool) (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting.due(g.usage, g.knows, g.holds, g.clock.Now(), leads)
 }
 
-// state is what the metrics show: how many pods wait, and 1 where the gate is shut for want of limits.
-func (g *queueGate) state() (waiting int, shut float64) {
+// State is how many pods wait, and whether the gate is shut for want of limits. O(waiting).
+func (g *Gate) State() (waiting int, shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.knows == undecided || g.knows == missing {
-		shut = 1
-	}
+	shut = g.knows == undecided || g.knows == missing
 	for _, w := range g.waiting.pods {
 		if !w.promised {
 			waiting++
 		}
 	}
 	return waiting, shut
+}
+
+func refOf(pod *v1.Pod) wire.PodRef {
+	return wire.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 }

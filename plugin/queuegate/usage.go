@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"math"
@@ -218,7 +218,7 @@ func written(name string, value int64) string {
 // rankOf is the priority below which pods may be victims of a preemptor. A DaemonSet's pod may also take
 // the place of its equals.
 func rankOf(pod *v1.Pod) int64 {
-	if neverPreempts(pod) {
+	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return math.MinInt64
 	}
 	priority := int64(corev1helpers.PodPriority(pod))

@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func autoscalerScalesUp(pod *v1.Pod, bypassed bool) bool {
 }
 
 // admits runs a pod through PreEnqueue.
-func (w *gateWorld) admits(pod *v1.Pod) bool { return w.gate.admit(pod, wire.ModeEnforce) == nil }
+func (w *gateWorld) admits(pod *v1.Pod) bool { return w.gate.Admit(pod, wire.ModeEnforce) == nil }
 
 // unschedulable is a pod as a failed scheduling cycle leaves it.
 func unschedulable(pod *v1.Pod, message string) *v1.Pod {
@@ -70,14 +70,14 @@ func TestNotMorePodsComeToTheirCycleThanTheirQueueHasRoomFor(t *testing.T) {
 			t.Errorf("%s was let in and finds no room", p.Name)
 		}
 	}
-	if rejected := w.gate.admit(in("root.ml", "late", 0, 10).Obj(), wire.ModeEnforce); rejected == nil || rejected.message != "queue root.ml: pods 50 of 50 used, 1 asked" {
+	if rejected := w.gate.Admit(in("root.ml", "late", 0, 10).Obj(), wire.ModeEnforce); rejected == nil || rejected.message != "queue root.ml: pods 50 of 50 used, 1 asked" {
 		t.Errorf("late: %+v", rejected)
 	}
 }
 
 func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
-		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.failed(p.UID) },
+		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"something else gates it":   func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts) },
 	} {
@@ -121,17 +121,17 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 		t.Fatal("it may not preempt")
 	}
 
-	w.gate.tried(p.UID)
+	w.gate.PreemptionTried(p.UID)
 
 	if w.admits(p) {
 		t.Error("it comes to another cycle")
 	}
-	w.gate.permit(p.UID)
+	w.gate.AllowCycle(p.UID)
 	if !w.admits(p) {
 		t.Error("it does not come to a cycle though something has changed")
 	}
 	w.rejected(p)
-	w.gate.tried(p.UID)
+	w.gate.PreemptionTried(p.UID)
 	w.clock.Step(heldFlush)
 	if got := w.woken(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
 		t.Errorf("woken %v after five minutes", got)
@@ -217,7 +217,7 @@ func TestAPodThatNoNodeHasRoomForLooksLikeALackOfNodes(t *testing.T) {
 	if !w.admits(p) || w.gate.look(p, wire.ModeEnforce) != nil {
 		t.Fatal("held")
 	}
-	w.gate.failed(p.UID)
+	w.gate.CycleFailed(p.UID)
 	w.shows(p)
 
 	if _, held := w.gate.heldBack(p.UID); held || !karpenterProvisions(p) || !autoscalerScalesUp(p, false) {
@@ -253,11 +253,11 @@ func TestPodsAreHeldSilentlyUntilItIsKnownWhetherThereAreLimits(t *testing.T) {
 	if _, held := w.gate.heldBack(p.UID); held {
 		t.Error("its condition says so")
 	}
-	w.gate.assumeSome("because")
+	w.gate.AssumeLimits("because")
 	if held, ok := w.gate.heldBack(p.UID); !ok || held.reason != reasonLimitsUnknown || !strings.HasSuffix(held.message, "because") {
 		t.Errorf("held %t: %+v", ok, held)
 	}
-	w.gate.open()
+	w.gate.NoQueues()
 	if got := w.woken(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
 		t.Errorf("woken %v", got)
 	}
@@ -275,96 +275,6 @@ func TestPodsThatAreNotToBeScheduledYetTakeNoRoom(t *testing.T) {
 
 	if !w.admits(in("", "p", 0, 1).Obj()) {
 		t.Error("they take room")
-	}
-}
-
-// heldAndNominated is a world with a full queue and a pending pod in it that the API shows nominated to n1.
-func heldAndNominated(t *testing.T) (*world, *v1.Pod) {
-	t.Helper()
-	p := inQueue("root.a", pod("p", "", 100, large))
-	p.Status.NominatedNodeName = "n1"
-	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, p, inQueue("root.a", pod("q", "n1", 100, small)))
-	w.tells(enforcing(1, func(s *wire.ControlState) {
-		s.QueuesRevision = "q"
-		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 100}}}
-	}), at(1))
-	return w, p
-}
-
-// stored is p as the API has it.
-func (w *world) stored(p *v1.Pod) *v1.Pod {
-	w.t.Helper()
-	got, err := w.client.CoreV1().Pods(p.Namespace).Get(w.ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return got
-}
-
-// liveOrder is an order for a pod that another process has stored.
-func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
-	w.t.Helper()
-	now := time.Now()
-	data, err := wire.WrapOrder(&wire.EvictionOrder{
-		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
-		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
-		Preemptor: &wire.Preemptor{Namespace: "default", Name: p.Name, UID: string(p.UID), SchedulerName: "default-scheduler"},
-	}, "another")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return w.plugin.engine.subjects.PodOrder(string(p.UID)), data
-}
-
-func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
-	w, p := heldAndNominated(t)
-	w.plugin.engine.reverted.note(p.UID, "n1")
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
-		t.Fatal("not held")
-	}
-
-	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
-	if node := w.stored(p).Status.NominatedNodeName; node != "" {
-		t.Errorf("it is nominated to %s for as long as the queue is full", node)
-	}
-}
-
-func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
-	w, p := heldAndNominated(t)
-	w.eventually("all streams are read, and then none", func() bool {
-		w.bus.mu.Lock()
-		defer w.bus.mu.Unlock()
-		if len(w.bus.follows) < 3 {
-			return false
-		}
-		w.bus.follows = nil
-		return true
-	})
-	w.bus.put(liveOrder(w, p))
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
-		t.Fatal("not held")
-	}
-
-	w.eventually("its condition is written", func() bool { return len(w.stored(p).Status.Conditions) > 0 })
-	if node := w.stored(p).Status.NominatedNodeName; node != "n1" {
-		t.Errorf("nominated to %q", node)
-	}
-}
-
-func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
-	w, p := heldAndNominated(t)
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
-		t.Fatal("not held")
-	}
-
-	w.bus.put(liveOrder(w, p))
-
-	w.eventually("it is activated", func() bool { return w.activator.of(p.UID) == 1 })
-	if e := w.entry(p.UID); e == nil || e.orderID != "ord-other" {
-		t.Errorf("without the order: %+v", e)
-	}
-	if !w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
-		t.Error("it is held, and would not be entered into the nominator")
 	}
 }
 

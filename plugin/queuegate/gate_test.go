@@ -1,4 +1,4 @@
-package bridge
+package queuegate
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,19 +22,29 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+const (
+	low, mid, high = 0, 100, 1000
+	systemPriority = 2_000_000_000
+)
+
+var start = time.Unix(1000, 0)
+
 // gateWorld is a gate with an informer's store of its own, without a scheduler.
 type gateWorld struct {
-	t       testing.TB
-	gate    *queueGate
-	clock   *testingclock.FakeClock
-	store   cache.Indexer
-	control *control
+	t      testing.TB
+	gate   *Gate
+	clock  *testingclock.FakeClock
+	store  cache.Indexer
+	exempt atomic.Pointer[[]string] // namespaces
 }
 
 func newGateWorld(t testing.TB) *gateWorld {
-	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start), control: &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}}
+	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start)}
+	w.exempt.Store(&[]string{"kube-system"})
 	w.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	w.gate = newQueueGate(w.clock, corelisters.NewPodLister(w.store), w.control.holds)
+	w.gate = New(w.clock, corelisters.NewPodLister(w.store), func(profileMode string, priority int32, namespace string) bool {
+		return profileMode == wire.ModeEnforce && priority < systemPriority && !slices.Contains(*w.exempt.Load(), namespace)
+	})
 	return w
 }
 
@@ -46,7 +57,7 @@ func limited(t testing.TB, limits ...wire.QueueLimit) *gateWorld {
 
 func (w *gateWorld) limit(limits ...wire.QueueLimit) {
 	w.t.Helper()
-	if err := w.gate.limit(treeOf(w.t, limits...)); err != nil {
+	if err := w.gate.SetLimits(limits); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -55,13 +66,13 @@ func (w *gateWorld) limit(limits ...wire.QueueLimit) {
 func (w *gateWorld) shows(pods ...*v1.Pod) {
 	for _, pod := range pods {
 		_ = w.store.Add(pod) // the key of a pod cannot fail
-		w.gate.observe(pod)
+		w.gate.PodChanged(pod)
 	}
 }
 
 func (w *gateWorld) deletes(pod *v1.Pod) {
 	_ = w.store.Delete(pod)
-	w.gate.removed(pod.UID)
+	w.gate.PodDeleted(pod.UID)
 }
 
 // woken are the pods that the gate lets be tried now.
@@ -79,10 +90,10 @@ func (w *gateWorld) enters(pod *v1.Pod) bool {
 	if w.gate.look(pod, wire.ModeEnforce) != nil {
 		return false
 	}
-	return w.gate.reserve(on(pod, "n1"), wire.ModeEnforce) == nil
+	return w.gate.Reserve(on(pod, "n1"), wire.ModeEnforce) == nil
 }
 
-func (w *gateWorld) rejected(pod *v1.Pod) *rejection {
+func (w *gateWorld) rejected(pod *v1.Pod) *Rejection {
 	w.t.Helper()
 	r := w.gate.look(pod, wire.ModeEnforce)
 	if r == nil {
@@ -174,20 +185,20 @@ func TestAPodCountsOnceHoweverItIsTold(t *testing.T) {
 	}
 
 	expect("pending", 0)
-	w.gate.hold(ref)
+	w.gate.ReserveQuota(ref)
 	expect("with an order", 100)
-	w.gate.reserve(on(p, "n1"), wire.ModeEnforce)
+	w.gate.Reserve(on(p, "n1"), wire.ModeEnforce)
 	expect("reserved", 100)
-	w.gate.unreserve(p.UID)
+	w.gate.Unreserve(p.UID)
 	expect("no longer reserved, with an order", 100)
-	w.gate.reserve(on(p, "n1"), wire.ModeEnforce)
-	w.gate.release(p.UID)
+	w.gate.Reserve(on(p, "n1"), wire.ModeEnforce)
+	w.gate.ReleaseQuota(p.UID)
 	expect("reserved alone", 100)
 	w.shows(p) // an event from before it was bound
 	expect("shown pending", 100)
 	w.shows(on(p, "n1"))
 	expect("bound", 100)
-	w.gate.unreserve(p.UID)
+	w.gate.Unreserve(p.UID)
 	expect("bound, and its binding called off late", 100)
 	finished := on(p, "n1")
 	finished.Status.Phase = v1.PodSucceeded
@@ -202,7 +213,7 @@ func TestAPreemptorWithAnOrderHasThePlaceThatNobodyElseGets(t *testing.T) {
 	p, other, victim := in("", "p", high, 100).Obj(), in("", "o", high, 100).Obj(), on(in("", "v", low, 100).Obj(), "n1")
 	w.shows(p, other, victim)
 	w.rejected(p)
-	w.gate.hold(refOf(p))
+	w.gate.ReserveQuota(refOf(p))
 	w.deletes(victim)
 
 	w.rejected(other)
@@ -215,10 +226,10 @@ func TestAVictimsQuotaIsFreeOnceItHasLeftTheSchedulersCache(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	victim, assumed := in("", "v", low, 60).Obj(), in("", "a", low, 40).Obj()
 	w.shows(on(victim, "n1"), assumed)
-	w.gate.reserve(on(assumed, "n1"), wire.ModeEnforce)
+	w.gate.Reserve(on(assumed, "n1"), wire.ModeEnforce)
 
-	w.gate.leftNode(assumed.UID) // its placement was taken back, which Unreserve tells
-	w.gate.leftNode(victim.UID)
+	w.gate.PodLeftNode(assumed.UID) // its placement was taken back, which Unreserve tells
+	w.gate.PodLeftNode(victim.UID)
 
 	if used := w.used("root", "cpu"); used != 40 {
 		t.Errorf("%d used, want what is reserved", used)
@@ -233,7 +244,7 @@ func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	}
 	w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
 
-	if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+	if w.gate.Reserve(on(p, "n1"), wire.ModeEnforce) == nil {
 		t.Error("reserved beyond max")
 	}
 }
@@ -254,7 +265,7 @@ func TestPodsThatRaceIntoAQueueNeverTakeItAboveMax(t *testing.T) {
 				t.Errorf("%d of 50 used", used)
 			}
 			if i%4 == 0 {
-				w.gate.unreserve(p.UID)
+				w.gate.Unreserve(p.UID)
 				return
 			}
 			w.shows(on(p, "n1"))
@@ -267,26 +278,18 @@ func TestPodsThatRaceIntoAQueueNeverTakeItAboveMax(t *testing.T) {
 	}
 }
 
-func TestNoGateStandsWhereThereAreNoQueuesOrTheModeIsLess(t *testing.T) {
-	full := func(t *testing.T) *gateWorld { return limited(t, limit("root", "cpu", 0)) }
+func TestNoGateStandsWhereThereAreNoQueuesOrItDoesNotApply(t *testing.T) {
 	p := in("", "p", 0, 1).Obj()
-	mode := func(mode string, namespaces map[string]string) *inControl {
-		return &inControl{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}}
-	}
 	for name, passes := range map[string]func(*gateWorld) bool{
-		"no queues":                 func(w *gateWorld) bool { w.gate.open(); return w.gate.look(p, wire.ModeEnforce) == nil },
+		"no queues":                 func(w *gateWorld) bool { w.gate.NoQueues(); return w.gate.look(p, wire.ModeEnforce) == nil },
 		"the profile only observes": func(w *gateWorld) bool { return w.gate.look(p, wire.ModeObserve) == nil },
 		"the profile is off":        func(w *gateWorld) bool { return w.gate.look(p, wire.ModeOff) == nil },
-		"the policy only observes": func(w *gateWorld) bool {
-			w.control.current.Store(mode(wire.ModeObserve, nil))
-			return w.gate.look(p, wire.ModeEnforce) == nil
-		},
-		"the policy only observes the namespace": func(w *gateWorld) bool {
-			w.control.current.Store(mode(wire.ModeEnforce, map[string]string{"default": wire.ModeObserve}))
+		"its namespace is exempt now": func(w *gateWorld) bool {
+			w.exempt.Store(&[]string{"default"})
 			return w.gate.look(p, wire.ModeEnforce) == nil
 		},
 	} {
-		if w := full(t); !passes(w) {
+		if w := limited(t, limit("root", "cpu", 0)); !passes(w) {
 			t.Errorf("%s: rejected", name)
 		}
 	}
@@ -294,10 +297,10 @@ func TestNoGateStandsWhereThereAreNoQueuesOrTheModeIsLess(t *testing.T) {
 
 func TestWhatWaitsIsLetInWhenTheModeOrTheQueuesGo(t *testing.T) {
 	for name, change := range map[string]func(*gateWorld){
-		"the queues are taken away": func(w *gateWorld) { w.gate.open() },
-		"the policy only observes": func(w *gateWorld) {
-			w.control.current.Store(&inControl{state: &wire.ControlState{Mode: wire.ModeObserve}})
-			w.gate.reconsider()
+		"the queues are taken away": func(w *gateWorld) { w.gate.NoQueues() },
+		"the namespace becomes exempt": func(w *gateWorld) {
+			w.exempt.Store(&[]string{"default"})
+			w.gate.Reconsider()
 		},
 		"the max is raised": func(w *gateWorld) { w.limit(limit("root", "cpu", 10)) },
 	} {
@@ -355,7 +358,7 @@ func wokenBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
 
 func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
-		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.failed(p.UID) },
+		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
 	} {
@@ -384,7 +387,7 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 		},
 		"it gets no place after all": func(w *gateWorld, p *v1.Pod) {
 			w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
-			if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+			if w.gate.Reserve(on(p, "n1"), wire.ModeEnforce) == nil {
 				w.t.Fatal("reserved beyond max")
 			}
 		},
@@ -424,15 +427,15 @@ func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
 func TestATrialEndsAsItBeganThoughTheQueuesChangeMeanwhile(t *testing.T) {
 	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b"))
 	w.shows(on(in("root.a", "v", low, 80).Obj(), "n1"))
-	room := w.rejected(in("root.a", "p", high, 50).Obj()).room
+	room := w.rejected(in("root.a", "p", high, 50).Obj())
 
-	room.remove("v")
+	room.RemovePod("v")
 	w.limit(limit("root"), limit("root.b"), limit("root.a", "memory", 1, "cpu", 100))
-	fits := room.fits()
-	room.add("v")
+	fits := room.Fits()
+	room.AddPod("v")
 
-	if !fits || room.fits() {
-		t.Errorf("it fits without v: %t, with v: %t", fits, room.fits())
+	if !fits || room.Fits() {
+		t.Errorf("it fits without v: %t, with v: %t", fits, room.Fits())
 	}
 }
 
@@ -457,7 +460,7 @@ func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	w := newGateWorld(t)
 	w.shows(on(in("", "a", 0, 60).Obj(), "n1"))
-	w.gate.assumeSome("because")
+	w.gate.AssumeLimits("because")
 	for _, name := range []string{"p", "q"} {
 		if r := w.rejected(in("", name, 0, 30).Obj()); r.reason != rejectedUnknown || !strings.Contains(r.message, "because") {
 			t.Errorf("rejected as %s: %s", r.reason, r.message)
@@ -479,7 +482,7 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.woken()) != 0 {
 		t.Error("not as after any other start")
 	}
-	if w.gate.assumeSome("no more") || w.gate.assumeNone() {
+	if w.gate.AssumeLimits("no more") || w.gate.AssumeNoQueues() {
 		t.Error("a guess takes limits away that are in force")
 	}
 }
@@ -512,17 +515,17 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				delete(held, uid)
 				w.deletes(p)
 			case action == 1:
-				w.gate.hold(refOf(p))
+				w.gate.ReserveQuota(refOf(p))
 				held[uid] = true
 			case action == 2:
-				w.gate.release(uid)
+				w.gate.ReleaseQuota(uid)
 				delete(held, uid)
 			case action == 3 && !nodes[uid]:
-				if w.gate.reserve(on(p, "n1"), wire.ModeEnforce) == nil {
+				if w.gate.Reserve(on(p, "n1"), wire.ModeEnforce) == nil {
 					reserved[uid] = true
 				}
 			case action == 4:
-				w.gate.unreserve(uid)
+				w.gate.Unreserve(uid)
 				delete(reserved, uid)
 			case action == 5:
 				p = on(p, "n1")
@@ -553,7 +556,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 	}
 }
 
-func expectUsage(t *testing.T, gate *queueGate, want *queueUsage, when string) {
+func expectUsage(t *testing.T, gate *Gate, want *queueUsage, when string) {
 	t.Helper()
 	gate.mu.Lock()
 	defer gate.mu.Unlock()
@@ -617,8 +620,8 @@ func BenchmarkQueueGateCycle(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		w.gate.look(p, wire.ModeEnforce)
-		w.gate.reserve(placed, wire.ModeEnforce)
-		w.gate.unreserve(p.UID)
+		w.gate.Reserve(placed, wire.ModeEnforce)
+		w.gate.Unreserve(p.UID)
 	}
 }
 
@@ -628,15 +631,15 @@ func BenchmarkQueueGateEvents(b *testing.B) {
 	placed := on(numbered(20001), "n1")
 	b.ResetTimer()
 	for range b.N {
-		w.gate.observe(placed)
-		w.gate.removed(placed.UID)
+		w.gate.PodChanged(placed)
+		w.gate.PodDeleted(placed.UID)
 	}
 }
 
 // What a cycle costs where no queues are configured.
 func BenchmarkQueueGateWithoutQueues(b *testing.B) {
 	w := newGateWorld(b)
-	w.gate.open()
+	w.gate.NoQueues()
 	p := in("", "p", 0, 100).Obj()
 	b.ResetTimer()
 	for range b.N {
@@ -647,16 +650,15 @@ func BenchmarkQueueGateWithoutQueues(b *testing.B) {
 // exemptPods are pods of a full queue that the gate never holds.
 func exemptPods() map[string]*v1.Pod {
 	return map[string]*v1.Pod{
-		"a system priority":       in("root.ml", "critical", systemPriority, 10).Obj(),
-		"makeway's own namespace": in("root.ml", "planner", 0, 10).Namespace("makeway-system").Obj(),
-		"a system namespace":      in("root.ml", "dns", 0, 10).Namespace("kube-system").Obj(),
+		"a system priority":  in("root.ml", "critical", systemPriority, 10).Obj(),
+		"a system namespace": in("root.ml", "dns", 0, 10).Namespace("kube-system").Obj(),
 	}
 }
 
 func TestPodsThatAClusterNeedsToStartPassWhileTheLimitsAreNotKnown(t *testing.T) {
 	for name, pod := range exemptPods() {
 		w := newGateWorld(t)
-		w.gate.assumeSome("because")
+		w.gate.AssumeLimits("because")
 
 		if rejected := w.gate.look(pod, wire.ModeEnforce); rejected != nil {
 			t.Errorf("%s: held: %s", name, rejected.message)
@@ -680,55 +682,6 @@ func TestPodsThatAClusterNeedsToStartAreCountedAndNeverHeldByTheirQueue(t *testi
 	}
 }
 
-func TestTheNamespacesThatThePolicyExemptsReplaceThoseOfTheArguments(t *testing.T) {
-	w := limited(t, limit("root"), limit("root.ml", "cpu", 0))
-	w.rejected(in("root.ml", "agent", 0, 10).Namespace("cni").Obj())
-	w.control.current.Store(&inControl{state: enforcing(1, func(s *wire.ControlState) { s.ExemptNamespaces = []string{"cni", "makeway-system"} })})
-	w.gate.reconsider()
-
-	if woken := w.woken(); !slices.Equal(woken, []string{"agent"}) {
-		t.Errorf("woken %v, want the pod of the namespace that is exempt now", woken)
-	}
-	w.rejected(in("root.ml", "dns", 0, 10).Namespace("kube-system").Obj())
-	if w.gate.look(in("root.ml", "planner", 0, 10).Namespace("makeway-system").Obj(), wire.ModeEnforce) != nil {
-		t.Error("makeway's own namespace is held")
-	}
-}
-
-func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
-	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
-		w := limited(t, limit("root", "cpu", 100))
-		f := newInflight()
-		f.holds = w.gate
-		p, other, victim := in("", "p", high, 100).Obj(), in("", "o", low, 100).Obj(), on(in("", "v", low, 100).Obj(), "n1")
-		w.shows(p, other, victim)
-		w.rejected(p)
-		f.begin(&entry{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
-		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
-		f.leftCache("p", "v")
-		w.deletes(victim)
-		if wakes, _ := f.due(start); len(wakes) != 1 {
-			t.Fatalf("%d wakes", len(wakes))
-		}
-
-		f.due(start.Add(time.Minute))
-
-		w.rejected(other)
-		if placed {
-			if !w.enters(p) {
-				t.Errorf("%s: the preemptor does not get the place that was made for it", name)
-			}
-			f.cycled("p")
-			w.rejected(other)
-			continue
-		}
-		f.cycled("p")
-		if !w.enters(other) {
-			t.Errorf("%s: the place is kept", name)
-		}
-	}
-}
-
 func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	victim := on(in("", "v", 0, 100).Obj(), "n1")
@@ -745,7 +698,7 @@ func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
 				t.Fatal("it does not fit")
 			}
 			w.rejected(in("", "q", low, 10).Obj())
-			w.gate.unreserve(p.UID)
+			w.gate.Unreserve(p.UID)
 			w.deletes(in("", "q", low, 10).Obj())
 			w.shows(victim)
 			w.rejected(p)
@@ -801,7 +754,7 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 		if !w.admits(p) || w.rejected(p).reason != rejectedMayHelp {
 			t.Fatal("it may not preempt")
 		}
-		w.gate.tried(p.UID)
+		w.gate.PreemptionTried(p.UID)
 		if w.admits(p) {
 			t.Fatal("not held")
 		}
@@ -850,4 +803,30 @@ func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
 		}
 	}
 	t.Error("the last pod, which fits, is not woken")
+}
+
+func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
+	w := limited(t, limit("root", "pods", 1))
+	first, second := in("", "first", 0, 1).Obj(), in("", "second", 0, 1).Obj()
+	w.shows(first, second)
+	if !w.admits(first) || w.admits(second) {
+		t.Fatal("not the first alone is let in")
+	}
+
+	for range 10 {
+		w.clock.Step(promiseLasts)
+		if pods, _ := w.gate.due(false); len(pods) != 0 {
+			t.Fatalf("woken %v", pods)
+		}
+	}
+
+	w.clock.Step(promiseLasts)
+	if got := w.woken(); len(got) != 1 {
+		t.Errorf("woken %v once it leads", got)
+	}
+}
+
+// pod makes a pod whose UID is its name; on is its node, empty for a pending one.
+func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *st.PodWrapper {
+	return st.MakePod().Namespace("default").SchedulerName("default-scheduler").Name(name).UID(name).Node(on).Priority(priority).Req(requests).StartTime(metav1.NewTime(time.Unix(1, 0)))
 }

@@ -1,0 +1,160 @@
+package queuegate
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// rejectionKey is where a cycle's state keeps why the gate keeps its pod out.
+const rejectionKey fwk.StateKey = "PreFilterMakeWay"
+
+// passedKey is in a cycle's state where the pod passed the gate in PreFilter.
+const passedKey fwk.StateKey = "PreFilterPassedMakeWay"
+
+// passed is the mark under passedKey.
+type passed struct{}
+
+// Clone implements StateData.
+func (p passed) Clone() fwk.StateData { return p }
+
+// Why the gate rejects a pod; labels of a metric.
+const (
+	rejectedFull    = "queue_full"       // no eviction within the full queue could make room
+	rejectedMayHelp = "victims_may_help" // pods of lower priority in it hold enough
+	rejectedUnknown = "limits_unknown"
+)
+
+// Rejection is why a pod is kept out of its queue; the room in each queue that it would enter, itself first in
+// line; and how that changes when pods are removed on trial. A cycle whose pod passed the gate has none: then nothing
+// but removing would follow, and that makes room only.
+type Rejection struct {
+	gate    *Gate
+	reason  string
+	message string
+
+	needs   []need
+	line    []*queue
+	free    [][]int64 // by queue of the line and need; unlimited where there is no max; nil where the limits are not known
+	removed map[types.UID]*member
+}
+
+// RejectionOf is that of a cycle whose pod is kept out, nil where it passed.
+func RejectionOf(state fwk.CycleState) *Rejection {
+	if state == nil {
+		return nil
+	}
+	data, err := state.Read(rejectionKey)
+	if err != nil {
+		return nil
+	}
+	r, _ := data.(*Rejection)
+	return r
+}
+
+// Check reports why a pod is kept out in its cycle, which notes it; nil where it passes. A pod that is kept out waits
+// in line. O(depth × resources); where there are no queues it is one read.
+func (g *Gate) Check(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
+	rejected := g.look(pod, profileMode)
+	if rejected == nil {
+		state.Write(passedKey, passed{})
+		return nil
+	}
+	rejected.count()
+	state.Write(rejectionKey, rejected)
+	return rejected
+}
+
+// CheckLate is RejectionOf, and Check in a cycle in which that was not called: a plugin before this one has rejected
+// the pod.
+func (g *Gate) CheckLate(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
+	if rejected := RejectionOf(state); rejected != nil || state == nil {
+		return rejected
+	}
+	if _, err := state.Read(passedKey); err == nil {
+		return nil
+	}
+	return g.Check(state, pod, profileMode)
+}
+
+func (r *Rejection) count() { gateRejections.WithLabelValues(r.reason).Inc() }
+
+// Message says for people what is short, nearest queue first, or what is not known.
+func (r *Rejection) Message() string { return r.message }
+
+// VictimsMayHelp reports whether pods within the full queue may make room.
+func (r *Rejection) VictimsMayHelp() bool { return r.reason == rejectedMayHelp }
+
+// Status is the rejection as the scheduler takes it.
+func (r *Rejection) Status() *fwk.Status {
+	code := fwk.UnschedulableAndUnresolvable
+	if r.VictimsMayHelp() {
+		code = fwk.Unschedulable
+	}
+	return fwk.NewStatus(code, r.message)
+}
+
+// Clone implements StateData.
+func (r *Rejection) Clone() fwk.StateData {
+	clone := *r
+	clone.free = make([][]int64, len(r.free))
+	for i, free := range r.free {
+		clone.free[i] = append([]int64(nil), free...)
+	}
+	clone.removed = make(map[types.UID]*member, len(r.removed))
+	for uid, m := range r.removed {
+		clone.removed[uid] = m
+	}
+	return &clone
+}
+
+// Fits reports whether there is room in every queue.
+func (r *Rejection) Fits() bool {
+	for _, free := range r.free {
+		for j, n := range r.needs {
+			if free[j] != unlimited && n.value > free[j] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// RemovePod takes a pod out on trial. One that does not count, or counts in another subtree, makes no room.
+func (r *Rejection) RemovePod(uid types.UID) {
+	m := r.gate.memberAt(uid)
+	if m == nil || r.removed[uid] != nil {
+		return
+	}
+	if r.removed == nil {
+		r.removed = map[types.UID]*member{}
+	}
+	r.removed[uid] = m
+	r.shift(m, 1)
+}
+
+// AddPod puts a pod back that was taken out on trial. Others that the scheduler adds, such as pods nominated to
+// the node, count already where they hold a place, and nowhere where they do not.
+func (r *Rejection) AddPod(uid types.UID) {
+	m := r.removed[uid]
+	if m == nil {
+		return
+	}
+	delete(r.removed, uid)
+	r.shift(m, -1)
+}
+
+func (r *Rejection) shift(m *member, sign int64) {
+	for i, q := range r.line {
+		if !q.holds(m.leaf) {
+			continue
+		}
+		for j, n := range r.needs {
+			for _, held := range m.needs {
+				if held.index == n.index && r.free[i][j] != unlimited {
+					r.free[i][j] += sign * held.value
+				}
+			}
+		}
+	}
+}
