@@ -28,7 +28,7 @@ from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
 from makeway.planner.metrics import Metrics as PlannerMetrics
 from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.order_follower import InFlight
+from makeway.planner.service.order_follower import OrderFollower
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
 from unit.evictor.fakes import FakeCluster
@@ -165,10 +165,10 @@ async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connec
     for bus in buses:
         ledger = Ledger()
         ledgers.append(ledger)
-        follower = InFlight(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
+        follower = OrderFollower(bus, ledger, PlannerMetrics(CollectorRegistry()), datetime.now(UTC))
         parts = [
             asyncio.create_task(part)
-            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.put_aside_forever())
+            for part in (follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever())
         ]
         await asyncio.sleep(1)
         assert follower.synced

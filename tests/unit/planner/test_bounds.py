@@ -454,7 +454,7 @@ def test_a_large_pod_is_not_kept_to_compare_others_with() -> None:
     known = records.PodRecords()
     known.record(large)
 
-    assert all(len(look) <= records._LARGEST_LOOK for look, _ in known._alike.values())
+    assert all(len(look) <= records._LARGEST_CACHED for look, _ in known._alike.values())
 
 
 def test_a_constraint_whose_label_is_new_may_stand_beside_one_that_was_worked_out_before() -> None:

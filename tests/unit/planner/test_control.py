@@ -83,7 +83,7 @@ async def speaking(
         return current
 
     speaker = Control(bus, "c", look, Metrics(registry), lambda: settled)
-    task = asyncio.create_task(speaker.say_forever())
+    task = asyncio.create_task(speaker.publish_forever())
     for state in states:
         current, looks = state, 0
         looked.clear()

@@ -11,7 +11,7 @@ from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodSt
 from makeway.planner.metrics import Metrics
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
-from makeway.planner.service.repair import Repairing
+from makeway.planner.service.repair import RepairProposer
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 OURS = PodCondition(
@@ -124,7 +124,7 @@ class Bus:
 async def test_a_proposal_that_the_bus_does_not_take_is_made_again() -> None:
     marks, clock = marks_of(make_pod("a", OURS))
     bus = Bus()
-    repairing = Repairing(
+    repairing = RepairProposer(
         "cluster",
         marks=marks,
         ledger=Ledger(),

@@ -120,7 +120,7 @@ class Bench:
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; gives everything that was written by then."""
         self.now += span
-        looking = asyncio.create_task(self.observing.look_forever())
+        looking = asyncio.create_task(self.observing.poll_forever())
         writing = asyncio.create_task(self.observing.write_forever())
         for _ in range(20):
             await asyncio.sleep(0)

@@ -27,7 +27,7 @@ from makeway.planner.plan.decision import Decision
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 """Between two looks for pairs of which nothing more is expected."""
 
 QUEUE_LIMIT: Final = 1024
@@ -38,7 +38,7 @@ _TOLD_LIMIT: Final = 10_000
 _log = structlog.get_logger()
 
 
-class Publishes(Protocol):
+class ComparisonPublisher(Protocol):
     """What is used of the bus."""
 
     async def publish_comparison(self, comparison: Comparison) -> None:
@@ -69,7 +69,7 @@ class Observing:
         identity: str,
         *,
         snapshot: Snapshot,
-        bus: Publishes,
+        bus: ComparisonPublisher,
         metrics: Metrics,
         ours: Callable[[str], bool],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -123,10 +123,10 @@ class Observing:
 
     # What runs.
 
-    async def look_forever(self) -> NoReturn:
+    async def poll_forever(self) -> NoReturn:
         """Conclude what nothing more is expected of."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             if self._observed:
                 self._conclude(self._pairing.due(self._now()))
 
@@ -174,13 +174,13 @@ class Observing:
         A pod that nobody makes room for is planned for again and again.
         """
         ours = comparison.makeway
-        said = (comparison.result, *((ours.node, ours.victims) if ours is not None else ()))
+        answer = (comparison.result, *((ours.node, ours.victims) if ours is not None else ()))
         uid = comparison.preemptor.uid
         before = self._told.pop(uid, None)
-        self._told[uid] = said
+        self._told[uid] = answer
         while len(self._told) > _TOLD_LIMIT:
             del self._told[next(iter(self._told))]
-        return comparison.result == "makewayOnly" and before == said
+        return comparison.result == "makewayOnly" and before == answer
 
     def _say(self, comparison: Comparison) -> None:
         self._metrics.compared(comparison)

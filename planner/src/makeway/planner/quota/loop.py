@@ -62,7 +62,7 @@ _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
 _log = structlog.get_logger()
 
 
-class Orders(Protocol):
+class QuotaOrderStream(Protocol):
     """What is used of the bus."""
 
     async def control(self) -> tuple[ControlState | None, int]:
@@ -109,7 +109,7 @@ class DecisionWriter(Protocol):
         """Take a record, and what the decision was made from besides the snapshot."""
 
 
-class Tells(Protocol):
+class ResultReporter(Protocol):
     """Who is told of results: Events on the ConfigMap of the queues."""
 
     def __call__(self, event_type: EventType, reason: str, note: str) -> None:
@@ -138,10 +138,10 @@ class QuotaLoop:
         *,
         snapshot: Snapshot,
         ledger: OrderLedger,
-        orders: Orders,
+        orders: QuotaOrderStream,
         decisions: DecisionWriter,
         metrics: Metrics,
-        tell: Tells,
+        tell: ResultReporter,
     ) -> None:
         self._settings = settings
         self._snapshot = snapshot
@@ -191,7 +191,7 @@ class QuotaLoop:
         now = datetime.now(UTC)
         self._up_to_date(control, now)
         for path, order in list(control.awaited().items()):
-            await self._look_for_outcome(control, path, order)
+            await self._read_outcome(control, path, order)
         tree = self._snapshot.queues.tree
         for path in control.due(tree, now):
             try:
@@ -224,7 +224,7 @@ class QuotaLoop:
             control.saved(self._snapshot.queues.tree, in_force[1], now)
             self._in_force = in_force
 
-    async def _look_for_outcome(self, control: QuotaProcesses, path: str, order: EvictionOrder) -> None:
+    async def _read_outcome(self, control: QuotaProcesses, path: str, order: EvictionOrder) -> None:
         found = await self._outcome(order)
         now = datetime.now(UTC)
         if found is None and now < order.not_after + PAST_DEADLINE:

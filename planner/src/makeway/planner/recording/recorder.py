@@ -42,7 +42,7 @@ bounded, and the stream, which forgets after a day, always holds whole ones."""
 _log = structlog.get_logger()
 
 
-class Publishes(Protocol):
+class RecordingPublisher(Protocol):
     """What is used of the bus."""
 
     async def publish_recording(self, name: str, number: int, data: bytes) -> object:
@@ -57,7 +57,7 @@ class Recorder:
 
     def __init__(
         self,
-        bus: Publishes,
+        bus: RecordingPublisher,
         snapshot: Snapshot,
         journal: Journal,
         metrics: Metrics,

@@ -1,6 +1,6 @@
-"""Telling plugin and evictors what is in force: the control state, said by the planner that leads.
+"""Telling plugin and evictors what is in force: the control state, published by the planner that leads.
 
-What is stored is read every few seconds and said again where it is not what should be: NATS may have
+What is stored is read every few seconds and published again where it is not what should be: NATS may have
 lost it, or somebody else may have spoken. Two planners that both believe to lead cannot undo one
 another unseen, as each word is published with the sequence of the last that its writer has read.
 """
@@ -25,8 +25,8 @@ from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.metrics import Metrics
 
-LOOK_SECONDS: Final = 5.0
-"""Between two looks at what is stored, where nothing changes."""
+POLL_SECONDS: Final = 5.0
+"""Between two reads of what is stored, where nothing changes."""
 
 RETRY_SECONDS: Final = 0.5
 """After NATS did not take it, or another planner was first."""
@@ -39,7 +39,7 @@ _LAST_REVISION: Final = 2**63 - 1
 _log = structlog.get_logger()
 
 
-class Speaks(Protocol):
+class ControlPublisher(Protocol):
     """What is used of the bus."""
 
     async def control(self) -> tuple[ControlState | None, int]:
@@ -142,7 +142,7 @@ class Control:
 
     def __init__(
         self,
-        bus: Speaks,
+        bus: ControlPublisher,
         cluster_uid: str,
         state: Callable[[], ControlState | None],
         metrics: Metrics,
@@ -155,18 +155,18 @@ class Control:
         self._metrics = metrics
         self._changed = asyncio.Event()
         self._revision = 0
-        self._standing = 0
+        self._published = 0
 
     @property
-    def said(self) -> int:
-        """The revision of what stands, as this planner said or found it while leading; 0 for none."""
-        return self._standing
+    def published(self) -> int:
+        """The revision in force, as this planner published or found it while leading; 0 for none."""
+        return self._published
 
     def changed(self) -> None:
-        """Look at once: something in force may have changed."""
+        """Check at once: something in force may have changed."""
         self._changed.set()
 
-    async def say_forever(self) -> NoReturn:
+    async def publish_forever(self) -> NoReturn:
         """See to it that what is stored is what should be. Run while leading, by one planner.
 
         No loop for tenacity: a change ends the pause, and a success pauses too.
@@ -174,17 +174,17 @@ class Control:
         while True:
             self._changed.clear()
             try:
-                pause = LOOK_SECONDS if await self._say() else RETRY_SECONDS
+                pause = POLL_SECONDS if await self._publish() else RETRY_SECONDS
             except (BusError, OverflowError) as error:
                 self._metrics.control.labels("failed").inc()
                 _log.warning("control_not_published", error=str(error))
-                pause = RETRY_SECONDS if isinstance(error, BusError) else LOOK_SECONDS
+                pause = RETRY_SECONDS if isinstance(error, BusError) else POLL_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
 
-    async def _say(self) -> bool:
-        """Publish where that is needed; gives False where another was first."""
+    async def _publish(self) -> bool:
+        """Publish where that is needed; return False where another was first."""
         in_force = self._state()
         if in_force is None:
             return True
@@ -196,7 +196,7 @@ class Control:
         whole = remembering(in_force, settled)
         wanted = within_bounds(whole)
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
-            self._stands(stored.revision)
+            self._note_published(stored.revision)
             return True
         now = datetime.now(UTC)
         state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
@@ -205,7 +205,7 @@ class Control:
             return False
         self._revision = state.revision
         self._metrics.control.labels("published").inc()
-        self._stands(state.revision)
+        self._note_published(state.revision)
         if wanted is not whole:
             self._metrics.control.labels("cut").inc()
             _log.error(
@@ -227,6 +227,6 @@ class Control:
         )
         return True
 
-    def _stands(self, revision: int) -> None:
-        self._standing = revision
+    def _note_published(self, revision: int) -> None:
+        self._published = revision
         self._metrics.control_revision.set(revision)

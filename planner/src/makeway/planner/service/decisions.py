@@ -27,7 +27,7 @@ BEHIND_SECONDS = 0.02
 _log = structlog.get_logger()
 
 
-class Publishes(Protocol):
+class DecisionPublisher(Protocol):
     """What is used of the bus."""
 
     async def publish_decision(self, record: DecisionRecord) -> object:
@@ -38,7 +38,12 @@ class Decisions:
     """The queue of decisions and the one task that writes them. `journal`: notes them too, for replays."""
 
     def __init__(
-        self, bus: Publishes, metrics: Metrics, limit: int = QUEUE_LIMIT, *, journal: Journal | None = None
+        self,
+        bus: DecisionPublisher,
+        metrics: Metrics,
+        limit: int = QUEUE_LIMIT,
+        *,
+        journal: Journal | None = None,
     ) -> None:
         self._bus = bus
         self._journal = journal

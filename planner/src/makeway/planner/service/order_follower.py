@@ -27,12 +27,12 @@ _RETRY_SECONDS = 5.0
 _log = structlog.get_logger()
 
 
-class Astray(Exception):  # noqa: N818 - a state, like `Malformed`
+class MisroutedError(Exception):
     """A message on another subject than its own, or of a time that no writer gives: not to be noted."""
 
 
-class InFlight:
-    """Two followers that keep a ledger, and a third that puts aside what they cannot read."""
+class OrderFollower:
+    """Two followers that keep a ledger, and a third that quarantines what they cannot read."""
 
     def __init__(self, bus: Bus, ledger: Ledger, metrics: Metrics, now: datetime) -> None:
         self._bus = bus
@@ -49,7 +49,7 @@ class InFlight:
         return self._orders_read.is_set() and self._outcomes_read.is_set()
 
     async def follow_orders(self) -> None:
-        """Note every order. Those that cannot be read are the evictors' to put aside."""
+        """Note every order. Those that cannot be read are the evictors' to quarantine."""
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
             stream, start=self._start, caught_up=self._orders_read, restarted=self._ledger.forget_live
@@ -57,12 +57,12 @@ class InFlight:
         await self._each(messages, "orders", self._ordered)
 
     async def follow_outcomes(self) -> None:
-        """Note every outcome; put aside those that cannot be read."""
+        """Note every outcome; quarantine those that cannot be read."""
         stream = self._bus.subjects.outcomes_stream
         messages = self._bus.follow(stream, start=self._start, caught_up=self._outcomes_read)
         await self._each(messages, "outcomes", self._ended, aside=stream)
 
-    async def put_aside_forever(self) -> None:
+    async def quarantine_forever(self) -> None:
         """Put messages aside, beside the following, which never waits for it.
 
         No loop for tenacity: without a back-off or an end it would take more lines for the same.
@@ -81,15 +81,15 @@ class InFlight:
     def _ordered(self, message: StreamMessage) -> None:
         order = codec.unwrap_order(message.data)
         if message.subject != (self._bus.subjects.order(order) or message.subject):
-            raise Astray(f"order {order.order_id} is on another subject than its own")
+            raise MisroutedError(f"order {order.order_id} is on another subject than its own")
         if order.not_after > message.time + LONGEST_NOT_AFTER:
-            raise Astray(f"order {order.order_id} would live until {order.not_after.isoformat()}")
+            raise MisroutedError(f"order {order.order_id} would live until {order.not_after.isoformat()}")
         self._ledger.ordered(order)
 
     def _ended(self, message: StreamMessage) -> None:
         outcome = codec.unwrap_outcome(message.data)
         if message.subject != self._bus.subjects.outcome(outcome.order_id):
-            raise Astray(f"an outcome of {outcome.order_id}")
+            raise MisroutedError(f"an outcome of {outcome.order_id}")
         # A time to come would be remembered until then.
         self._ledger.ended(
             msgspec.structs.replace(outcome, finished_at=min(outcome.finished_at, message.time))
@@ -107,7 +107,7 @@ class InFlight:
                 note(message)
             except Malformed as error:
                 self._complain(message, source, error.reason, error.detail, aside)
-            except Astray as error:
+            except MisroutedError as error:
                 self._complain(message, source, "wrong-subject", str(error), aside)
 
     def _complain(self, message: StreamMessage, source: str, reason: str, detail: str, aside: str) -> None:

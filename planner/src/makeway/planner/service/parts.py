@@ -28,11 +28,11 @@ from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Facts, Planner
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import Marks
-from makeway.planner.service.order_follower import InFlight
+from makeway.planner.service.order_follower import OrderFollower
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.queue_warnings import QueueWarnings
 from makeway.planner.service.quota_fence import PlannerFence
-from makeway.planner.service.repair import Repairing
+from makeway.planner.service.repair import RepairProposer
 from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.status import Status
 from makeway.planner.service.watch import Watch
@@ -78,7 +78,7 @@ class Seen:
     class_warnings: ClassWarnings
     observing: Observing
     watch: Watch
-    in_flight: InFlight
+    in_flight: OrderFollower
     configuration: Configuration
 
     def unsynced(self) -> str:
@@ -100,9 +100,9 @@ class Seen:
             self.events.write_forever(),
             self.in_flight.follow_orders(),
             self.in_flight.follow_outcomes(),
-            self.in_flight.put_aside_forever(),
+            self.in_flight.quarantine_forever(),
             self.decisions.write_forever(),
-            self.observing.look_forever(),
+            self.observing.poll_forever(),
             self.observing.write_forever(),
         ]
 
@@ -112,7 +112,7 @@ class Deciding:
     """What answers, orders and tells, from what is seen."""
 
     planner: Planner
-    repairing: Repairing
+    repairing: RepairProposer
     quotas: QuotaLoop
     control: Control
     recorder: Recorder
@@ -166,7 +166,7 @@ def _seen(around: Around) -> Seen:
         class_warnings=warnings,
         observing=observing,
         watch=Watch(api, snapshot, metrics, around.cluster_uid, pods=(marks, observing), classes=(warnings,)),
-        in_flight=InFlight(bus, ledger, metrics, datetime.now(UTC)),
+        in_flight=OrderFollower(bus, ledger, metrics, datetime.now(UTC)),
         configuration=configuration,
     )
 
@@ -209,7 +209,7 @@ def _deciding(around: Around, seen: Seen) -> Deciding:
             brake=lambda: configuration.brake.current,
             observe=seen.observing.expect,
         ),
-        repairing=Repairing(
+        repairing=RepairProposer(
             cluster_uid,
             marks=seen.marks,
             ledger=seen.ledger,
@@ -263,7 +263,7 @@ def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
             around.cluster_uid,
             around.mode,
             configuration=configuration,
-            said=lambda: deciding.control.said,
+            published=lambda: deciding.control.published,
             trouble=lambda: (
                 bus.healthy() or seen.unsynced() or watch.unhealthy() or configuration.unhealthy()
             ),

@@ -52,7 +52,7 @@ async def run(
         opened = await closing.enter_async_context(
             connected("planner", identity, nats=nats, kube=kube, listen=listen, registry=REGISTRY)
         )
-        said, _ = await opened.starting.reach(opened.bus.control)
+        stored, _ = await opened.starting.reach(opened.bus.control)
         warm_up()
         parts = parts_of(
             Around(
@@ -63,7 +63,7 @@ async def run(
                 api=opened.api,
                 bus=opened.bus,
                 cluster_uid=opened.cluster_uid,
-                remembered=said if said and said.cluster_uid == opened.cluster_uid else None,
+                remembered=stored if stored and stored.cluster_uid == opened.cluster_uid else None,
                 registry=REGISTRY,
             )
         )
@@ -110,7 +110,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     seen.class_warnings.begin()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(deciding.control.say_forever())
+            tasks.create_task(deciding.control.publish_forever())
             tasks.create_task(deciding.quotas.lead(parts.fence.get))
             tasks.create_task(deciding.queue_warnings.tell_forever())
             if record:

@@ -13,7 +13,7 @@ COUNTER: Final = "makeway-planner"
 """The key in the bucket of epochs."""
 
 
-class Counts(Protocol):
+class EpochCounter(Protocol):
     """What is used of `makeway.bus.epochs.Epochs`."""
 
     async def increment(self, key: str) -> int:
@@ -23,7 +23,7 @@ class Counts(Protocol):
 class PlannerFence:
     """One planner's. With a Lease the epoch is the one under which it leads at the moment."""
 
-    def __init__(self, epochs: Counts, leadership: Leadership | None) -> None:
+    def __init__(self, epochs: EpochCounter, leadership: Leadership | None) -> None:
         self._epochs = epochs
         self._leadership = leadership
         self._counted: int | None = None

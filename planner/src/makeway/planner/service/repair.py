@@ -26,14 +26,14 @@ ROUND_SECONDS = 1.0
 _log = structlog.get_logger()
 
 
-class Proposes(Protocol):
+class RepairPublisher(Protocol):
     """What is used of the bus."""
 
     async def propose(self, proposal: RepairProposal) -> None:
         """Send a proposal; raises BusError."""
 
 
-class Repairing:
+class RepairProposer:
     """The loop from marks to proposals. `synced()`: whether the ledger and the pods are complete."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Repairing:
         *,
         marks: Marks,
         ledger: Ledger,
-        bus: Proposes,
+        bus: RepairPublisher,
         metrics: Metrics,
         synced: Callable[[], bool],
     ) -> None:

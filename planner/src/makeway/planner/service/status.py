@@ -15,7 +15,7 @@ from makeway.runtime.process import version
 class Status:
     """One planner's.
 
-    `leading`: it answers plan requests. `said`: the revision of the control state that stands. `trouble`:
+    `leading`: it answers plan requests. `published`: the revision of the control state in force. `trouble`:
     what stands in the way of planning.
     """
 
@@ -26,7 +26,7 @@ class Status:
         mode: Mode,
         *,
         configuration: Configuration,
-        said: Callable[[], int],
+        published: Callable[[], int],
         trouble: Callable[[], str],
     ) -> None:
         self.leading = False
@@ -34,7 +34,7 @@ class Status:
         self._cluster_uid = cluster_uid
         self._mode: Mode = mode
         self._configuration = configuration
-        self._said = said
+        self._published = published
         self._trouble = trouble
 
     def now(self) -> ComponentStatus:
@@ -53,7 +53,7 @@ class Status:
                 namespace: more_restrictive(self._mode, mode)
                 for namespace, mode in sorted(in_force.modes().items())
             },
-            revision=self._said() if self.leading else 0,
+            revision=self._published() if self.leading else 0,
             policy_revision=self._configuration.policy.revision,
             queues_revision=self._configuration.queues.revision,
             leading=self.leading,

@@ -25,7 +25,7 @@ _REMEMBERED_WORKLOADS = 4096
 _REMEMBERED_SIGNATURES = 16384
 """Signatures whose value is shared by pods."""
 
-_LARGEST_LOOK = 32 * 1024
+_LARGEST_CACHED = 32 * 1024
 """Bytes of a pod that are kept to compare others of its workload with it; a larger one is not kept."""
 
 
@@ -126,7 +126,7 @@ class PodRecords:
         known = self._alike.get(workload)
         if known is None or known[0] != look:
             record = self._count(pod)
-            if len(look) > _LARGEST_LOOK:
+            if len(look) > _LARGEST_CACHED:
                 self._alike.pop(workload, None)
                 return record
             if len(self._alike) >= _REMEMBERED_WORKLOADS:
