@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.service.first_seen import FirstSeen
+from makeway.planner.service.freshness import FirstFailures
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import NOW, make_pod
@@ -73,8 +73,8 @@ def test_an_application_of_that_name_in_another_namespace_is_another() -> None:
 
 
 def test_the_earlier_of_the_condition_and_the_first_question_counts() -> None:
-    seen = FirstSeen()
+    seen = FirstFailures()
 
     assert seen.note("p", None, NOW) == NOW
     assert seen.note("p", NOW + timedelta(seconds=1), NOW + timedelta(seconds=5)) == NOW
-    assert FirstSeen().note("p", NOW - timedelta(seconds=9), NOW) == NOW - timedelta(seconds=9)
+    assert FirstFailures().note("p", NOW - timedelta(seconds=9), NOW) == NOW - timedelta(seconds=9)

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from makeway.core.k8s.objects import DeviceClass, PersistentVolume, PersistentVolumeClaim, StorageClass
+from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import DaemonSets, Policy
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import volume_feed
 from makeway.planner.snapshot.changes import PutClaim, PutDevices, PutStorageClass, PutVolume
-from makeway.planner.snapshot.devices import served_by
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, claim_record, class_nodes, volume_record
 from unit.planner.building import ask, choices, make_node, make_pod, make_snapshot, planned, refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from makeway.core.k8s.names import is_qualified_name
-from makeway.core.k8s.objects import Quantity
+from makeway.core.k8s.objects import DeviceClass, Quantity
 from makeway.core.k8s.quantity import milli_value, parse, value
 
 CPU = "cpu"
@@ -58,3 +58,13 @@ def allocatable(amounts: Mapping[str, Quantity] | None) -> dict[str, int]:
         for name, amount in (amounts or {}).items()
         if name == PODS or is_counted(name)
     }
+
+
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a DeviceClass: an extended resource that asks for one of its devices."""
+
+
+def served_by(device_class: DeviceClass) -> frozenset[str]:
+    """Return the extended resources that devices of a class serve. Source: KEP-5004, DRAExtendedResource."""
+    explicit = device_class.spec.extended_resource_name
+    return frozenset({f"{_IMPLICIT}{device_class.metadata.name}", *([explicit] if explicit else [])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,8 +13,8 @@ import msgspec
 from makeway.bus.messages import Time, Victim
 from makeway.core.k8s.objects import Toleration
 from makeway.core.policy.document import Policy
+from makeway.core.policy.rules import rules_in_force
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.offline.forking import fork
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
@@ -147,3 +148,19 @@ def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapsho
 def with_node(node: NodeRecord) -> Callable[[Snapshot], None]:
     """Give what adds a node or puts it otherwise."""
     return lambda snapshot: snapshot.apply(PutNode(node))
+
+
+def fork(snapshot: Snapshot) -> Snapshot:
+    """Copy a snapshot. O(pods), half a second for 50,000."""
+    exemptions, queues = snapshot.exemptions, snapshot.queues
+    shared: list[object] = [
+        *snapshot.pods.values(),
+        *exemptions.classes.values(),
+        *snapshot.namespaces.values(),
+    ]
+    shared += [exemptions.policy, queues.tree]
+    memo: dict[int, object] = {id(one): one for one in shared}
+    forked = copy.deepcopy(snapshot, memo)
+    # Rules are functions, which no copy reaches into: they would go on asking the other's classes.
+    forked.exemptions.rules = rules_in_force(forked.exemptions.policy, forked.exemptions.classes)
+    return forked

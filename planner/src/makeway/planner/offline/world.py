@@ -22,6 +22,7 @@ from makeway.core.k8s.objects import (
     StorageClass,
 )
 from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
@@ -38,7 +39,6 @@ from makeway.planner.snapshot.changes import (
     PutStorageClass,
     PutVolume,
 )
-from makeway.planner.snapshot.devices import served_by
 from makeway.planner.snapshot.exemptions import Source
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot

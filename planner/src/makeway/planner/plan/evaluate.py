@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from makeway.planner.plan import hard_budgets
 from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.budgets import violating_beyond
 from makeway.planner.plan.constraint_layers import BatchLayers
 from makeway.planner.plan.queue_limits import NO_QUEUE_CONSTRAINTS, QueueConstraints
-from makeway.planner.plan.removable import removable as removable_pods
 from makeway.planner.snapshot.budgets import BudgetTable, Key
-from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def evaluate(
     over_budget = np.zeros_like(helps)
     if hard.any():
         sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
-        beyond = hard_budgets.violating_beyond(sets, victims, budgets, debits)
+        beyond = violating_beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
         under_budget |= beyond
         removable &= ~beyond
@@ -199,3 +198,20 @@ def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> 
             np.subtract(left, pods, out=left, where=stays)
             back[slot] |= stays
     return removable & ~back
+
+
+def removable_pods(
+    columns: Columns, nodes: Ints, slots: int, *, preemptor_priority: int, now_micros: int
+) -> Flags:
+    """Return bool[slots, len(nodes)]: the pods that every rule allows to go; False in empty slots.
+
+    The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` from the
+    priorities, every rule that looks at the victim alone from its exemption, which the columns hold.
+    """
+    lower = columns.priority[:slots, nodes] < preemptor_priority
+    if not columns.exempt_count[nodes].any():
+        return lower
+    return lower & (
+        (columns.exempt_below[:slots, nodes] <= preemptor_priority)
+        | (columns.exempt_until[:slots, nodes] < now_micros)
+    )

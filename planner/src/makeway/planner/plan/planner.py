@@ -15,12 +15,12 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan import refusal as diagnosis
 from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
+from makeway.planner.plan.budgets import debits
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraint_layers import layers_of
 from makeway.planner.plan.constraints import Constraints
 from makeway.planner.plan.daemonset.planner import plan_daemonset
-from makeway.planner.plan.debits import debits
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs

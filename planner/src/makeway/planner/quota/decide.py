@@ -16,7 +16,7 @@ from makeway.core.queues.quota_exemption import QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
-from makeway.planner.plan.debits import debits
+from makeway.planner.plan.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.exempt import HARD_BUDGET
 from makeway.planner.snapshot.budgets import Key

@@ -27,10 +27,8 @@ from makeway.planner.plan.reply import reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.first_seen import FirstSeen
+from makeway.planner.service.freshness import FirstFailures, RequestAges, StaleRefusals
 from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.recheck import SecondLook
-from makeway.planner.service.request_age import Lateness
 from makeway.planner.service.settling import until_applied
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -86,9 +84,9 @@ class Planner:
         self._behind = behind
         self._brake = brake
         self._observe = observe
-        self._lateness = Lateness()
-        self._second_look = SecondLook()
-        self._first_seen = FirstSeen()
+        self._request_ages = RequestAges()
+        self._stale_refusals = StaleRefusals()
+        self._first_failures = FirstFailures()
 
     async def handle(self, data: bytes, sender: str = "") -> bytes:
         """Answer one plan request. Never raises for what a request may contain.
@@ -119,7 +117,9 @@ class Planner:
             question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)
         )
         if question.daemonset_node:
-            question = replace(question, unfit_since=self._first_seen.note(asking, question.unfit_since, now))
+            question = replace(
+                question, unfit_since=self._first_failures.note(asking, question.unfit_since, now)
+            )
         reply = await self._plan(request, question, now)
         await failpoint("planner.before-reply")
         return reply
@@ -130,7 +130,7 @@ class Planner:
         if request.cluster_uid != self._facts.cluster_uid:
             message = f"this planner plans for cluster {self._facts.cluster_uid}, not {request.cluster_uid}"
             return self._decline("otherCluster", "OtherCluster", message, request_id)
-        left = request.timeout_milliseconds / 1000 - self._lateness.waited_seconds(
+        left = request.timeout_milliseconds / 1000 - self._request_ages.waited_seconds(
             sender, request_id, now.timestamp()
         )
         if left < 0:
@@ -161,7 +161,7 @@ class Planner:
         if isinstance(result, PlanRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided)
             first = result
-            result = self._second_look.consider(result, question.preemptor.uid, now, behind=behind)
+            result = self._stale_refusals.with_retry(result, question.preemptor.uid, now, behind=behind)
             looked_at_again = result is not first
         decision = Decision(
             decision_id=decision_id(now),

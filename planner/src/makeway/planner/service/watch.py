@@ -23,6 +23,7 @@ from makeway.core.k8s.objects import (
     StorageClass,
 )
 from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import Metrics
 from makeway.planner.snapshot.changes import (
     KnowVolumes,
@@ -41,7 +42,6 @@ from makeway.planner.snapshot.changes import (
     RemovePod,
     RemovePriorityClass,
 )
-from makeway.planner.snapshot.devices import served_by
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record

@@ -19,8 +19,8 @@ from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.planner.plan.batch import NodeBatch, overlay
+from makeway.planner.plan.budgets import debits
 from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
-from makeway.planner.plan.debits import debits
 from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.queue_limits import (
     QUEUE_GUARANTEED,

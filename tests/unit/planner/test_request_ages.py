@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from makeway.bus.ids import request_id
-from makeway.planner.service.request_age import Lateness
+from makeway.planner.service.freshness import RequestAges
 from unit.planner.building import NOW
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
 def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
-    lateness = Lateness()
+    lateness = RequestAges()
     made = NOW.timestamp()
 
     assert lateness.waited_seconds("a", request_id(NOW), made + skew) == 0
@@ -23,7 +23,7 @@ def test_waiting_is_what_goes_beyond_the_quickest_request(skew: float) -> None:
 
 
 def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
-    lateness = Lateness()
+    lateness = RequestAges()
     made = NOW.timestamp()
     lateness.waited_seconds("a", request_id(NOW), made)
 
@@ -36,11 +36,11 @@ def test_a_clock_that_was_set_is_believed_after_a_minute() -> None:
 
 @pytest.mark.parametrize("strange", ["", "req-", "req-1", "req-UPPERCASE0000", "no dash at all"])
 def test_an_id_without_a_time_has_not_waited(strange: str) -> None:
-    assert Lateness().waited_seconds("a", strange, 1e9) == 0
+    assert RequestAges().waited_seconds("a", strange, 1e9) == 0
 
 
 def test_one_senders_clock_says_nothing_of_anothers() -> None:
-    lateness = Lateness()
+    lateness = RequestAges()
     made = NOW.timestamp()
 
     lateness.waited_seconds("ahead", request_id(NOW), made)
@@ -50,7 +50,7 @@ def test_one_senders_clock_says_nothing_of_anothers() -> None:
 
 
 def test_a_sender_that_is_heard_no_more_is_forgotten() -> None:
-    lateness = Lateness()
+    lateness = RequestAges()
     for second in range(100):
         now = NOW + timedelta(seconds=second)
         lateness.waited_seconds(f"connection-{second}", request_id(now), now.timestamp())

@@ -1,0 +1,116 @@
+"""How far a request and the planner's snapshot are behind, and what is done about it. Pure state.
+
+* How long a request waited before it was read, without trusting that two clocks agree: its id holds the
+  time of its making, by the plugin's clock. The smallest difference to our own clock that a sender has
+  shown lately is skew and the way here; what goes beyond it is waiting.
+* Refusals from a snapshot that was behind the scheduler's. A watch that is silent for some seconds (a
+  frozen connection, an API server that restarts) shows neither its silence nor what it missed. Such a
+  refusal depends on nothing that the scheduler waits for, so the pod would stay in the unschedulable queue
+  for up to five minutes, though the snapshot has long caught up. So it asks for another try, and for a
+  later one each time it has to: a pod waits at most about twice as long as the snapshot was behind.
+* Since when pods that are bound to one node have not fitted on it, for the start delay. A pod's own
+  condition says so after its first failure, and another planner reads it there; until the scheduler has
+  written it, this does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from makeway.bus.ids import moment_in
+from makeway.planner.plan.result import PlanRefusal
+
+WINDOW_SECONDS: Final = 60.0
+"""How long a smallest difference holds: clocks are set, and plugins come and go."""
+
+FIRST_PAUSE: Final = timedelta(seconds=1)
+LONGEST_PAUSE: Final = timedelta(seconds=60)
+"""The pause before the first other try; it doubles, up to the longest."""
+
+FORGOTTEN: Final = timedelta(minutes=5)
+"""After so long without a question a refusal counts as a first one again."""
+
+_MAX_REFUSALS: Final = 10_000
+"""How many are remembered: as many as the plugin does."""
+
+_MAX_FAILURES: Final = 20_000
+"""How many are remembered: the pods of several DaemonSets on the largest clusters."""
+
+
+class RequestAges:
+    """Keeps the smallest difference of the last minute, of each sender. O(1) a request, amortised."""
+
+    def __init__(self) -> None:
+        # By sender, the one that was heard last at the end. Ascending in both time and difference: the
+        # first is the smallest that is still young enough.
+        self._smallest: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many senders were heard within the last minute."""
+        return len(self._smallest)
+
+    def waited_seconds(self, sender: str, request_id: str, now_seconds: float) -> float:
+        """Return how long the request has waited; 0 where its id holds no time.
+
+        `sender`: what has one clock; those of different senders are never compared.
+        """
+        made = moment_in(request_id)
+        if made is None:
+            return 0.0
+        difference = now_seconds - made.timestamp()
+        smallest = self._smallest.setdefault(sender, deque())
+        self._smallest.move_to_end(sender)
+        while smallest and smallest[-1][1] >= difference:
+            smallest.pop()
+        smallest.append((now_seconds, difference))
+        while smallest[0][0] < now_seconds - WINDOW_SECONDS:
+            smallest.popleft()
+        while next(iter(self._smallest.values()))[-1][0] < now_seconds - WINDOW_SECONDS:
+            self._smallest.popitem(last=False)
+        return difference - smallest[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class _StaleRefusal:
+    """A pod was refused `number` times in a row while the snapshot was behind, the last time `at`."""
+
+    number: int
+    at: datetime
+
+
+class StaleRefusals:
+    """Which preemptors were refused lately from a snapshot that was behind, by UID."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[str, _StaleRefusal] = {}
+
+    def with_retry(self, refusal: PlanRefusal, uid: str, now: datetime, *, behind: bool) -> PlanRefusal:
+        """Return the refusal, with a time to try again where the snapshot was behind; O(1), amortised."""
+        last = self._refusals.pop(uid, None)
+        if not behind:
+            return refusal
+        number = last.number + 1 if last is not None and now - last.at <= FORGOTTEN else 1
+        self._refusals[uid] = _StaleRefusal(number, now)
+        if len(self._refusals) > _MAX_REFUSALS:
+            del self._refusals[next(iter(self._refusals))]
+        again = now + min(FIRST_PAUSE * 2 ** min(number - 1, 16), LONGEST_PAUSE)
+        if refusal.retry_at is not None and refusal.retry_at <= again:
+            return refusal
+        return replace(refusal, retry_at=again)
+
+
+class FirstFailures:
+    """When each pod was first asked about, by UID."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, datetime] = {}
+
+    def note(self, uid: str, told: datetime | None, now: datetime) -> datetime:
+        """Return since when a pod has not fitted: what its condition tells, or the first question. O(1)."""
+        seen = self._seen.setdefault(uid, now)
+        if len(self._seen) > _MAX_FAILURES:
+            del self._seen[next(iter(self._seen))]
+        return seen if told is None else min(seen, told)
