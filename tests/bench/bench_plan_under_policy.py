@@ -19,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from makeway.bus.messages import NodeSelection
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
-from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.core.queues.tree import QueueSpec, QueueTree
@@ -57,7 +57,7 @@ POLICIES = {
         disruption_budgets="hard",
         hard_budget_namespaces=("*",),
         protection=Protection(namespaces=NAMESPACES[:2], minimum_priority=900),
-        limits=Limits(victims_per_order=10),
+        limits=PolicyLimits(victims_per_order=10),
     ),
 }
 TOLERATING = {"toleration", "all, budgets hard"}

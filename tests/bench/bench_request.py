@@ -31,10 +31,10 @@ from makeway.bus.messages import (
     PlanRequest,
     Profile,
 )
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
@@ -117,11 +117,11 @@ def _planner(snapshot: Snapshot) -> Planner:
             snapshot.apply(
                 PutPod(make_pod(f"{prefix}-{number}", "", 95, requests={"cpu": 300, "memory": 2**28}))
             )
-    metrics = Metrics(CollectorRegistry())
+    metrics = PlannerMetrics(CollectorRegistry())
     journal = Journal()
     journal.begin("rec-bench")
     return Planner(
-        Facts(_CLUSTER, "bench"),
+        PlannerInfo(_CLUSTER, "bench"),
         snapshot=snapshot,
         ledger=Ledger(),
         decisions=Decisions(_Nowhere(), metrics, journal=journal),

@@ -35,7 +35,7 @@ from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.service.watch import Watch
@@ -91,7 +91,7 @@ async def measure(server: str, kubeconfig: Path, events: int, rate: float) -> No
     warm_up()
     snapshot = Snapshot(chunk=CHUNK)
     api = await Api.connect(kubeconfig=str(kubeconfig), user_agent="bench")
-    watch = Watch(api, snapshot, Metrics(CollectorRegistry()), KUBE_SYSTEM)
+    watch = Watch(api, snapshot, PlannerMetrics(CollectorRegistry()), KUBE_SYSTEM)
     garbage.set_aside()
     print(f"before: {peak_mib():.0f} MiB resident")
     began = Cost.now()

@@ -26,7 +26,7 @@ from makeway.evictor.records import BusRecords
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
-from makeway.planner.metrics import Metrics as PlannerMetrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.order_follower import OrderFollower
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.comparison import RULES, BudgetKey, Gone, compare, judge
+from makeway.core.comparison import RULES, BudgetKey, RemovedPod, compare, judge
 
 WEB: BudgetKey = ("shop", "web")
 
 
-def gone(uid: str, priority: int = 0, start: int = 0, *budgets: BudgetKey) -> Gone:
-    return Gone(uid, priority, start, budgets)
+def gone(uid: str, priority: int = 0, start: int = 0, *budgets: BudgetKey) -> RemovedPod:
+    return RemovedPod(uid, priority, start, budgets)
 
 
 def test_pods_beyond_what_their_budget_allowed_violate_it_the_least_important_first() -> None:
@@ -55,7 +55,7 @@ PODS = st.lists(
 
 @given(PODS, PODS, st.dictionaries(st.just(WEB), st.integers(0, 3)))
 def test_of_two_choices_one_is_better_exactly_where_the_other_is_worse(
-    one: list[Gone], other: list[Gone], allowed: dict[BudgetKey, int]
+    one: list[RemovedPod], other: list[RemovedPod], allowed: dict[BudgetKey, int]
 ) -> None:
     ours, theirs = judge(one, allowed), judge(other, allowed)
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from makeway.core.comparison import RULES, Gone, Judgement, compare, judge
+from makeway.core.comparison import RULES, Judgement, RemovedPod, compare, judge
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 
 _ROOT = Path(__file__).parents[3]
 _TABLE = json.loads((_ROOT / "bus/testdata/ranking/cases.json").read_text())
 
 
-def gone(uid: str, pod: dict[str, Any]) -> Gone:
+def gone(uid: str, pod: dict[str, Any]) -> RemovedPod:
     """Return a pod of the table; one that violates has a budget of its own that allows nothing."""
     start = pod["startTime"]
     started = NOT_STARTED if start is None else microseconds(datetime.fromisoformat(start))
-    return Gone(uid, pod["priority"], started, (("default", uid),) if pod.get("violating") else ())
+    return RemovedPod(uid, pod["priority"], started, (("default", uid),) if pod.get("violating") else ())
 
 
 def judged(candidate: dict[str, Any]) -> Judgement:

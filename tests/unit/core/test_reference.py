@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it ships no types
 
-from makeway.core.policy.document import PolicyDocument, Section
+from makeway.core.policy.document import PolicyDocument, PolicySection
 from makeway.dev.config_reference import editor_schema, reference_page
 from unit.core.test_policy import HEAD, policies, refused
 
@@ -54,7 +54,7 @@ def test_every_field_is_on_the_page_and_a_field_without_a_description_is_told() 
     page = reference_page(PolicyDocument)
     assert all(f"`{name}`" in page for name in SCHEMA["properties"])
 
-    class Undescribed(Section, frozen=True):
+    class Undescribed(PolicySection, frozen=True):
         """It says nothing of its field."""
 
         colour: str = ""

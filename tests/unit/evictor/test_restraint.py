@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import MAY_PASS, ControlState, Limits, PodRef
 from makeway.core.policy.brake import Brake
-from makeway.core.policy.document import Limits as PolicyLimits
-from makeway.core.policy.document import Policy
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.metrics import Metrics

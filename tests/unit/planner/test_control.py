@@ -16,11 +16,10 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.brake import Brake, braked
-from makeway.core.policy.document import Limits as PolicyLimits
-from makeway.core.policy.document import Policy, Protection, QueueRules
+from makeway.core.policy.document import Policy, PolicyLimits, Protection, QueueRules
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service import control
 from makeway.planner.service.configuration import queue_limits
 from makeway.planner.service.control import Control, next_revision, remembering, state_of, within_bounds
@@ -71,7 +70,7 @@ async def speaking(
 ) -> CollectorRegistry:
     """Let a planner speak while the state that should be in force takes these values; return its metrics."""
     registry = CollectorRegistry()
-    monkeypatch.setattr(control, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(control, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(control, "RETRY_SECONDS", 0.001)
     current, looks, looked = states[0], 0, asyncio.Event()
 
@@ -82,7 +81,7 @@ async def speaking(
             looked.set()
         return current
 
-    speaker = Control(bus, "c", look, Metrics(registry), lambda: settled)
+    speaker = Control(bus, "c", look, PlannerMetrics(registry), lambda: settled)
     task = asyncio.create_task(speaker.publish_forever())
     for state in states:
         current, looks = state, 0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.changes import Change, Counterfactual
@@ -195,7 +195,7 @@ def test_what_the_policy_protects_may_go_once_it_does_not(protection: Protection
 
 def test_a_limit_of_victims_is_raised_to_the_fewest() -> None:
     pods = [pod(f"p{n}", "a", priority=0) for n in range(4)]
-    case = Blocked([node("a"), *pods], waiting("3", 9), Policy(limits=Limits(victims_per_order=1)))
+    case = Blocked([node("a"), *pods], waiting("3", 9), Policy(limits=PolicyLimits(victims_per_order=1)))
 
     assert "policy: limits.victimsPerOrder 3 (it is 1)" in texts(case)
 
@@ -291,7 +291,7 @@ def test_every_counterfactual_unblocks_the_pod_once_it_is_made(data: st.DataObje
                 minimum_priority=draw(st.sampled_from([None, 2])),
                 never_evict_namespaces=draw(st.sampled_from([(), ("*",)])),
             ),
-            limits=Limits(victims_per_order=draw(st.sampled_from([None, 1]))),
+            limits=PolicyLimits(victims_per_order=draw(st.sampled_from([None, 1]))),
         ),
         queues(str(draw(st.integers(1, 6))), str(draw(st.integers(0, 3)))) if draw(st.booleans()) else None,
     )

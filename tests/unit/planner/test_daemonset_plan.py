@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
-from makeway.core.policy.document import DaemonSets, Limits, Policy, Protection, Strategy
+from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
@@ -126,7 +126,7 @@ def test_too_many_victims_are_refused_with_the_numbers() -> None:
 
 
 def test_an_order_never_has_more_victims_than_any_may_have() -> None:
-    policy = msgspec.structs.replace(ON, limits=Limits(victims_per_order=3))
+    policy = msgspec.structs.replace(ON, limits=PolicyLimits(victims_per_order=3))
 
     assert "it would take 4 victims, at most 3" in why(on_node(76, mixed_pods(), policy), bound(25)).message
     assert the(on_node(76, mixed_pods(), policy), bound(5)).max_victims == 3

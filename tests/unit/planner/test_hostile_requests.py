@@ -16,10 +16,10 @@ from makeway.bus import codec
 from makeway.bus.messages import DecisionRecord, PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, record_of
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.ledger import Ledger
 from unit.planner.building import make_pod, make_snapshot
 
@@ -54,13 +54,13 @@ class World:
         self.decisions = Kept()
         self.registry = CollectorRegistry()
         self.planner = Planner(
-            Facts(_SAMPLE.cluster_uid, "planner-1"),
+            PlannerInfo(_SAMPLE.cluster_uid, "planner-1"),
             snapshot=make_snapshot(
                 ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
             ),
             ledger=Ledger(),
             decisions=self.decisions,
-            metrics=Metrics(self.registry),
+            metrics=PlannerMetrics(self.registry),
             unsynced=str,
             behind=lambda _: True,
         )

@@ -8,7 +8,7 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
 from makeway.planner.service.repair import RepairProposer
@@ -129,7 +129,7 @@ async def test_a_proposal_that_the_bus_does_not_take_is_made_again() -> None:
         marks=marks,
         ledger=Ledger(),
         bus=bus,
-        metrics=Metrics(CollectorRegistry()),
+        metrics=PlannerMetrics(CollectorRegistry()),
         synced=lambda: True,
     )
     clock.seconds += PATIENCE_SECONDS

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from makeway.bus.messages import Placement
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
-from makeway.core.policy.document import Limits, Policy
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.plan.evaluate import evaluate
 from makeway.planner.plan.node_scores import NodeScoreCaches
@@ -50,7 +50,9 @@ PORT = [{"containerPort": 80, "hostPort": 80}]
 POLICIES = [
     Policy(),
     Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)),
-    Policy(disruption_budgets="hard", hard_budget_namespaces=("*",), limits=Limits(victims_per_order=1)),
+    Policy(
+        disruption_budgets="hard", hard_budget_namespaces=("*",), limits=PolicyLimits(victims_per_order=1)
+    ),
 ]
 
 

@@ -16,9 +16,9 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, PlanRequest, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.objects import Pod
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
-from makeway.planner.observe.loop import Observing
+from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.pairing import QUIET, WINDOW
 from makeway.planner.plan.decision import Decision
 from makeway.planner.snapshot.changes import PutBudget
@@ -64,11 +64,11 @@ class Bench:
         self.snapshot = snapshot
         self.bus = FakeBus()
         self.registry = CollectorRegistry()
-        self.observing = Observing(
+        self.observing = ObserveLoop(
             "planner-1",
             snapshot=snapshot,
             bus=self.bus,
-            metrics=Metrics(self.registry),
+            metrics=PlannerMetrics(self.registry),
             ours=lambda _: False,
             now=lambda: self.now,
         )
@@ -140,7 +140,7 @@ def pod_object(uid: str, labels: Mapping[str, str] | None = None, **parts: Any) 
 @pytest.fixture(autouse=True)
 def looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at each turn: the bench's clock says how late it is."""
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
 
 
 def two_nodes() -> Snapshot:

@@ -7,8 +7,16 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.comparison import Gone
-from makeway.planner.observe.pairing import MOST_WAITING, QUIET, WINDOW, Evicted, Expected, Pair, Pairing
+from makeway.core.comparison import RemovedPod
+from makeway.planner.observe.pairing import (
+    MOST_WAITING,
+    QUIET,
+    WINDOW,
+    ComparedPair,
+    Evicted,
+    Expected,
+    Pairing,
+)
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 
 SCHEDULER = "default-scheduler"
@@ -33,10 +41,10 @@ def plan(
 
 
 def mark(uid: str, node: str, seconds: float, *, priority: int = LOW, scheduler: str = SCHEDULER) -> Evicted:
-    return Evicted(make_pod(uid, node, priority), Gone(uid, priority, 0), scheduler, after(seconds))
+    return Evicted(make_pod(uid, node, priority), RemovedPod(uid, priority, 0), scheduler, after(seconds))
 
 
-def victims(pair: Pair) -> list[str]:
+def victims(pair: ComparedPair) -> list[str]:
     return [one.gone.uid for one in pair.evicted]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from makeway.core.k8s.budget import PENDING, READY, UNREADY, Budget
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import PriorityClass
-from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.rules import Rule, rules_in_force
 from makeway.planner.plan.request import Question
@@ -173,7 +173,7 @@ def worlds(draw: st.DrawFn) -> World:
         protection=draw(st.sampled_from(PROTECTIONS)),
         disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
         hard_budget_namespaces=draw(st.sampled_from([("*",), ("default",), ("other", "more")])),
-        limits=Limits(victims_per_order=draw(st.sampled_from([None, None, 1, 2]))),
+        limits=PolicyLimits(victims_per_order=draw(st.sampled_from([None, None, 1, 2]))),
     )
     return World(nodes, pods, budgets, question, classes, policy, in_flight, nominations, assumed)
 
@@ -292,7 +292,7 @@ def test_a_refusal_stands_until_the_time_it_gives_and_then_does_not(world: World
     if (
         isinstance(result, Plan)
         or world.policy.disruption_budgets == "hard"
-        or world.policy.limits != Limits()
+        or world.policy.limits != PolicyLimits()
     ):
         return
     if result.retry_at is None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from makeway.core.policy.document import DaemonSets, Limits, Policy, Protection
+from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection
 from makeway.planner.snapshot.changes import PutNode
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -152,7 +152,7 @@ def test_a_refusal_where_nothing_may_go_has_no_sample(crowded: Snapshot) -> None
 
 def test_a_node_that_only_the_policy_rules_out_is_no_sample() -> None:
     pods = [make_pod(f"a{number}", "a", LOW, 100) for number in range(5)]
-    snapshot = make_snapshot(["a"], pods, policy=Policy(limits=Limits(victims_per_order=1)))
+    snapshot = make_snapshot(["a"], pods, policy=Policy(limits=PolicyLimits(victims_per_order=1)))
 
     refusal = refused(snapshot, ask(URGENT))
 

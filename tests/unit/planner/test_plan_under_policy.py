@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from makeway.core.k8s.budget import PENDING, READY, UNREADY, Health
-from makeway.core.policy.document import Limits, Policy, Protection
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutPod
 from makeway.planner.snapshot.state import Snapshot
@@ -200,7 +200,7 @@ def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
     snapshot = make_snapshot(
         ["a", "b"],
         [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250), make_pod("b1", "b", MID, 500)],
-        policy=Policy(limits=Limits(victims_per_order=most)),
+        policy=Policy(limits=PolicyLimits(victims_per_order=most)),
     )
 
     result = planned(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
@@ -211,7 +211,7 @@ def test_a_node_that_needs_more_victims_than_an_order_may_have_is_no_candidate(
 
 def test_a_refusal_for_too_many_victims_depends_on_the_policy() -> None:
     snapshot = make_snapshot(["a"], [make_pod("a1", "a", LOW, 250), make_pod("a2", "a", LOW, 250)])
-    snapshot.apply(Enforce(Policy(limits=Limits(victims_per_order=1)), "rev-2", SOURCE))
+    snapshot.apply(Enforce(Policy(limits=PolicyLimits(victims_per_order=1)), "rev-2", SOURCE))
 
     refusal = refused(snapshot, ask(make_pod("P", priority=HIGH, size=300)))
 

@@ -32,7 +32,7 @@ from makeway.core.policy.facts import PodFacts
 from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
@@ -174,7 +174,7 @@ def loop_of(
 ) -> QuotaLoop:
     """A loop on a snapshot; `told` is set when it tells of a result."""
     told = told or asyncio.Event()
-    metrics = Metrics(CollectorRegistry())
+    metrics = PlannerMetrics(CollectorRegistry())
     return QuotaLoop(
         QuotaSettings(cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=ready),
         snapshot=snapshot,
@@ -432,7 +432,7 @@ class Noting(Decisions):
     """Keeps which decisions were put with what they were made from, and which without."""
 
     def __init__(self) -> None:
-        super().__init__(FakeBus(), Metrics(CollectorRegistry()))
+        super().__init__(FakeBus(), PlannerMetrics(CollectorRegistry()))
         self.recorded: list[bool] = []
 
     def put(self, decision: Decision | DecisionRecord) -> None:

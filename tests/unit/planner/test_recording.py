@@ -20,7 +20,7 @@ from makeway.core.k8s.objects import Metadata, Namespace
 from makeway.core.policy.document import Policy, Protection, parse_policy
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.request import question_of
@@ -370,7 +370,7 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
         stored,
         snapshot,
         snapshot.journal,
-        Metrics(CollectorRegistry()),
+        PlannerMetrics(CollectorRegistry()),
         cluster_uid="c",
         identity="p",
         unsynced=lambda: "",

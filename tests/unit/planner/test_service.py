@@ -28,11 +28,11 @@ from makeway.bus.messages import (
 )
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, Protection
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.result import Plan
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
-from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.warmup import warm_up
@@ -78,12 +78,12 @@ class Bench:
         limit: int = 10,
     ) -> None:
         self.registry = CollectorRegistry()
-        self.metrics = Metrics(self.registry)
+        self.metrics = PlannerMetrics(self.registry)
         self.bus = FakeBus()
         self.decisions = Decisions(self.bus, self.metrics, limit)
         self.ledger = Ledger()
         self.planner = Planner(
-            Facts("cluster-1", "planner-1"),
+            PlannerInfo("cluster-1", "planner-1"),
             snapshot=snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]),
             ledger=self.ledger,
             decisions=self.decisions,

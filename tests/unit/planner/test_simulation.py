@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from makeway.core.policy.document import DaemonSets, Limits, Policy
+from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
 from makeway.planner.offline.manifests import ManifestError, documents, pods_of
 from unit.planner.offline_building import (
     Object,
@@ -193,7 +193,7 @@ def test_pods_that_have_ended_take_no_room() -> None:
 
 def test_the_policy_in_force_binds_the_simulation() -> None:
     cluster = world(node("a"), *(pod(f"p{n}", "a", priority=0) for n in range(4)))
-    cluster.enforce(Policy(mode="observe", limits=Limits(victims_per_order=1)), "rev")
+    cluster.enforce(Policy(mode="observe", limits=PolicyLimits(victims_per_order=1)), "rev")
 
     (answer,) = simulated(cluster, pod("new", cpu="2", priority=9))
 

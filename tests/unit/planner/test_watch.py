@@ -23,7 +23,7 @@ from makeway.core.k8s.objects import (
     PriorityClass,
     StorageClass,
 )
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.budgets import debits
 from makeway.planner.service.watch import (
     DEVICE_CLASSES,
@@ -31,7 +31,7 @@ from makeway.planner.service.watch import (
     VOLUMES,
     BudgetFeed,
     ClaimFeed,
-    Devices,
+    DeviceClassFeed,
     NamespaceFeed,
     NodeFeed,
     OtherClusterError,
@@ -54,8 +54,8 @@ def make(kind: type[T], name: str, uid: str = "", **fields: Any) -> T:
     return msgspec.json.decode(msgspec.json.encode(made), type=kind)
 
 
-def metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+def metrics() -> PlannerMetrics:
+    return PlannerMetrics(CollectorRegistry())
 
 
 def pod(name: str, uid: str = "", node: str = "n1", cpu: str = "100m") -> Pod:
@@ -241,7 +241,11 @@ def test_of_every_claim_its_volume_is_kept_until_it_is_gone() -> None:
 
 def test_volumes_and_classes_are_kept_by_name_and_forgotten() -> None:
     snapshot = Snapshot()
-    volumes, classes, devices = volume_feed(snapshot), storage_class_feed(snapshot), Devices(snapshot).feed()
+    volumes, classes, devices = (
+        volume_feed(snapshot),
+        storage_class_feed(snapshot),
+        DeviceClassFeed(snapshot).feed(),
+    )
     topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
     waits: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies}
 

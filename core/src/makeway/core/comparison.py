@@ -27,11 +27,11 @@ PRIORITY_SHIFT: Final = 2**31
 BudgetKey = tuple[str, str]
 """Namespace and name of a disruption budget."""
 
-Standing = Literal["better", "worse", "equal"]
+RelativeRank = Literal["better", "worse", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedPod:
     """A pod that a choice removes. `start_micros`: since when it runs, or NOT_STARTED."""
 
     uid: str
@@ -67,7 +67,7 @@ class Judgement:
 _BELOW_ALL: Final = -(2**40)
 
 
-def judge(pods: Iterable[Gone], allowed: Mapping[BudgetKey, int]) -> Judgement:
+def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judgement:
     """Judge the removal of some pods. O(pods · log pods).
 
     `allowed`: what each budget allowed when the choice was made. The more important pods use it up first,
@@ -93,7 +93,7 @@ def judge(pods: Iterable[Gone], allowed: Mapping[BudgetKey, int]) -> Judgement:
     )
 
 
-def compare(one: Judgement, other: Judgement) -> tuple[Standing, str]:
+def compare(one: Judgement, other: Judgement) -> tuple[RelativeRank, str]:
     """Say how one choice stands beside another, and the rule that decides; equal by none."""
     for rule, own, others in zip(RULES, one.keys(), other.keys(), strict=True):
         if own != others:

@@ -13,7 +13,7 @@ _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 
 
-class Metrics:
+class PlannerMetrics:
     """Every metric of one planner process, in the given registry; also what its list-watches report to."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

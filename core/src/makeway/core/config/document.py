@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from makeway.core.config.shapes import Finding, Walk
+from makeway.core.config.shapes import ShapeFinding, Walk
 from makeway.core.config.yaml_tree import YamlError, documents
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -101,7 +101,7 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
 _REMEDY_EMPTY: Final = "write its apiVersion and kind at least, or delete what holds it to be without"
 
 
-def _problem(finding: Finding) -> Problem:
+def _problem(finding: ShapeFinding) -> Problem:
     remedy = finding.remedy
     if finding.instead_of is not None and (meant := did_you_mean(finding.instead_of, finding.choices)):
         remedy = f"did you mean {meant}? {remedy[0].upper()}{remedy[1:]}"

@@ -35,7 +35,7 @@ _INVALID: Final[Any] = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ShapeFinding:
     """One thing that is wrong; with `instead_of`, one of `choices` may have been meant."""
 
     path: str
@@ -51,7 +51,7 @@ class Finding:
 class Walk:
     """One walk over one document. `findings` are complete when it has ended; `places` by path."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ShapeFinding] = field(default_factory=list)
     places: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def struct(self, node: Node, shape: type[S]) -> S | None:
@@ -87,7 +87,9 @@ class Walk:
             if key.text in first:
                 message = f"is there twice, first on line {first[key.text]}"
                 self.findings.append(
-                    Finding(join_path(path, key.text), key.line, "", message, "keep the one that is meant")
+                    ShapeFinding(
+                        join_path(path, key.text), key.line, "", message, "keep the one that is meant"
+                    )
                 )
             first.setdefault(key.text, key.line)
         return list(node.entries)
@@ -102,7 +104,7 @@ class Walk:
             if one is None:
                 remedy = f"known here: {', '.join(known)}"
                 self.findings.append(
-                    Finding(inner, key.line, "", "is no field", remedy, key.text, tuple(known))
+                    ShapeFinding(inner, key.line, "", "is no field", remedy, key.text, tuple(known))
                 )
             elif not _is_null(value):
                 values[one.name] = self._value(value, one.type, inner)
@@ -111,7 +113,7 @@ class Walk:
                 if one.required and one.name not in values:
                     remedy = f"write {expected(one.type, {})}"
                     self.findings.append(
-                        Finding(join_path(path, one.encode_name), node.line, "", "is missing", remedy)
+                        ShapeFinding(join_path(path, one.encode_name), node.line, "", "is missing", remedy)
                     )
         return type_.cls(**values) if len(self.findings) == before else _INVALID
 
@@ -183,7 +185,7 @@ class Walk:
     def _wrong(self, path: str, node: Node, message: str, remedy: str, choices: tuple[str, ...] = ()) -> Any:
         shown = _shown(node)
         self.findings.append(
-            Finding(path, node.line, shown, message, remedy, shown if choices else None, choices)
+            ShapeFinding(path, node.line, shown, message, remedy, shown if choices else None, choices)
         )
         return _INVALID
 

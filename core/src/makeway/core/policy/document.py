@@ -42,11 +42,11 @@ WhenUnplanned = Literal["fallback", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class PolicySection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of the policy's parts."""
 
 
-class Protection(Section, frozen=True):
+class Protection(PolicySection, frozen=True):
     """Pods that are never victims, whatever the preemptor's priority.
 
     Mirror pods never are, and pods of priority 2000000000 and above only for a higher one; that needs no
@@ -64,7 +64,7 @@ class Protection(Section, frozen=True):
     never_evict_namespaces: tuple[NamespaceOrAll, ...] = ()
 
 
-class DaemonSets(Section, frozen=True, rename=None):
+class DaemonSets(PolicySection, frozen=True, rename=None):
     """Room for pods that a DaemonSet has bound to one node.
 
     Attributes:
@@ -84,7 +84,7 @@ class DaemonSets(Section, frozen=True, rename=None):
     multiple_max_victims: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
 
 
-class Limits(Section, frozen=True):
+class PolicyLimits(PolicySection, frozen=True):
     """Bounds that hold for every preemption.
 
     Attributes:
@@ -96,7 +96,7 @@ class Limits(Section, frozen=True):
     orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
-class QueueRules(Section, frozen=True):
+class QueueRules(PolicySection, frozen=True):
     """What holds for queues besides their tree.
 
     Pods of priority 2000000000 and above and of makeway's own namespace are never held by their queue; that
@@ -109,7 +109,7 @@ class QueueRules(Section, frozen=True):
     exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
 
 
-class Policy(Section, frozen=True):
+class Policy(PolicySection, frozen=True):
     """What holds beyond kube-scheduler's rule; without any values, nothing.
 
     Attributes:
@@ -136,7 +136,7 @@ class Policy(Section, frozen=True):
     hard_budget_namespaces: tuple[NamespaceOrAll, ...] = ()
     protection: Protection = Protection()
     daemon_sets: DaemonSets = DaemonSets()
-    limits: Limits = Limits()
+    limits: PolicyLimits = PolicyLimits()
     when_unplanned: WhenUnplanned = "fallback"
     queues: QueueRules = QueueRules()
 

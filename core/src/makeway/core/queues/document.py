@@ -34,11 +34,11 @@ Name = Annotated[
 ]
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, rename="lower", forbid_unknown_fields=True):
+class QueuesSection(msgspec.Struct, frozen=True, kw_only=True, rename="lower", forbid_unknown_fields=True):
     """Base of the file's parts. YuniKorn writes its keys in lower case."""
 
 
-class Resources(Section, frozen=True):
+class Resources(QueuesSection, frozen=True):
     """What a queue is sure of, and what it may use.
 
     Attributes:
@@ -57,7 +57,7 @@ class Resources(Section, frozen=True):
     quota_miss: Percent | None = msgspec.field(default=None, name=MISS)
 
 
-class QueueEntry(Section, frozen=True):
+class QueueEntry(QueuesSection, frozen=True):
     """One queue.
 
     Attributes:
@@ -89,7 +89,7 @@ class QueueEntry(Section, frozen=True):
     limits: Any = None
 
 
-class PartitionPreemption(Section, frozen=True):
+class PartitionPreemption(QueuesSection, frozen=True):
     """Preemption for the whole partition.
 
     Attributes:
@@ -101,7 +101,7 @@ class PartitionPreemption(Section, frozen=True):
     enabled: bool | None = None
 
 
-class Partition(Section, frozen=True, kw_only=True):
+class Partition(QueuesSection, frozen=True, kw_only=True):
     """The one partition.
 
     Attributes:
@@ -123,7 +123,7 @@ class Partition(Section, frozen=True, kw_only=True):
     usergroupresolver: Any = None
 
 
-class QueuesFile(Section, frozen=True):
+class QueuesFile(QueuesSection, frozen=True):
     """The whole file.
 
     Attributes:
@@ -142,7 +142,7 @@ _NO_MEANING: Final = {
 }
 
 
-def ignored(part: Section) -> Iterator[str]:
+def ignored(part: QueuesSection) -> Iterator[str]:
     """Name the keys of one part that are there and have no meaning here; not those of parts in it."""
     for name in _NO_MEANING.get(type(part), ()):
         if getattr(part, name) not in (None, "", [], {}):

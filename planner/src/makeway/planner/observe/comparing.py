@@ -8,10 +8,10 @@ from datetime import datetime
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
-from makeway.core.comparison import Gone, Judgement, compare, judge
+from makeway.core.comparison import Judgement, RemovedPod, compare, judge
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.observe.pairing import Expected, Pair
+from makeway.planner.observe.pairing import ComparedPair, Expected
 from makeway.planner.plan.budgets import debits
 from makeway.planner.plan.decision import Decision, preemptor_of, refusal_of
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -31,13 +31,13 @@ class Observed:
     """
 
     decision: Decision
-    own: tuple[Gone, ...] | None
+    own: tuple[RemovedPod, ...] | None
 
 
-def gone(snapshot: Snapshot, pod: PodRecord) -> Gone:
+def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     """Give what judging looks at of a pod, with the budgets that cover it now."""
     keys = snapshot.budgets.covering_keys(pod.namespace, pod.name, pod.labels)
-    return Gone(pod.uid, pod.priority, pod.start_micros, keys)
+    return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys)
 
 
 def observed(snapshot: Snapshot, decision: Decision) -> Observed:
@@ -68,7 +68,7 @@ def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected
     )
 
 
-def comparison_of(seen: Observed, pair: Pair, planner: str, now: datetime) -> Comparison | None:
+def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetime) -> Comparison | None:
     """Give what a pair comes to; None where there is nothing to compare.
 
     That is: neither found a way, or the pod found a place without anybody's being evicted.
@@ -103,7 +103,7 @@ def comparison_of(seen: Observed, pair: Pair, planner: str, now: datetime) -> Co
 
 
 def _verdict(
-    seen: Observed, pair: Pair, ours: Judgement | None, theirs: Judgement | None
+    seen: Observed, pair: ComparedPair, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
     """Give the result, the rule that decides it, and what there is to say besides."""
     if theirs is None:
@@ -125,7 +125,7 @@ def _own_choice(decision: Decision, judgement: Judgement | None) -> Choice | Non
     return _choice(best.node, ((one.pod, one.rule) for one in best.victims), judgement)
 
 
-def _their_choice(pair: Pair, judgement: Judgement | None) -> Choice | None:
+def _their_choice(pair: ComparedPair, judgement: Judgement | None) -> Choice | None:
     if judgement is None:
         return Choice(node=pair.node) if pair.node else None
     return _choice(pair.node, ((mark.pod, LOWER_PRIORITY) for mark in pair.evicted), judgement)

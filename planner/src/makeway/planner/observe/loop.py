@@ -19,10 +19,10 @@ from makeway.bus.errors import BusError
 from makeway.core.k8s.disruption import preempted_by
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
 from makeway.planner.observe.comparing import Observed, comparison_of
-from makeway.planner.observe.pairing import Evicted, Pair, Pairing
+from makeway.planner.observe.pairing import ComparedPair, Evicted, Pairing
 from makeway.planner.plan.decision import Decision
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -49,16 +49,16 @@ class _Status(msgspec.Struct, rename="camel"):
     nominated_node_name: str | None = None
 
 
-class _Asking(msgspec.Struct):
+class _RequestPod(msgspec.Struct):
     """The one thing that is looked at of a request's pod."""
 
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-_asking: Final = msgspec.json.Decoder(_Asking)
+_asking: Final = msgspec.json.Decoder(_RequestPod)
 
 
-class Observing:
+class ObserveLoop:
     """One planner's; a handler of the pods' list-watch too.
 
     `ours`: whether one of makeway's own orders removes a pod.
@@ -70,7 +70,7 @@ class Observing:
         *,
         snapshot: Snapshot,
         bus: ComparisonPublisher,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         ours: Callable[[str], bool],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -161,7 +161,7 @@ class Observing:
         self._conclude(self._pairing.ended(uid, ""))
         self._observed.pop(uid, None)
 
-    def _conclude(self, pairs: Iterable[Pair]) -> None:
+    def _conclude(self, pairs: Iterable[ComparedPair]) -> None:
         for pair in pairs:
             seen = self._observed.pop(pair.expected.uid, None)
             comparison = comparison_of(seen, pair, self._identity, self._now()) if seen is not None else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from makeway.core.comparison import BudgetKey, Gone
+from makeway.core.comparison import BudgetKey, RemovedPod
 from makeway.planner.snapshot.records import PodRecord
 
 QUIET: timedelta = timedelta(seconds=3)
@@ -33,7 +33,7 @@ class Evicted:
     """A pod that somebody marked for preemption, as it was seen; `scheduler`: who the mark says it was."""
 
     pod: PodRecord
-    gone: Gone
+    gone: RemovedPod
     scheduler: str
     at: datetime
 
@@ -57,7 +57,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ComparedPair:
     """A plan and what was done about its pod: `node` is empty where nothing was.
 
     `bound`: the pod found a place. `shared`: another plan's pod was nominated to the same node meanwhile.
@@ -99,7 +99,7 @@ class Pairing:
         """How many plans wait."""
         return len(self._open)
 
-    def expect(self, expected: Expected) -> list[Pair]:
+    def expect(self, expected: Expected) -> list[ComparedPair]:
         """Wait for the counterpart of a plan; gives the pair of the pod's last plan, which that ends.
 
         A pod is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
@@ -139,7 +139,7 @@ class Pairing:
         for waiting in self._on_node.get(node, {}).values():
             waiting.last = evicted.at
 
-    def ended(self, uid: str, node: str) -> list[Pair]:
+    def ended(self, uid: str, node: str) -> list[ComparedPair]:
         """Take in that a pod is bound to a node, or gone (empty): nothing more will be done for it."""
         waiting = self._open.get(uid)
         if waiting is None:
@@ -149,7 +149,7 @@ class Pairing:
             self._put(waiting, node)
         return [self._close(waiting, bound=bool(node))]
 
-    def due(self, now: datetime) -> list[Pair]:
+    def due(self, now: datetime) -> list[ComparedPair]:
         """Give the pairs of which nothing more is expected, and forget marks that belong to no plan."""
         acted = {
             owner.expected.uid
@@ -207,14 +207,14 @@ class Pairing:
                 return one
         return able[-1] if able else None
 
-    def _close(self, waiting: _Open, *, bound: bool = False) -> Pair:
+    def _close(self, waiting: _Open, *, bound: bool = False) -> ComparedPair:
         marks = self._evicted.get(waiting.node, {})
         own = [mark for _, mark in sorted(marks.items()) if self._owner(mark) is waiting]
         for mark in own:
             del marks[mark.gone.uid]
         self._remove(waiting)
         theirs = tuple(mark for mark in own if not self._ours(mark.gone.uid))
-        return Pair(
+        return ComparedPair(
             expected=waiting.expected,
             node=waiting.node if theirs or waiting.nominated_at else "",
             evicted=theirs,

@@ -21,7 +21,7 @@ from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
 
-Kind = Literal[
+ChangeKind = Literal[
     "wait",
     "preemption-policy",
     "disruption-budget",
@@ -44,7 +44,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     field: which part of it. now, then: its value, and the nearest one that helps.
     """
 
-    kind: Kind
+    kind: ChangeKind
     text: str
     object: str
     field: str

@@ -18,7 +18,7 @@ from makeway.planner.offline.changes import (
     with_node,
     with_queues,
 )
-from makeway.planner.offline.judging import Judged
+from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.exempt import HARD_BUDGET
@@ -39,7 +39,7 @@ _MOST_NODES: Final = 5
 _MOST_GUARDS: Final = 4
 
 
-def more_disruptions(case: Case, judged: Judged) -> Found:
+def more_disruptions(case: Case, judged: PodVerdict) -> Found:
     """Hard budgets that would have to allow more: each alone, by as little as helps."""
     keys = _budgets(case, judged)
     if not keys:
@@ -61,7 +61,7 @@ def _covering(case: Case, uid: str) -> tuple[Key, ...]:
     return case.snapshot.budgets.members(case.snapshot.budget_set(uid))
 
 
-def _budgets(case: Case, judged: Judged) -> list[Key]:
+def _budgets(case: Case, judged: PodVerdict) -> list[Key]:
     """Give the budgets that keep pods which the pod could otherwise have, if they are hard."""
     refusal = judged.refusal
     policy = case.snapshot.exemptions.policy
@@ -90,7 +90,7 @@ def _disruptions(key: Key, allowed: int, more: int) -> Change:
     )
 
 
-def more_of_queues(case: Case, judged: Judged) -> Found:
+def more_of_queues(case: Case, judged: PodVerdict) -> Found:
     """The maximum that the pod would go over, where it is one alone."""
     maxima = _limits(case)
     tree = case.snapshot.queues.tree
@@ -150,7 +150,7 @@ def _maximum(maximum: QueueMaximum, more: int) -> Change:
     )
 
 
-def less_guaranteed(case: Case, judged: Judged) -> Found:
+def less_guaranteed(case: Case, judged: PodVerdict) -> Found:
     """A guarantee that keeps pods: each alone, lowered by as little as helps."""
     refusal, tree = judged.refusal, case.snapshot.queues.tree
     if refusal is None or tree is None or QUEUE_GUARANTEED not in refusal.exempt:
@@ -186,7 +186,7 @@ def _lowered(tree: QueueTree, margin: GuaranteeMargin, least: int) -> QueueTree:
     return replace(tree, queues=tuple(lowered(queue) for queue in tree))
 
 
-def uncordoned(case: Case, judged: Judged) -> Found:
+def uncordoned(case: Case, judged: PodVerdict) -> Found:
     """A cordoned node that would do."""
     cordoned = [
         node
@@ -211,7 +211,7 @@ def uncordoned(case: Case, judged: Judged) -> Found:
             return
 
 
-def further_node(case: Case, judged: Judged) -> Found:
+def further_node(case: Case, judged: PodVerdict) -> Found:
     """One more node, of a sort that is there already: the smallest that would do."""
     seen: set[object] = set()
     for node in sorted(case.nodes.values(), key=lambda one: (sorted(one.allocatable.items()), one.name)):

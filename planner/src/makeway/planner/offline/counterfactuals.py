@@ -11,7 +11,7 @@ from typing import Final
 
 from makeway.planner.offline import cluster_changes, pod_changes, policy_changes
 from makeway.planner.offline.changes import Case, Change, Counterfactual
-from makeway.planner.offline.judging import Judged, judge
+from makeway.planner.offline.judging import PodVerdict, judge_pod
 from makeway.planner.offline.searching import Finder
 from makeway.planner.plan.decision import victims_of
 
@@ -39,13 +39,13 @@ def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
 
     Costs some dozens of plans, and a copy of the snapshot for each kind of change to the cluster.
     """
-    judged = judge(case.snapshot, case.question, case.now, case.cache)
+    judged = judge_pod(case.snapshot, case.question, case.now, case.cache)
     if judged.refusal is None:
         return ()
     found = list(_beside((), case, judged))
     if not found:
         for lifted, there in _lifts(case, judged):
-            again = judge(there.snapshot, there.question, there.now, there.cache)
+            again = judge_pod(there.snapshot, there.question, there.now, there.cache)
             if again.refusal is None:
                 found.append(_told(lifted, there, case))
             else:
@@ -53,13 +53,13 @@ def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
     return tuple(found[:MOST])
 
 
-def _beside(granted: tuple[Change, ...], case: Case, judged: Judged) -> Iterator[Counterfactual]:
+def _beside(granted: tuple[Change, ...], case: Case, judged: PodVerdict) -> Iterator[Counterfactual]:
     for finder in FINDERS:
         for change, there in finder(case, judged):
             yield _told((*granted, change), there, case)
 
 
-def _lifts(case: Case, judged: Judged) -> Iterator[tuple[tuple[Change, ...], Case]]:
+def _lifts(case: Case, judged: PodVerdict) -> Iterator[tuple[tuple[Change, ...], Case]]:
     """Give what lifts a whole obstacle, where there is one."""
     allowed = pod_changes.lift_never(case)
     if allowed is not None:
@@ -74,7 +74,7 @@ def _lifts(case: Case, judged: Judged) -> Iterator[tuple[tuple[Change, ...], Cas
 
 def _told(changes: tuple[Change, ...], there: Case, before: Case) -> Counterfactual:
     """Write down what would happen then."""
-    judged = judge(there.snapshot, there.question, there.now, there.cache)
+    judged = judge_pod(there.snapshot, there.question, there.now, there.cache)
     best = judged.best
     return Counterfactual(
         changes=changes,

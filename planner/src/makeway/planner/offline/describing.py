@@ -19,7 +19,7 @@ OFFLINE: Final = "offline"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodQuery:
     """One pod, as it was asked about on a cluster at a moment. `warnings`: about the pod, in sentences."""
 
     snapshot: Snapshot
@@ -30,7 +30,7 @@ class Asked:
 
 
 def described(
-    asked: Asked, result: Plan | PlanRefusal | None, found: Feasibility | None = None, *, node: str = ""
+    asked: PodQuery, result: Plan | PlanRefusal | None, found: Feasibility | None = None, *, node: str = ""
 ) -> SimulatedPod:
     """Write down what was found. `result` None: it fits on `node`. `found` None: no node was looked at."""
     snapshot, request, question = asked.snapshot, asked.request, asked.question

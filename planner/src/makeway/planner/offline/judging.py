@@ -21,7 +21,7 @@ NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PodVerdict:
     """What was found: `node` where it fits; else a plan with candidates, or a refusal."""
 
     found: Feasibility
@@ -39,16 +39,16 @@ class Judged:
         return self.result if isinstance(self.result, PlanRefusal) else None
 
 
-def judge(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Judged:
+def judge_pod(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> PodVerdict:
     """Ask the filters that columns know, then the planner. O(slots · nodes)."""
     found = feasibility(snapshot, question, now, cache)
     if found.fits.size:
-        return Judged(found, found.roomiest(snapshot), None)
+        return PodVerdict(found, found.roomiest(snapshot), None)
     names = tuple(snapshot.names[row] for row in found.helpable.tolist())
     result = plan(snapshot, replace(question, nodes=NodeSelection(names=names)), now, cache)
     if isinstance(result, PlanRefusal):
-        return Judged(found, "", result if names else _excluded(result, found))
-    return Judged(found, "", result if result.candidates else _unmodelled(result, question))
+        return PodVerdict(found, "", result if names else _excluded(result, found))
+    return PodVerdict(found, "", result if result.candidates else _unmodelled(result, question))
 
 
 def _excluded(refusal: PlanRefusal, found: Feasibility) -> PlanRefusal:

@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Identified)
 _decode_configmap = msgspec.json.Decoder(ConfigMap).decode
 
 
-class _Into(Generic[T]):
+class _WorldHandler(Generic[T]):
     """Puts the objects of a list into a world, and tells which could not be read."""
 
     def __init__(self, world: World) -> None:
@@ -78,7 +78,7 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
 
 
 async def _listed(api: Api, resource: Resource[Any], world: World) -> None:
-    into: _Into[Any] = _Into(world)
+    into: _WorldHandler[Any] = _WorldHandler(world)
     await ListWatch(api, resource, into, into).list_once()
 
 

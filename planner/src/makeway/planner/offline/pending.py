@@ -12,8 +12,8 @@ from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profil
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.changes import Case, Counterfactual
 from makeway.planner.offline.counterfactuals import counterfactuals
-from makeway.planner.offline.describing import OFFLINE, Asked, described
-from makeway.planner.offline.judging import gated, judge
+from makeway.planner.offline.describing import OFFLINE, PodQuery, described
+from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.world import World
@@ -71,12 +71,12 @@ def pending(
     question = question_of(request, in_flight or {}, leaving)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
-    asked = Asked(world.snapshot, request, question, now)
+    asked = PodQuery(world.snapshot, request, question, now)
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:
         return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
     case = Case(world.snapshot, question, now, world.snapshot.nodes)
-    judged = judge(case.snapshot, question, now, case.cache)
+    judged = judge_pod(case.snapshot, question, now, case.cache)
     return Pending(
         answer=described(asked, judged.result, judged.found, node=judged.node),
         unblocked_by=counterfactuals(case),

@@ -11,7 +11,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.queues.amounts import text_of
 from makeway.planner.offline.changes import Case, Change
-from makeway.planner.offline.judging import Judged
+from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.plan.eligibility import TAINT
 
@@ -23,7 +23,7 @@ _KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
 _MOST_TAINTS: Final = 8
 
 
-def waiting(case: Case, judged: Judged) -> Found:
+def waiting(case: Case, judged: PodVerdict) -> Found:
     """Time alone: a toleration or a start delay ends."""
     moment = judged.refusal.retry_at if judged.refusal else None
     if moment is None or moment <= case.now:
@@ -34,7 +34,7 @@ def waiting(case: Case, judged: Judged) -> Found:
         yield Change(kind="wait", text=text, object="pod", field="", now=case.now, then=moment), later
 
 
-def allowed(case: Case, judged: Judged) -> Found:
+def allowed(case: Case, judged: PodVerdict) -> Found:
     """The pod may not preempt at all."""
     lifted = lift_never(case)
     if lifted is not None and helps(lifted[1]):
@@ -56,7 +56,7 @@ def lift_never(case: Case) -> tuple[Change, Case] | None:
     return change, case.asking(may_preempt=True)
 
 
-def of_higher_priority(case: Case, judged: Judged) -> Found:
+def of_higher_priority(case: Case, judged: PodVerdict) -> Found:
     """The least priority with which others would have to go, or would no longer keep a place reserved."""
     own = case.question.preemptor.priority
     snapshot = case.snapshot
@@ -76,7 +76,7 @@ def of_higher_priority(case: Case, judged: Judged) -> Found:
         yield change, case.of_priority(priority)
 
 
-def of_less(case: Case, judged: Judged) -> Found:
+def of_less(case: Case, judged: PodVerdict) -> Found:
     """The most of each resource that the pod could ask for instead."""
     for resource, amount in sorted(case.question.needs.items()):
         if resource == PODS or amount <= 1:
@@ -97,7 +97,7 @@ def of_less(case: Case, judged: Judged) -> Found:
             yield change, case.requesting(resource, found)
 
 
-def tolerating(case: Case, judged: Judged) -> Found:
+def tolerating(case: Case, judged: PodVerdict) -> Found:
     """A taint that the pod could tolerate."""
     if not judged.found.excluded.get(TAINT):
         return

@@ -10,13 +10,13 @@ import msgspec
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
 from makeway.planner.offline.changes import Case, Change, with_policy
-from makeway.planner.offline.judging import Judged
+from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.plan.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal_stats import OVER_BUDGET, OVER_LIMIT
 
 
-def other_policy(case: Case, judged: Judged) -> Found:
+def other_policy(case: Case, judged: PodVerdict) -> Found:
     """One setting of the policy, by as little as helps."""
     refusal = judged.refusal
     if refusal is None:
@@ -32,7 +32,7 @@ def other_policy(case: Case, judged: Judged) -> Found:
             # The copy is overridden by the next setting; what was yielded is judged before that.
 
 
-def soft_budgets(case: Case, judged: Judged) -> tuple[Change, Case] | None:
+def soft_budgets(case: Case, judged: PodVerdict) -> tuple[Change, Case] | None:
     """Let budgets be violated; None where they may be already."""
     policy = case.snapshot.exemptions.policy
     if policy.disruption_budgets == "soft":

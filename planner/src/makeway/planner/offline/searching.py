@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from makeway.planner.offline.changes import Case, Change
-from makeway.planner.offline.judging import Judged, judge
+from makeway.planner.offline.judging import PodVerdict, judge_pod
 
 T = TypeVar("T")
 
 Found = Iterator[tuple[Change, Case]]
 """Changes that were found to help, each with the case as it would be."""
 
-Finder = Callable[[Case, Judged], Found]
+Finder = Callable[[Case, PodVerdict], Found]
 
 
 def helps(case: Case) -> bool:
     """Say whether the pod would not stay pending."""
-    return judge(case.snapshot, case.question, case.now, case.cache).refusal is None
+    return judge_pod(case.snapshot, case.question, case.now, case.cache).refusal is None
 
 
 def first(values: Sequence[T], works: Callable[[T], bool]) -> T | None:

@@ -17,8 +17,8 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.offline.admission import Admitted, admit
-from makeway.planner.offline.describing import OFFLINE, Asked, described
-from makeway.planner.offline.judging import gated, judge
+from makeway.planner.offline.describing import OFFLINE, PodQuery, described
+from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
@@ -85,10 +85,10 @@ class Simulation:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
         snapshot.apply(PutPod(question.preemptor))
-        asked = Asked(snapshot, request, question, self._now, admitted.warnings)
+        asked = PodQuery(snapshot, request, question, self._now, admitted.warnings)
         if admitted.gates:
             return described(asked, gated(snapshot, question, admitted.gates))
-        judged = judge(snapshot, self._widened(question), self._now, self._cache)
+        judged = judge_pod(snapshot, self._widened(question), self._now, self._cache)
         answer = described(asked, judged.result, judged.found, node=judged.node)
         if judged.best is not None:
             for victim in judged.best.victims:

@@ -36,7 +36,7 @@ from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, record_of, replay_in_chunks, still_needed
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
@@ -140,7 +140,7 @@ class QuotaLoop:
         ledger: OrderLedger,
         orders: QuotaOrderStream,
         decisions: DecisionWriter,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         tell: ResultReporter,
     ) -> None:
         self._settings = settings

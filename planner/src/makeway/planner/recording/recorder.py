@@ -16,7 +16,7 @@ import structlog
 
 from makeway.bus.errors import BusError
 from makeway.bus.ids import recording_id
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry
 from makeway.planner.recording.journal import Journal, contents
@@ -60,7 +60,7 @@ class Recorder:
         bus: RecordingPublisher,
         snapshot: Snapshot,
         journal: Journal,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         *,
         cluster_uid: str,
         identity: str,

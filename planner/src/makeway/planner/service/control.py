@@ -23,7 +23,7 @@ from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 
 POLL_SECONDS: Final = 5.0
 """Between two reads of what is stored, where nothing changes."""
@@ -145,7 +145,7 @@ class Control:
         bus: ControlPublisher,
         cluster_uid: str,
         state: Callable[[], ControlState | None],
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
     ) -> None:
         self._bus = bus

@@ -13,7 +13,7 @@ import structlog
 
 from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.recording.journal import Journal
 from makeway.runtime.failpoints import failpoint
@@ -40,7 +40,7 @@ class Decisions:
     def __init__(
         self,
         bus: DecisionPublisher,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         limit: int = QUEUE_LIMIT,
         *,
         journal: Journal | None = None,

@@ -19,7 +19,7 @@ from makeway.bus.messages import PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.planner import planning
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PlannerInfo:
     """What does not change while the process lives: the cluster it plans for, and its own name."""
 
     cluster_uid: str
@@ -62,12 +62,12 @@ class Planner:
 
     def __init__(
         self,
-        facts: Facts,
+        facts: PlannerInfo,
         *,
         snapshot: Snapshot,
         ledger: Ledger,
         decisions: Decisions,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         unsynced: Callable[[], str],
         behind: Callable[[Mapping[str, int]], bool],
         brake: Callable[[], Brake] = lambda: RELEASED,

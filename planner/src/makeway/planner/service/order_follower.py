@@ -15,7 +15,7 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
 from makeway.bus.messages import LONGEST_NOT_AFTER
 from makeway.bus.quarantine import Parked
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
 
 LOOK_BACK = timedelta(minutes=30)
@@ -34,7 +34,7 @@ class MisroutedError(Exception):
 class OrderFollower:
     """Two followers that keep a ledger, and a third that quarantines what they cannot read."""
 
-    def __init__(self, bus: Bus, ledger: Ledger, metrics: Metrics, now: datetime) -> None:
+    def __init__(self, bus: Bus, ledger: Ledger, metrics: PlannerMetrics, now: datetime) -> None:
         self._bus = bus
         self._ledger = ledger
         self._metrics = metrics

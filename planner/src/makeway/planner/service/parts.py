@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
 from makeway.core.policy.mode import Mode
-from makeway.planner.metrics import Metrics
-from makeway.planner.observe.loop import Observing
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
@@ -25,7 +25,7 @@ from makeway.planner.service.class_warnings import ClassWarnings
 from makeway.planner.service.configuration import Configuration
 from makeway.planner.service.control import Control
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Facts, Planner
+from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import Marks
 from makeway.planner.service.order_follower import OrderFollower
@@ -34,7 +34,7 @@ from makeway.planner.service.queue_warnings import QueueWarnings
 from makeway.planner.service.quota_fence import PlannerFence
 from makeway.planner.service.repair import RepairProposer
 from makeway.planner.service.settling import apply_forever
-from makeway.planner.service.status import Status
+from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Enforce
 from makeway.planner.snapshot.pending_updates import CHUNK
@@ -68,7 +68,7 @@ class Around:
 class Seen:
     """The snapshot, and everything that follows the cluster, the orders and the configuration for it."""
 
-    metrics: Metrics
+    metrics: PlannerMetrics
     ledger: Ledger
     journal: Journal
     snapshot: Snapshot
@@ -76,7 +76,7 @@ class Seen:
     marks: Marks
     events: EventRecorder
     class_warnings: ClassWarnings
-    observing: Observing
+    observing: ObserveLoop
     watch: Watch
     in_flight: OrderFollower
     configuration: Configuration
@@ -128,7 +128,7 @@ class Parts:
     deciding: Deciding
     leadership: Leadership | None
     fence: PlannerFence
-    status: Status
+    status: PlannerStatus
     checks: Callable[[], dict[str, str]]
 
 
@@ -139,13 +139,13 @@ def parts_of(around: Around) -> Parts:
 
 
 def _seen(around: Around) -> Seen:
-    api, bus, metrics, ledger = around.api, around.bus, Metrics(around.registry), Ledger()
+    api, bus, metrics, ledger = around.api, around.bus, PlannerMetrics(around.registry), Ledger()
     journal = Journal(lambda: snapshot.undecided)
     snapshot = Snapshot(chunk=CHUNK, applied=journal.note)
     marks = Marks()
     events = EventRecorder(api, "makeway.dev/planner", around.identity)
     warnings = ClassWarnings(events)
-    observing = Observing(around.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes)
+    observing = ObserveLoop(around.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes)
     configuration = Configuration(api, around.config, around.registry, events, around.remembered)
     policy, source = configuration.policy, around.config.policy_object()
 
@@ -199,7 +199,7 @@ def _deciding(around: Around, seen: Seen) -> Deciding:
     configuration.subscribe(quotas.changed)
     return Deciding(
         planner=Planner(
-            Facts(cluster_uid, around.identity),
+            PlannerInfo(cluster_uid, around.identity),
             snapshot=seen.snapshot,
             ledger=seen.ledger,
             decisions=seen.decisions,
@@ -258,7 +258,7 @@ def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
         deciding=deciding,
         leadership=leadership,
         fence=PlannerFence(bus.epochs, leadership),
-        status=Status(
+        status=PlannerStatus(
             around.identity,
             around.cluster_uid,
             around.mode,

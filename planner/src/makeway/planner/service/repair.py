@@ -15,7 +15,7 @@ import structlog
 
 from makeway.bus.errors import BusError
 from makeway.bus.messages import API_VERSION, RepairProposal
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import Mark, Marks
 from makeway.runtime.failpoints import failpoint
@@ -43,7 +43,7 @@ class RepairProposer:
         marks: Marks,
         ledger: Ledger,
         bus: RepairPublisher,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         synced: Callable[[], bool],
     ) -> None:
         self._cluster_uid = cluster_uid

@@ -12,7 +12,7 @@ from makeway.planner.service.configuration import Configuration
 from makeway.runtime.process import version
 
 
-class Status:
+class PlannerStatus:
     """One planner's.
 
     `leading`: it answers plan requests. `published`: the revision of the control state in force. `trouble`:

@@ -24,7 +24,7 @@ from makeway.core.k8s.objects import (
 )
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
-from makeway.planner.metrics import Metrics
+from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.snapshot.changes import (
     KnowVolumes,
     PutBudget,
@@ -94,7 +94,7 @@ def _name_of(item: PodDisruptionBudget | PersistentVolumeClaim) -> tuple[str, st
 class PodFeed:
     """Pods, by UID. A pod whose quantities cannot be read counts as it did before, or not at all."""
 
-    def __init__(self, snapshot: Snapshot, metrics: Metrics) -> None:
+    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics) -> None:
         self._records = PodRecords()
         self._snapshot = snapshot
         self._metrics = metrics
@@ -122,7 +122,7 @@ class PodFeed:
         self._snapshot.retain_pods(uids)
 
 
-class Together(Generic[T]):
+class HandlerGroup(Generic[T]):
     """Several handlers of one resource, as one."""
 
     def __init__(self, *handlers: Handler[T]) -> None:
@@ -147,7 +147,7 @@ class Together(Generic[T]):
 class NodeFeed:
     """Nodes, by name."""
 
-    def __init__(self, snapshot: Snapshot, metrics: Metrics) -> None:
+    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics) -> None:
         self._snapshot = snapshot
         self._metrics = metrics
         self._names: dict[str, str] = {}
@@ -287,7 +287,7 @@ class NamedFeed(Generic[N]):
         self._listed()
 
 
-class Devices:
+class DeviceClassFeed:
     """Which extended resources device classes serve; not known before they have been listed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -371,15 +371,15 @@ class Watch:
         self,
         api: Reads,
         snapshot: Snapshot,
-        metrics: Metrics,
+        metrics: PlannerMetrics,
         cluster_uid: str,
         timings: Timings | None = None,
         *,
         pods: tuple[Handler[Pod], ...] = (),
         classes: tuple[Handler[PriorityClass], ...] = (),
     ) -> None:
-        class_feed = Together(PriorityClassFeed(snapshot), *classes)
-        feed = Together(PodFeed(snapshot, metrics), *pods)
+        class_feed = HandlerGroup(PriorityClassFeed(snapshot), *classes)
+        feed = HandlerGroup(PodFeed(snapshot, metrics), *pods)
         self._parts: tuple[ListWatch[Any], ...] = (
             ListWatch(api, NAMESPACES, NamespaceFeed(snapshot, cluster_uid), metrics, timings),
             ListWatch(api, NODES, NodeFeed(snapshot, metrics), metrics, timings),
@@ -392,7 +392,7 @@ class Watch:
         self._optional: tuple[ListWatch[Any], ...] = (
             ListWatch(api, VOLUMES, volume_feed(snapshot), metrics, patient),
             ListWatch(api, STORAGE_CLASSES, storage_class_feed(snapshot), metrics, patient),
-            ListWatch(api, DEVICE_CLASSES, Devices(snapshot).feed(), metrics, patient),
+            ListWatch(api, DEVICE_CLASSES, DeviceClassFeed(snapshot).feed(), metrics, patient),
         )
 
     @property
