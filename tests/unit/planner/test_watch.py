@@ -34,7 +34,6 @@ from makeway.planner.service.watch import (
     DeviceClassFeed,
     NamespaceFeed,
     NodeFeed,
-    OtherClusterError,
     PodFeed,
     PriorityClassFeed,
     Watch,
@@ -43,6 +42,7 @@ from makeway.planner.service.watch import (
 )
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
+from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.kube import ApiError
 from unit.planner.building import settle
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import NoReturn
 
+from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 INTERVAL_SECONDS = 10.0
 """Between two probes; one cheap read each."""
-
-
-class OtherClusterError(Exception):
-    """The address now leads to another cluster: nothing this process remembers holds."""
 
 
 class ApiProbe:

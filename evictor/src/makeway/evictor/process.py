@@ -20,7 +20,7 @@ from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import Restraint
-from makeway.evictor.probe import ApiProbe, OtherClusterError
+from makeway.evictor.probe import ApiProbe
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import Repairing
 from makeway.evictor.retry import SystemClock
@@ -32,7 +32,7 @@ from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, Kind
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
-from makeway.runtime.connections import connected
+from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
 

@@ -27,6 +27,11 @@ from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
 _TIMINGS: Final = Timings(connect=5.0)
 """Of one attempt; the client tries several times within it."""
 
+
+class OtherClusterError(Exception):
+    """The API server is another cluster's by now: nothing that this process remembers holds."""
+
+
 _LONGEST_WAIT_SECONDS: Final = 10.0
 
 T = TypeVar("T")

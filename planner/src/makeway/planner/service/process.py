@@ -17,9 +17,8 @@ from makeway.bus.service import Service
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.parts import Around, Parts, parts_of
 from makeway.planner.service.warmup import warm_up
-from makeway.planner.service.watch import OtherClusterError
 from makeway.runtime import garbage
-from makeway.runtime.connections import connected
+from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.lease import LeaseSettings, StepDown
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings

@@ -45,6 +45,7 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record
+from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
 
 _log = structlog.get_logger()
@@ -77,10 +78,6 @@ DEVICE_CLASSES = Resource("deviceclasses", "/apis/resource.k8s.io/v1/deviceclass
 
 REFUSED_PAUSE_SECONDS = 600.0
 """How long at the most to wait before an optional resource that may not be read is asked for again."""
-
-
-class OtherClusterError(Exception):
-    """The API server now speaks for another cluster: nothing this process remembers holds."""
 
 
 def _nothing() -> None:
