@@ -146,8 +146,7 @@ func (pl *MakeWay) mayAskAhead(pod *v1.Pod) bool {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()
-	return breaker == breakerClosed && !pl.engine.inflight.concerns(pod.UID) && !pl.engine.avoid.concerns(pod.UID) && !pl.engine.tried.concerns(pod.UID) &&
-		!pl.engine.refusals.concerns(pod.UID) && !pl.engine.samples.full(pod.UID) && !pl.ordersLimited()
+	return breaker == breakerClosed && !pl.engine.remembers(pod.UID) && !pl.ordersLimited()
 }
 
 // aheadOf is what was asked ahead in a cycle, nil where nothing was.

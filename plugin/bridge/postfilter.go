@@ -41,92 +41,67 @@ const (
 // preempt decides about one pod that does not fit. It asks the planner and verifies within
 // bounds of time, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
-	// The pod as of now: its nomination may be newer than the queue's copy.
-	current := pl.engine.current(refOf(pod))
-	if current == nil {
+	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
+	pod = pl.engine.current(refOf(pod))
+	if pod == nil {
 		return ending{kind: endError, message: "the pod is gone"}
 	}
-	pod = current
 	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
+
+	// 1) Ensure the pod may preempt: it has no order in flight, and no victims are leaving for it.
 	if end := pl.ineligible(pod, statuses, nodes); end != nil {
 		return *end
 	}
-	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
-		return ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"}
+
+	// 2) Find the nodes where preemption may help.
+	potential, end := pl.nodesWherePreemptionMayHelp(state, statuses, nodes)
+	if end != nil {
+		return *end
 	}
 
-	potential, total, err := potentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
-	if err != nil {
-		return ending{kind: endError, message: err.Error()}
-	}
-	if potential.count == 0 {
-		return ending{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)}
-	}
+	// 3) Recall what earlier attempts have left behind: whether the pod waits, and what its plan leaves out.
 	mode := pl.mode(pod)
-	if mode == wire.ModeEnforce {
-		if end := pl.ordersShut(pod); end != nil {
-			return *end
-		}
-	}
-	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
-		pl.engine.retry.postpone(refOf(pod), until)
-		return ending{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
-	}
-	pl.engine.forecast.unfit(pod, potential)
-	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
-	potential = potential.without(avoided, nodes)
-	if potential.count == 0 {
-		pl.engine.retry.postpone(refOf(pod), avoidedUntil)
-		return ending{kind: endRefused, message: fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided))}
+	known := pl.recall(pod, mode, potential, nodes)
+	if known.wait != nil {
+		return *known.wait
 	}
 
-	if mode == wire.ModeEnforce && pl.ordersLimited() {
-		pl.awaitOrders(pod)
-		return ending{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count())}
+	// 4) Ask the planner for candidates, and run the scheduler's filters on them.
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, ahead: aheadOf(state)}
+	candidates, reply, end := attempt.find(ctx)
+	if end != nil {
+		return *end
 	}
 
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, potential: potential, retryAt: avoidedUntil, ahead: aheadOf(state)}
-	attempt.failed = pl.engine.tried.of(pod.UID, attempt.generation)
-	attempt.full = pl.engine.samples.full(pod.UID)
-	var refusedUntil time.Time
-	attempt.refused, refusedUntil, _ = pl.engine.refusals.of(pod.UID)
-	if !refusedUntil.IsZero() && (avoidedUntil.IsZero() || refusedUntil.Before(avoidedUntil)) {
-		attempt.retryAt = refusedUntil
+	// 5) Ask the extenders which of them they allow.
+	candidates, end = attempt.askExtenders(candidates)
+	if end != nil {
+		return *end
 	}
-	return attempt.run(ctx)
+
+	// 6) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
+	return attempt.nominate(candidates[0], reply)
 }
 
-// ordersShut ends an attempt whose order would not be carried out, as it looks; nil where one may be tried.
-func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
-	asked := pl.engine.retry.now()
-	why, until := pl.engine.orders.shut()
-	if why == "" {
-		return nil
+// nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the ending says why there is none.
+func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (potential, *ending) {
+	ended := func(end ending) (potential, *ending) { return potential{}, &end }
+	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
+		return ended(ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"})
 	}
-	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
-	kind := endNoEvictor
-	if why == notStored {
-		kind = endNotStored
+	found, total, err := potentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
+	switch {
+	case err != nil:
+		return ended(ending{kind: endError, message: err.Error()})
+	case found.count == 0:
+		return ended(ending{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
 	}
-	return &ending{kind: kind, message: why.String() + "; an order is tried now and then"}
+	return found, nil
 }
 
 // mode is the one in force for a preemptor.
 func (pl *MakeWay) mode(pod *v1.Pod) string {
 	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
-}
-
-// ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.
-func (pl *MakeWay) ordersLimited() bool {
-	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
-}
-
-// awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nobody else tells.
-func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
-	pl.engine.backlog.enter(pod)
-	if !pl.ordersLimited() {
-		pl.engine.inflight.notify()
-	}
 }
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
@@ -157,23 +132,21 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end ending) {
 // attempt is one pod's preemption in one cycle.
 type attempt struct {
 	*MakeWay
-	state     fwk.CycleState
-	pod       *v1.Pod
-	mode      string // in force for the pod
-	nodes     fwk.NodeInfoLister
-	potential potential
-	failed    map[string]failure // nodes that failed verification, now or in cycles before
-	refused   []string           // pods to leave out, since they could not be evicted
-	full      bool               // the columns are set aside: a refusal was wrong
-	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
-	asked     moment             // when the last question was asked
-	ahead     *ahead             // what was asked before the filters ran; nil: nothing, or it was looked at
+	state    fwk.CycleState
+	pod      *v1.Pod
+	mode     string // in force for the pod
+	nodes    fwk.NodeInfoLister
+	recalled        // its failed nodes grow by those of this cycle
+	asked    moment // when the last question was asked
+	ahead    *ahead // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
-// run asks for a few candidates, verifies, and nominates. Where the best is not as it was planned and others may be
+// find returns the candidates that passed verification, best first, and the plan that they are from; the ending says why
+// there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
 // nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
-func (a *attempt) run(ctx context.Context) ending {
+func (a *attempt) find(ctx context.Context) (stand []*verified, reply *wire.PlanReply, end *ending) {
+	ended := func(end ending) ([]*verified, *wire.PlanReply, *ending) { return nil, nil, &end }
 	start := a.engine.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
@@ -183,11 +156,11 @@ func (a *attempt) run(ctx context.Context) ending {
 		few = a.args.MaxCandidates
 	}
 	if a.left().count == 0 {
-		return a.unverifiable()
+		return ended(a.unverifiable())
 	}
-	reply, end := a.plan(ctx, few)
+	reply, end = a.plan(ctx, few)
 	if end != nil {
-		return *end
+		return nil, nil, end
 	}
 	stand, judged := a.verify(ctx, reply)
 	done := len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
@@ -196,7 +169,7 @@ func (a *attempt) run(ctx context.Context) ending {
 		again, end := a.plan(ctx, a.args.MaxCandidates)
 		if end != nil {
 			if len(stand) == 0 {
-				return *end
+				return nil, nil, end
 			}
 			break
 		}
@@ -208,11 +181,11 @@ func (a *attempt) run(ctx context.Context) ending {
 	}
 	switch {
 	case len(stand) > 0:
-		return a.choose(ctx, stand, reply)
+		return stand, reply, nil
 	case a.left().count == 0:
-		return a.unverifiable()
+		return ended(a.unverifiable())
 	}
-	return a.unfinished(start)
+	return ended(a.unfinished(start))
 }
 
 // left are the potential nodes that have not failed verification.
@@ -229,15 +202,6 @@ func (a *attempt) left() potential {
 func (a *attempt) mayAsk(ctx context.Context) bool {
 	deadline, _ := ctx.Deadline()
 	return ctx.Err() == nil && time.Until(deadline) >= a.args.PlanTimeout.Duration
-}
-
-// generation is that of the scheduler's view of a node: any change of the node or its pods makes another.
-func (a *attempt) generation(node string) (generation int64, ok bool) {
-	info, err := a.nodes.Get(node)
-	if err != nil {
-		return 0, false
-	}
-	return info.GetGeneration(), true
 }
 
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
@@ -301,35 +265,36 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*v
 		}
 		judged++
 		a.failed[node] = why
-		if generation, ok := a.generation(node); ok {
+		if generation, ok := generationOf(a.nodes, node); ok {
 			a.engine.tried.add(a.pod.UID, node, why, generation)
 		}
 	}
 	return stand, judged
 }
 
-// choose lets extenders have their say, once, and nominates the best of what is left.
-func (a *attempt) choose(ctx context.Context, stand []*verified, reply *wire.PlanReply) ending {
-	if extenders := interestedExtenders(a.handle, a.pod); len(extenders) > 0 {
-		kept, err := askExtenders(extenders, a.pod, stand, a.nodes)
-		if err != nil {
-			return ending{kind: endError, message: err.Error()}
-		}
-		if len(kept) == 0 {
-			a.engine.retry.unreachable(refOf(a.pod), time.Time{})
-			return ending{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(stand))}
-		}
-		a.rank(kept)
-		stand = kept
+// askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
+func (a *attempt) askExtenders(candidates []*verified) (kept []*verified, end *ending) {
+	extenders := interestedExtenders(a.handle, a.pod)
+	if len(extenders) == 0 {
+		return candidates, nil
 	}
-	return a.nominate(ctx, stand[0], reply)
+	kept, err := askExtenders(extenders, a.pod, candidates, a.nodes)
+	switch {
+	case err != nil:
+		return nil, &ending{kind: endError, message: err.Error()}
+	case len(kept) == 0:
+		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		return nil, &ending{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
+	}
+	a.rank(kept)
+	return kept, nil
 }
 
 func (a *attempt) rank(candidates []*verified) { rank(candidates, a.engine.clock.Now()) }
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
 // leaves the rest to a goroutine.
-func (a *attempt) nominate(ctx context.Context, best *verified, reply *wire.PlanReply) ending {
+func (a *attempt) nominate(best *verified, reply *wire.PlanReply) ending {
 	now := a.engine.clock.Now()
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
