@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from datetime import UTC, datetime
 
 import pytest
 
@@ -22,12 +23,19 @@ from makeway.dev.kwok import NEVER
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
 PAIR = "tests.makeway.dev/pair"
 
-PREEMPTED = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "PreemptionByScheduler",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
-}
+
+def preempted_now() -> dict[str, str]:
+    """Return the condition of a pod that a scheduler has just preempted.
+
+    Where the pod is not being deleted yet, kube-controller-manager sets one of two minutes ago to False.
+    """
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "lastTransitionTime": now,
+    }
 
 
 async def nominated_by_another(space: Space, *, preempted: bool) -> Pod:
@@ -37,7 +45,7 @@ async def nominated_by_another(space: Space, *, preempted: bool) -> Pod:
         sized("leaving", "low", 500).grace(30).leaves(NEVER).on("n1"), sized("other", "mid", 500).on("n2")
     )
     if preempted:
-        await space.patch("leaving", {"status": {"conditions": [PREEMPTED]}}, "status")
+        await space.patch("leaving", {"status": {"conditions": [preempted_now()]}}, "status")
     await space.delete("leaving")
     (pod,) = await space.create(sized("p", "high", 500).spec(schedulingGates=[{"name": "example.com/hold"}]))
     await space.patch("p", {"status": {"nominatedNodeName": space.node_name("n1")}}, "status")
