@@ -102,17 +102,17 @@ chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, a
 	$(BIN)/pytest -q tests/chart
 
 .PHONY: bench
-bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the bridge's own time
+bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
-	cd plugin && go test ./bridge ./queuegate -run '^$$' -bench . -benchtime 300ms
+	cd plugin && go test ./preempt ./queuegate -run '^$$' -bench . -benchtime 300ms
 
 .PHONY: bench-plots
 bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
 	mkdir -p build
 	$(BIN)/pytest -q tests/bench/bench_plan.py tests/bench/bench_request.py --benchmark-json=build/plans.json
-	cd plugin && go test ./bridge -run '^$$' -bench PostFilter > ../build/bridge.txt
-	PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/bridge.txt docs/growth.svg
+	cd plugin && go test ./preempt -run '^$$' -bench PostFilter > ../build/postfilter.txt
+	PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/postfilter.txt docs/growth.svg
 
 .PHONY: bench-evictor
 bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS

@@ -177,7 +177,7 @@ def log_events_page() -> str:
 
 def arguments_page() -> str:
     """The fields of MakeWayArgs, from the comments of the Go struct."""
-    source = (_ROOT / "plugin/bridge/args.go").read_text()
+    source = (_ROOT / "plugin/preempt/args.go").read_text()
     rows = []
     for struct, prefix in (
         ("MakeWayArgs", ""),

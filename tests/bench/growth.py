@@ -1,8 +1,8 @@
 """How costs grow with the cluster, drawn from what `make bench` measured: `make bench-plots`.
 
     .venv/bin/pytest tests/bench/bench_*.py --benchmark-json=plans.json
-    cd plugin && go test ./bridge -run '^$' -bench PostFilter > bridge.txt
-    PYTHONPATH=tests .venv/bin/python -m bench.growth plans.json bridge.txt docs/growth.svg
+    cd plugin && go test ./preempt -run '^$' -bench PostFilter > postfilter.txt
+    PYTHONPATH=tests .venv/bin/python -m bench.growth plans.json postfilter.txt docs/growth.svg
 
 Both axes are logarithmic, so that a cost in proportion to the nodes rises as steeply as the dotted line.
 """
@@ -46,7 +46,7 @@ def of_plans(measured: Mapping[str, object]) -> dict[str, Points]:
     return found
 
 
-def of_bridge(text: str) -> Points:
+def of_postfilter(text: str) -> Points:
     """Read the lines `BenchmarkPostFilter/nodes=<nodes>-2 … <number> ns/op`."""
     lines = re.finditer(r"^BenchmarkPostFilter/nodes=(\d+)\S*\s+\d+\s+([\d.]+) ns/op", text, re.MULTILINE)
     return {float(line[1]): float(line[2]) / 1e6 for line in lines}
@@ -97,9 +97,9 @@ def drawn(series: Mapping[str, Points]) -> str:
 
 def main() -> None:
     """Read two files, write the third."""
-    plans, bridge, picture = map(Path, sys.argv[1:])
+    plans, postfilter, picture = map(Path, sys.argv[1:])
     series = of_plans(json.loads(plans.read_text()))
-    if points := of_bridge(bridge.read_text()):
+    if points := of_postfilter(postfilter.read_text()):
         series[BRIDGE] = points
     picture.write_text(drawn(series))
 

@@ -11,15 +11,15 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
-	"makeway.dev/makeway/plugin/bridge"
+	"makeway.dev/makeway/plugin/preempt"
 )
 
 // New makes the command, with MakeWay, MakeWayFallback, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
 	ours := []app.Option{
-		app.WithPlugin(bridge.Name, bridge.New),
-		app.WithPlugin(bridge.FallbackName, bridge.NewFallback),
-		app.WithPlugin(bridge.NominatedSortName, bridge.NewNominatedSort),
+		app.WithPlugin(preempt.Name, preempt.New),
+		app.WithPlugin(preempt.FallbackName, preempt.NewFallback),
+		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
 	}
 	command := app.NewSchedulerCommand(append(ours, further...)...)
 	command.PreRunE = rememberConfiguration
@@ -37,5 +37,5 @@ func rememberConfiguration(command *cobra.Command, _ []string) error {
 	if err != nil {
 		return nil
 	}
-	return bridge.RememberConfiguration(configuration)
+	return preempt.RememberConfiguration(configuration)
 }

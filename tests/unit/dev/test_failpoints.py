@@ -109,11 +109,11 @@ def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:
 
 
 def test_the_schedulers_points_stand_in_its_code() -> None:
-    bridge = ROOT / "plugin" / "bridge"
+    package = ROOT / "plugin" / "preempt"
     listed = dict(
-        re.findall(r'^\t(fail\w+) = "([^"]+)"', (bridge / "failpoint.go").read_text(), re.MULTILINE)
+        re.findall(r'^\t(fail\w+) = "([^"]+)"', (package / "failpoint.go").read_text(), re.MULTILINE)
     )
-    sources = "".join(path.read_text() for path in bridge.glob("*.go"))
+    sources = "".join(path.read_text() for path in package.glob("*.go"))
 
     assert {name for name in listed if f"failpoint({name})" in sources} == set(listed)
     assert {name for name in ALL_POINTS if name.startswith("scheduler.")} == set(listed.values())

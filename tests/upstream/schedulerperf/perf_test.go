@@ -20,7 +20,7 @@ import (
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"k8s.io/kubernetes/test/utils/ktesting"
 
-	"makeway.dev/makeway/plugin/bridge"
+	"makeway.dev/makeway/plugin/preempt"
 )
 
 // What the driver tells by the environment.
@@ -50,10 +50,10 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	}
 	recorder := newRecorder()
 	registry := frameworkruntime.Registry{
-		bridge.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		preempt.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedMakeWay(ctx, args, handle, recorder)
 		},
-		bridge.NominatedSortName: bridge.NewNominatedSort,
+		preempt.NominatedSortName: preempt.NewNominatedSort,
 		timedDefault: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedDefault(ctx, handle, recorder)
 		},

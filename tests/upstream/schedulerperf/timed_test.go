@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
-	"makeway.dev/makeway/plugin/bridge"
+	"makeway.dev/makeway/plugin/preempt"
 )
 
 // timedDefault is DefaultPreemption under a name that the in-tree registry does not have.
@@ -25,7 +25,7 @@ var upstreamSample = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 1
 // timedMakeWay and timedDefaultPreemption are the plugins as they are, with a watch on PostFilter. What MakeWay does in
 // PreFilter, where it may ask ahead, counts as its PostFilter's.
 type timedMakeWay struct {
-	*bridge.MakeWay
+	*preempt.MakeWay
 	*stopwatch
 	before time.Duration // the last PreFilter, of the same pod: scheduling cycles come one after the other
 }
@@ -36,11 +36,11 @@ type timedDefaultPreemption struct {
 }
 
 func newTimedMakeWay(ctx context.Context, args runtime.Object, handle fwk.Handle, recorder *recorder) (fwk.Plugin, error) {
-	plugin, err := bridge.New(ctx, args, handle)
+	plugin, err := preempt.New(ctx, args, handle)
 	if err != nil {
 		return nil, err
 	}
-	makeway, ok := plugin.(*bridge.MakeWay)
+	makeway, ok := plugin.(*preempt.MakeWay)
 	if !ok {
 		return nil, fmt.Errorf("the plugin is a %T", plugin)
 	}

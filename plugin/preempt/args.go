@@ -1,0 +1,290 @@
+package preempt
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of the arguments. They keep a scheduling cycle short and an order's life sensible.
+const (
+	minPlanTimeout   = 5 * time.Millisecond
+	maxPlanTimeout   = 5 * time.Second
+	minNotAfter      = 5 * time.Second
+	maxNotAfter      = 10 * time.Minute
+	maxMaxCandidates = 100
+)
+
+// MakeWayArgs are the plugin's arguments, given under pluginConfig in a scheduler's configuration.
+// A field that is left out has the default named here. Profiles of one process may differ in mode,
+// planTimeout and maxCandidates; the rest they share.
+type MakeWayArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// NATSURL is where NATS listens; several servers are separated by commas. Schemes: nats, tls,
+	// ws, wss. Default: what the environment variable MAKEWAY_NATS_URL says, which may come from a Secret,
+	// else nats://127.0.0.1:4222.
+	NATSURL string `json:"natsURL,omitempty"`
+
+	// CredentialsFile is a NATS credentials file (a JWT and its seed). Default: none, no login.
+	CredentialsFile string `json:"credentialsFile,omitempty"`
+
+	// TLS is what NATS's certificate is verified with, and what the scheduler shows of itself. Given, no
+	// connection is made in clear. The files are read again at each connection. Default: the system's
+	// authorities where the server asks for TLS, and no client certificate.
+	TLS TLSFiles `json:"tls,omitempty"`
+
+	// SubjectPrefix begins every subject and, in upper case, every stream name. Two clusters on one
+	// NATS use two prefixes. Default makeway.
+	SubjectPrefix string `json:"subjectPrefix,omitempty"`
+
+	// PlanTimeout is how long one plan request may take. A scheduling cycle waits for it at most
+	// twice. From 5ms to 5s. Default 100ms.
+	PlanTimeout metav1.Duration `json:"planTimeout,omitempty"`
+
+	// MaxCandidates is how many candidate nodes a planner may answer with. From 1 to 100. Default 16.
+	MaxCandidates int `json:"maxCandidates,omitempty"`
+
+	// Mode is what the plugin does for a pod that does not fit: "off" nothing; "observe" asks for a
+	// plan, so that it is recorded, and evicts nothing; "enforce" carries the plan out. Default enforce.
+	Mode string `json:"mode,omitempty"`
+
+	// NotAfter is how long after its creation an order may still begin to have effects. The pod waits
+	// for it at most two seconds longer. From 5s to 10m. Default 60s.
+	NotAfter metav1.Duration `json:"notAfter,omitempty"`
+
+	// Lease is the Lease of the scheduler's leader election, whose leaseTransitions fence its orders.
+	// An empty name says that there is no election: a counter in a NATS key-value bucket takes its
+	// place. Default kube-system/makeway-scheduler.
+	Lease LeaseReference `json:"lease,omitempty"`
+
+	// QueuesConfigMap is where the queues are configured. A scheduler that starts and cannot learn the
+	// limits of queues from NATS binds nothing while this ConfigMap exists, and schedules without a
+	// queue gate where it does not; its content is never read. An empty name says that there is none.
+	// Default makeway-system/makeway-queues.
+	QueuesConfigMap ConfigMapReference `json:"queuesConfigMap,omitempty"`
+
+	// ExemptNamespaces is the list of namespaces whose pods are counted in their queues and never held by
+	// them. It holds until a planner tells what the policy names (queues.exemptNamespaces). Pods of priority
+	// 2000000000 and above, and of the namespace of queuesConfigMap, are exempt in any case. Default
+	// [kube-system].
+	ExemptNamespaces []string `json:"exemptNamespaces,omitempty"`
+
+	// BrakeConfigMap is the brake: while this ConfigMap exists, mode off holds, or holds for the namespaces
+	// that it names. It is followed by a watch, and without NATS. An empty name follows none; the evictors
+	// read theirs all the same. Default makeway-system/makeway-brake.
+	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
+
+	// PolicyConfigMap is where the policy is configured. While a scheduler that has started cannot learn
+	// from NATS what the policy protects, MakeWayFallback evicts nothing where this ConfigMap exists or
+	// cannot be read, and acts as DefaultPreemption where it does not exist; its content is never read. An
+	// empty name says that there is none. Default makeway-system/makeway-policy.
+	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
+
+	// WhenUnplanned is what happens to a pod that there is no plan for: "fallback" leaves it to the PostFilter
+	// plugins after this one; "hold" lets it wait, and MakeWayFallback evicts nothing. The policy says it too,
+	// and the more restrictive of both holds. Default fallback.
+	WhenUnplanned string `json:"whenUnplanned,omitempty"`
+}
+
+// TLSFiles names files in PEM.
+type TLSFiles struct {
+	// CAFile holds the authorities of the servers' certificates. Empty: the system's.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile holds a client certificate. It goes with keyFile. Empty: none.
+	CertFile string `json:"certFile,omitempty"`
+	// KeyFile holds the key of that certificate.
+	KeyFile string `json:"keyFile,omitempty"`
+}
+
+// ConfigMapReference names a ConfigMap.
+type ConfigMapReference struct {
+	// Namespace of the ConfigMap. Default makeway-system.
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the ConfigMap. Empty: there is none. Default as said where it is referred to.
+	Name string `json:"name"`
+}
+
+// LeaseReference names a Lease.
+type LeaseReference struct {
+	// Namespace of the Lease. Default kube-system.
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the Lease. Empty: no leader election. Default makeway-scheduler.
+	Name string `json:"name"`
+}
+
+// defaultArgs are the arguments where nothing is given.
+func defaultArgs() MakeWayArgs {
+	return MakeWayArgs{
+		NATSURL:       cmp.Or(os.Getenv("MAKEWAY_NATS_URL"), "nats://127.0.0.1:4222"),
+		SubjectPrefix: wire.DefaultPrefix,
+		PlanTimeout:   metav1.Duration{Duration: 100 * time.Millisecond},
+		MaxCandidates: 16,
+		Mode:          wire.ModeEnforce,
+		NotAfter:      metav1.Duration{Duration: time.Minute},
+		Lease:         LeaseReference{Namespace: metav1.NamespaceSystem, Name: "makeway-scheduler"},
+
+		QueuesConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
+		ExemptNamespaces: []string{metav1.NamespaceSystem},
+		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
+		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
+		WhenUnplanned:    wire.WhenUnplannedFallback,
+	}
+}
+
+// decodeArgs reads, defaults and checks the arguments. Its errors name the field, the value and what
+// is allowed; all that is wrong is said at once.
+func decodeArgs(object runtime.Object) (*MakeWayArgs, error) {
+	args := defaultArgs()
+	raw, err := rawArgs(object)
+	if err != nil {
+		return nil, fmt.Errorf("MakeWayArgs: %w", err)
+	}
+	if len(raw) > 0 {
+		unknown, err := kjson.UnmarshalStrict(raw, &args)
+		if err = errors.Join(append(unknown, err)...); err != nil {
+			return nil, fmt.Errorf("MakeWayArgs: %w", err)
+		}
+	}
+	if err := args.check(); err != nil {
+		return nil, fmt.Errorf("MakeWayArgs: %w", err)
+	}
+	return &args, nil
+}
+
+// rawArgs are the arguments as JSON, empty where there are none. The scheduler hands the arguments of
+// a plugin that is not its own over undecoded.
+func rawArgs(object runtime.Object) ([]byte, error) {
+	if object == nil {
+		return nil, nil
+	}
+	unknown, ok := object.(*runtime.Unknown)
+	if !ok {
+		return nil, fmt.Errorf("want arguments of type runtime.Unknown, got %T", object)
+	}
+	if unknown.ContentType != runtime.ContentTypeYAML {
+		return unknown.Raw, nil
+	}
+	raw, err := yaml.YAMLToJSONStrict(unknown.Raw)
+	if err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+// check says everything that is wrong with the arguments.
+func (a *MakeWayArgs) check() error {
+	var wrong []error
+	say := func(field string, value any, allowed string) {
+		wrong = append(wrong, fmt.Errorf("%s: %q: %s", field, fmt.Sprint(value), allowed))
+	}
+
+	if a.Kind != "" && a.Kind != "MakeWayArgs" {
+		say("kind", a.Kind, "MakeWayArgs, or left out")
+	}
+	for server := range strings.SplitSeq(a.NATSURL, ",") {
+		parsed, err := url.Parse(strings.TrimSpace(server))
+		if err != nil || parsed.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) {
+			say("natsURL", a.NATSURL, "URLs such as nats://host:4222, separated by commas; schemes nats, tls, ws, wss")
+			break
+		}
+	}
+	if a.CredentialsFile != "" {
+		if file, err := os.Open(a.CredentialsFile); err != nil {
+			say("credentialsFile", a.CredentialsFile, "a file that can be read ("+err.Error()+")")
+		} else {
+			_ = file.Close() // nothing was written
+		}
+	}
+	for field, name := range map[string]string{"tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
+		if name == "" {
+			continue
+		}
+		if file, err := os.Open(name); err != nil {
+			say(field, name, "a file that can be read ("+err.Error()+")")
+		} else {
+			_ = file.Close() // nothing was written
+		}
+	}
+	if (a.TLS.CertFile == "") != (a.TLS.KeyFile == "") {
+		say("tls", a.TLS.CertFile+a.TLS.KeyFile, "certFile and keyFile together")
+	}
+	if _, err := wire.NewSubjects(a.SubjectPrefix); err != nil {
+		say("subjectPrefix", a.SubjectPrefix, "letters, digits, '-', '_' and inner '.', such as makeway")
+	}
+	if t := a.PlanTimeout.Duration; t < minPlanTimeout || t > maxPlanTimeout {
+		say("planTimeout", t, fmt.Sprintf("from %s to %s", minPlanTimeout, maxPlanTimeout))
+	}
+	if n := a.MaxCandidates; n < 1 || n > maxMaxCandidates {
+		say("maxCandidates", n, fmt.Sprintf("from 1 to %d", maxMaxCandidates))
+	}
+	if !slices.Contains([]string{wire.ModeOff, wire.ModeObserve, wire.ModeEnforce}, a.Mode) {
+		say("mode", a.Mode, "off, observe or enforce")
+	}
+	if t := a.NotAfter.Duration; t < minNotAfter || t > maxNotAfter {
+		say("notAfter", t, fmt.Sprintf("from %s to %s", minNotAfter, maxNotAfter))
+	}
+	if a.Lease.Name != "" && a.Lease.Namespace == "" {
+		say("lease.namespace", a.Lease.Namespace, "the namespace of lease "+a.Lease.Name)
+	}
+	if a.QueuesConfigMap.Name != "" && a.QueuesConfigMap.Namespace == "" {
+		say("queuesConfigMap.namespace", a.QueuesConfigMap.Namespace, "the namespace of ConfigMap "+a.QueuesConfigMap.Name)
+	}
+	for _, namespace := range a.ExemptNamespaces {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			say("exemptNamespaces", namespace, "names of namespaces, such as kube-system")
+		}
+	}
+	if a.BrakeConfigMap.Name != "" && a.BrakeConfigMap.Namespace == "" {
+		say("brakeConfigMap.namespace", a.BrakeConfigMap.Namespace, "the namespace of ConfigMap "+a.BrakeConfigMap.Name)
+	}
+	if a.PolicyConfigMap.Name != "" && a.PolicyConfigMap.Namespace == "" {
+		say("policyConfigMap.namespace", a.PolicyConfigMap.Namespace, "the namespace of ConfigMap "+a.PolicyConfigMap.Name)
+	}
+	if !slices.Contains([]string{wire.WhenUnplannedFallback, wire.WhenUnplannedHold}, a.WhenUnplanned) {
+		say("whenUnplanned", a.WhenUnplanned, "fallback or hold")
+	}
+	return errors.Join(wrong...)
+}
+
+// sharedDiffers names the first argument in which two profiles of one process may not differ.
+func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
+	switch {
+	case a.NATSURL != other.NATSURL:
+		return "natsURL"
+	case a.CredentialsFile != other.CredentialsFile:
+		return "credentialsFile"
+	case a.TLS != other.TLS:
+		return "tls"
+	case a.SubjectPrefix != other.SubjectPrefix:
+		return "subjectPrefix"
+	case a.NotAfter != other.NotAfter:
+		return "notAfter"
+	case a.Lease != other.Lease:
+		return "lease"
+	case a.QueuesConfigMap != other.QueuesConfigMap:
+		return "queuesConfigMap"
+	case !slices.Equal(a.ExemptNamespaces, other.ExemptNamespaces):
+		return "exemptNamespaces"
+	case a.BrakeConfigMap != other.BrakeConfigMap:
+		return "brakeConfigMap"
+	case a.PolicyConfigMap != other.PolicyConfigMap:
+		return "policyConfigMap"
+	case a.WhenUnplanned != other.WhenUnplanned:
+		return "whenUnplanned"
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package preempt
+
+import (
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	a := newAvoidance(clock)
+
+	for _, want := range []time.Duration{10, 20, 40} {
+		a.failed("p", "n1", true)
+
+		_, until := a.nodes("p")
+
+		if got := until.Sub(clock.Now()); got != want*time.Second {
+			t.Errorf("left out for %s, want %ds", got, want)
+		}
+		clock.SetTime(until)
+		if out, _ := a.nodes("p"); len(out) != 0 {
+			t.Errorf("still left out: %v", out)
+		}
+	}
+}
+
+func TestAPreemptorPausesFromItsThirdFailureInARow(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	a := newAvoidance(clock)
+	a.failed("p", "n1", false)
+	a.failed("p", "n2", false)
+	if _, inARow := a.paused("p"); inARow != 0 {
+		t.Fatal("paused too early")
+	}
+
+	a.failed("p", "n3", false)
+
+	if until, inARow := a.paused("p"); inARow != 3 || until.Sub(clock.Now()) != time.Second {
+		t.Errorf("paused for %s after %d failures", until.Sub(clock.Now()), inARow)
+	}
+	if out, _ := a.nodes("p"); len(out) != 0 {
+		t.Errorf("nodes left out that are not at fault: %v", out)
+	}
+	a.succeeded("p")
+	if _, inARow := a.paused("p"); inARow != 0 {
+		t.Error("paused after a success")
+	}
+}
+
+func TestOnlyWhatLiesWithTheNodeKeepsItOut(t *testing.T) {
+	for _, test := range []struct {
+		result, reason string
+		want           bool
+	}{
+		{wire.ResultFailed, "delete-refused", true},
+		{wire.ResultFailed, reasonAwaitedFailed, false},
+		{wire.ResultRefused, reasonVictimSpared, true},
+		{wire.ResultRefused, "stale-epoch", false},
+		{wire.ResultExpired, "expired", false},
+		{wire.ResultCancelled, "nomination-moved", false},
+	} {
+		if got := nodesFault(&wire.Outcome{Result: test.result, Reason: test.reason}); got != test.want {
+			t.Errorf("%s, %s: %t", test.result, test.reason, got)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package preempt
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func brakeOf(data map[string]string) *v1.ConfigMap {
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: brakeName}, Data: data}
+}
+
+func TestTheBrakeIsUnderstoodAsThePlannerAndTheEvictorUnderstandIt(t *testing.T) {
+	data, err := os.ReadFile("../../bus/testdata/brake/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name       string
+		Data       map[string]string
+		Everywhere bool
+		Namespaces []string
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) == 0 {
+		t.Fatal(err, len(cases))
+	}
+	for _, test := range cases {
+		found := parseBrake(test.Data)
+		if found.everywhere != test.Everywhere || !slices.Equal(found.namespaces, test.Namespaces) && len(found.namespaces)+len(test.Namespaces) > 0 {
+			t.Errorf("%s: %+v", test.Name, found)
+		}
+		if found.holds("another") != test.Everywhere {
+			t.Errorf("%s: holds another namespace: %t", test.Name, found.holds("another"))
+		}
+		for _, namespace := range test.Namespaces {
+			if !found.holds(namespace) {
+				t.Errorf("%s: does not hold %s", test.Name, namespace)
+			}
+		}
+	}
+}
+
+func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	configmaps := w.client.CoreV1().ConfigMaps("makeway-system")
+	if _, err := configmaps.Create(w.ctx, brakeOf(map[string]string{"mode": "off", "by": "ops"}), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e := w.plugin.engine
+	w.eventually("it is seen", func() bool { return e.control.brake.Load() != nil })
+
+	if _, status := w.cycle(p); !strings.Contains(status.Message(), "mode off") || status.Code() != fwk.Unschedulable {
+		t.Errorf("status %v", status)
+	}
+	if len(w.bus.requests) != 0 {
+		t.Errorf("%d plan requests", len(w.bus.requests))
+	}
+	if status := e.status(); status.Mode != wire.ModeOff || status.Brake != "everywhere" {
+		t.Errorf("status %+v", status)
+	}
+
+	if err := configmaps.Delete(w.ctx, brakeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("its release is seen", func() bool { return e.control.brake.Load() == nil })
+	if _, status := w.cycle(p); strings.Contains(status.Message(), "mode off") {
+		t.Errorf("after the release: %v", status)
+	}
+	if len(w.bus.requests) == 0 {
+		t.Error("no plan request after the release")
+	}
+}
+
+func TestABrakeForANamespaceHoldsItAndNoOther(t *testing.T) {
+	w, _, _ := simple(t, setup{objects: []runtime.Object{brakeOf(map[string]string{"mode": "off", "namespaces": "other, batch"})}}, nil)
+	e := w.plugin.engine
+	w.eventually("it is seen", func() bool { return e.control.brake.Load() != nil })
+
+	for namespace, want := range map[string]string{"default": wire.ModeEnforce, "other": wire.ModeOff, "batch": wire.ModeOff} {
+		if got := e.control.mode(wire.ModeEnforce, namespace); got != want {
+			t.Errorf("%s: %s, want %s", namespace, got, want)
+		}
+	}
+	status := e.status()
+	if status.Mode != wire.ModeEnforce || status.Brake != "batch, other" || status.NamespaceModes["batch"] != wire.ModeOff {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestAControlStateDoesNotLiftTheBrake(t *testing.T) {
+	w, p, _ := simple(t, setup{objects: []runtime.Object{brakeOf(map[string]string{"mode": "off"})}}, nil)
+	w.eventually("it is seen", func() bool { return w.plugin.engine.control.brake.Load() != nil })
+
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.NamespaceModes = map[string]string{"default": wire.ModeEnforce} }), at(1))
+
+	if _, status := w.cycle(p); !strings.Contains(status.Message(), "mode off") {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestAConfigMapOfAnotherNameIsNoBrake(t *testing.T) {
+	other := brakeOf(map[string]string{"mode": "off"})
+	other.Name = "makeway-policy"
+	w, _, _ := simple(t, setup{objects: []runtime.Object{other}}, nil)
+	configmaps := w.client.CoreV1().ConfigMaps("makeway-system")
+	set := brakeOf(map[string]string{"mode": "off", "namespaces": "a"})
+	if _, err := configmaps.Create(w.ctx, set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	w.eventually("the brake is seen", func() bool { return w.plugin.engine.control.brake.Load().scope() == "a" })
+}
+
+func TestABrakeThatMayNotBeReadIsTold(t *testing.T) {
+	w, _, _ := simple(t, setup{}, nil)
+	e := w.plugin.engine
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, brakeName, nil)
+
+	e.brakeRead(w.ctx, forbidden)
+
+	if trouble := e.status().Trouble; !strings.Contains(trouble, "makeway-system/makeway-brake cannot be read") {
+		t.Errorf("trouble %q", trouble)
+	}
+	e.brakeRead(w.ctx, nil)
+	if trouble := e.status().Trouble; trouble != "" {
+		t.Errorf("trouble %q", trouble)
+	}
+}

@@ -1,0 +1,58 @@
+package preempt
+
+import (
+	"context"
+	"time"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bus is what preempting needs of NATS: one question, and one durable write. A unit test that runs a whole preemption
+// replaces these two methods and those of Records. Their errors are natsbus's.
+type Bus interface {
+	// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once.
+	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+	// Publish stores a message where its subject's last sequence is the expected one (0: none), and returns its
+	// sequence. A repetition with the same id is stored once.
+	Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error)
+}
+
+// Records is the reading side: what the streams hold, and the counter that stands in for a Lease.
+type Records interface {
+	// Last returns a subject's last message; found is false where there is none.
+	Last(ctx context.Context, stream, subject string) (message natsbus.Record, found bool, err error)
+	// Follow calls take for each message of a stream stored since a time, in order, and never returns
+	// before the context ends.
+	Follow(ctx context.Context, stream, subjects string, since time.Time, take func(natsbus.Record))
+	// NextEpoch counts a key of a bucket up and returns the new number.
+	NextEpoch(ctx context.Context, bucket, key string) (int64, error)
+}
+
+var (
+	_ Bus     = &natsbus.Bus{}
+	_ Records = &natsbus.Bus{}
+)
+
+// Times of calls to NATS.
+const (
+	natsCallTimeout = 2 * time.Second // one call
+	natsRetryDelay  = time.Second     // until the next, after one that failed
+)
+
+// natsOptions are how the arguments ask to connect.
+func (a *MakeWayArgs) natsOptions(identity string) natsbus.Options {
+	return natsbus.Options{
+		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
+		CredentialsFile: a.CredentialsFile, TLS: natsbus.TLSFiles(a.TLS),
+	}
+}
+
+// subjectsOf are the names under the checked prefix of the arguments.
+func subjectsOf(args *MakeWayArgs) wire.Subjects {
+	subjects, err := wire.NewSubjects(args.SubjectPrefix)
+	if err != nil {
+		panic(err) // check has refused it
+	}
+	return subjects
+}

@@ -1,0 +1,65 @@
+package preempt
+
+import (
+	"maps"
+	"slices"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// status is what this scheduler answers when it is asked how it is. Whether it leads it does not say:
+// kube-scheduler's election does not tell its plugins.
+func (e *engine) status() *wire.ComponentStatus {
+	own := *e.ownMode.Load()
+	status := &wire.ComponentStatus{
+		APIVersion: wire.APIVersion,
+		Component:  "scheduler",
+		Identity:   e.identity,
+		Version:    wire.Version,
+		At:         wire.At(e.clock.Now()),
+		Mode:       e.control.mode(own, ""),
+		OwnMode:    own,
+		Trouble:    e.trouble(),
+	}
+	if uid, err := e.clusterUID(); err == nil {
+		status.ClusterUID = uid
+	}
+	brake := e.control.brake.Load()
+	status.Brake = brake.scope()
+	named := slices.Clone(brake.names())
+	if current := e.control.current.Load(); current != nil {
+		status.Revision = current.state.Revision
+		status.PolicyRevision = current.state.PolicyRevision
+		status.ToldPolicyRevision = current.state.PolicyRevision
+		status.QueuesRevision = current.state.QueuesRevision
+		named = slices.AppendSeq(named, maps.Keys(current.state.NamespaceModes))
+	}
+	if len(named) > 0 {
+		status.NamespaceModes = map[string]string{}
+		for _, namespace := range named {
+			status.NamespaceModes[namespace] = e.control.mode(own, namespace)
+		}
+	}
+	return status
+}
+
+// profileMode takes in the mode of one more profile: the status names the one that does most.
+func (e *engine) profileMode(mode string) {
+	if before := e.ownMode.Load(); before == nil || moreRestrictive(*before, mode) == *before {
+		e.ownMode.Store(&mode)
+	}
+}
+
+// trouble is what stands in the way of preempting, or of stopping to.
+func (e *engine) trouble() string {
+	if unread := e.brakeTrouble.Load(); unread != nil {
+		return *unread
+	}
+	if state, _ := e.breaker.current(); state != breakerClosed {
+		return "the planner has not answered lately"
+	}
+	if state, why := e.orders.state(); state != breakerClosed {
+		return why.String()
+	}
+	return ""
+}

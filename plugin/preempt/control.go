@@ -1,0 +1,300 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// queueLimits is where the limits of queues are put in force. Those that assume do nothing once a control state has
+// told, and report so.
+type queueLimits interface {
+	SetLimits(queues []wire.QueueLimit) error
+	NoQueues()
+	AssumeLimits(why string) bool
+	AssumeNoQueues() bool
+	// Decided is closed once it is known whether there are limits.
+	Decided() <-chan struct{}
+	// Reconsider lets pods that wait be looked at again: modes have changed.
+	Reconsider()
+}
+
+// How long the gate may be undecided, and how it is decided without a control state.
+const (
+	// controlWait is how long a scheduler that has just started waits for NATS to give the control state.
+	controlWait = 2 * time.Second
+	// lookWait is how long one look at the ConfigMap of the queues may take.
+	lookWait = 2 * time.Second
+	// decisionWait bounds what the first cycle waits: both of the above, and a little.
+	decisionWait = controlWait + lookWait + time.Second
+	// controlPoll is the time between two questions before the first control state.
+	controlPoll = 100 * time.Millisecond
+	// lookAgain is the time between two looks at the ConfigMap while the gate is shut for it.
+	lookAgain = 5 * time.Second
+)
+
+// Reasons for which control states are ignored besides those of other messages.
+const (
+	reasonOldRevision    = "old-revision"
+	reasonUnusableQueues = "unusable-queues"
+)
+
+// inControl is the control state in force.
+type inControl struct {
+	state  *wire.ControlState
+	stream time.Time    // when its stream was made
+	rules  *victimRules // nil: it is not told what the policy says of victims
+}
+
+// control holds the last good control state, and the brake. Without either nothing restricts a profile's own
+// arguments.
+type control struct {
+	current    atomic.Pointer[inControl]
+	brake      atomic.Pointer[brake]
+	policyTold atomic.Bool // it was logged that the policy is not known
+	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
+	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
+	// which.
+	ownNamespace string
+	exempt       []string
+
+	taking sync.Mutex // held while a control state is compared with the one in force and put in its place
+}
+
+// awaitsPlan reports whether a pod without a plan waits for one.
+func (c *control) awaitsPlan(own string) bool {
+	current := c.current.Load()
+	return own == wire.WhenUnplannedHold || (current != nil && current.rules != nil && current.rules.hold)
+}
+
+// systemPriority is where the priorities of Kubernetes' own classes begin.
+const systemPriority = 2_000_000_000
+
+// holds reports whether a queue may hold a pod of a profile. Never held, though counted, are pods that a cluster
+// needs to start again: those of Kubernetes' own priorities, of makeway's own namespace, and of the namespaces
+// that the policy names. core/queues/exempt.py has the same rule for the planner.
+func (c *control) holds(profileMode string, priority int32, namespace string) bool {
+	if priority >= systemPriority || namespace == c.ownNamespace {
+		return false
+	}
+	exempt := c.exempt
+	if current := c.current.Load(); current != nil && len(current.state.ExemptNamespaces) > 0 {
+		exempt = current.state.ExemptNamespaces
+	}
+	return !slices.Contains(exempt, namespace) && c.mode(profileMode, namespace) == wire.ModeEnforce
+}
+
+// mode is the one in force for preemptors of a namespace: off where the brake holds, else the more restrictive
+// of the profile's own and the control state's.
+func (c *control) mode(profileMode, namespace string) string {
+	if c.brake.Load().holds(namespace) {
+		return wire.ModeOff
+	}
+	current := c.current.Load()
+	if current == nil {
+		return profileMode
+	}
+	mode, ok := current.state.NamespaceModes[namespace]
+	if !ok {
+		mode = current.state.Mode
+	}
+	return moreRestrictive(profileMode, mode)
+}
+
+// Each plan request names all orders in flight with their victims, and NATS carries no more than 1 MiB. So, whatever the
+// policy says, no more than so many may be in flight, and while they take so many bytes no further one begins; the rest
+// is for the pod, the nodes, and an order that goes over the bound.
+const (
+	mostOrdersInFlight = 1000
+	mostOrderBytes     = wire.MaxBytes / 2
+)
+
+// ordersInFlight is how many orders may be in flight.
+func (c *control) ordersInFlight() int64 {
+	current := c.current.Load()
+	if current == nil || current.state.Limits == nil || current.state.Limits.OrdersInFlight == nil {
+		return mostOrdersInFlight
+	}
+	return min(*current.state.Limits.OrdersInFlight, mostOrdersInFlight)
+}
+
+// restriction orders modes, from what does least.
+var restriction = map[string]int{wire.ModeOff: 0, wire.ModeObserve: 1, wire.ModeEnforce: 2}
+
+func moreRestrictive(a, b string) string {
+	if restriction[b] < restriction[a] {
+		return b
+	}
+	return a
+}
+
+// followControl follows the control state until the context ends.
+func (e *engine) followControl(ctx context.Context) {
+	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
+}
+
+// runControl decides what gate and fallback do until the first control state comes.
+func (e *engine) runControl(ctx context.Context) {
+	e.awaitControl(ctx)
+	queues := true
+	for ctx.Err() == nil && e.control.current.Load() == nil {
+		queues = queues && e.lookForQueues(ctx)
+		e.lookForPolicy(ctx)
+		goroutines.Sleep(ctx, lookAgain)
+	}
+}
+
+// awaitControl waits until there is a control state, or NATS says that there is none, or NATS has been
+// silent for long enough.
+func (e *engine) awaitControl(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, controlWait)
+	defer cancel()
+	for ctx.Err() == nil && e.control.current.Load() == nil {
+		_, found, err := e.records.Last(ctx, e.subjects.ControlStream, e.subjects.Control)
+		if (err == nil && !found) || errors.Is(err, natsbus.ErrNoStream) {
+			return
+		}
+		goroutines.Sleep(ctx, controlPoll)
+	}
+}
+
+// lookForQueues decides about the gate by whether the ConfigMap of the queues exists, which says that there
+// are limits to be had. It says whether to look again. A failure of the API server shuts the gate: without
+// it nothing is bound anyway. Where reading is not allowed, nobody has set queues up for this scheduler.
+func (e *engine) lookForQueues(ctx context.Context) (again bool) {
+	at := e.args.QueuesConfigMap
+	if at.Name == "" {
+		e.gateOpens(ctx, "no ConfigMap of queues is configured")
+		return false
+	}
+	call, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		e.gateShuts(ctx, fmt.Sprintf("ConfigMap %s/%s exists, and no planner has sent them; see that NATS and a planner run", at.Namespace, at.Name))
+	case apierrors.IsNotFound(err):
+		e.gateOpens(ctx, "there is no ConfigMap of queues")
+		return false
+	case apierrors.IsForbidden(err):
+		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayArgs to \"\"")
+		e.gateOpens(ctx, "the ConfigMap of queues may not be read")
+		return false
+	default:
+		e.gateShuts(ctx, fmt.Sprintf("it cannot be read whether ConfigMap %s/%s exists: %v", at.Namespace, at.Name, err))
+	}
+	return true
+}
+
+// lookForPolicy finds out whether there is no policy. Where it exists, or that cannot be read, it protects what this process
+// does not know of. It may come at any time, so it is looked for again until a control state tells.
+func (e *engine) lookForPolicy(ctx context.Context) {
+	at := e.args.PolicyConfigMap
+	if at.Name == "" {
+		e.control.noPolicy.Store(true)
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	absent := apierrors.IsNotFound(err)
+	before := e.control.noPolicy.Swap(absent)
+	switch {
+	case absent && !before:
+		klog.FromContext(ctx).Info("policy_absent", "namespace", at.Namespace, "configmap", at.Name)
+	case !absent && (before || !e.control.policyTold.Swap(true)):
+		reason := "it exists, and no planner has said what it protects"
+		if err != nil {
+			reason = err.Error()
+		}
+		klog.FromContext(ctx).Info("policy_not_known", "namespace", at.Namespace, "configmap", at.Name, "reason", reason,
+			"effect", "MakeWayFallback evicts nothing", "remedy", "see that NATS and a planner run; let the scheduler get this ConfigMap, or set policyConfigMap.name of MakeWayArgs to \"\"")
+	}
+}
+
+func (e *engine) gateOpens(ctx context.Context, why string) {
+	if e.gate.AssumeNoQueues() {
+		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
+	}
+}
+
+func (e *engine) gateShuts(ctx context.Context, why string) {
+	if e.gate.AssumeLimits(why) {
+		klog.FromContext(ctx).Info("queue_gate_shut", "reason", why)
+	}
+}
+
+// takeControl puts a control state in force. One that is not understood, or not meant for this cluster, or
+// older than the one in force leaves that as it is.
+func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
+	state := &wire.ControlState{}
+	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
+	if err != nil {
+		e.complain(ctx, "control_not_understood", r, err)
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != state.ClusterUID {
+		e.complain(ctx, "control_not_understood", r, &straying{reasonOtherCluster, "cluster " + state.ClusterUID})
+		return
+	}
+	// Two may come at once while a consumer is made anew: the older must not replace the newer.
+	e.control.taking.Lock()
+	defer e.control.taking.Unlock()
+	before := e.control.current.Load()
+	if before != nil && before.stream.Equal(r.Stream) {
+		switch {
+		case state.Revision == before.state.Revision:
+			return // delivered again
+		case state.Revision < before.state.Revision:
+			e.complain(ctx, "control_not_understood", r, &straying{reasonOldRevision, fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)})
+			return
+		}
+	}
+	if err := e.putQueues(before, state); err != nil {
+		e.complain(ctx, "control_not_understood", r, &straying{reasonUnusableQueues, err.Error()})
+		return
+	}
+	e.control.current.Store(&inControl{state: state, stream: r.Stream, rules: victimRulesOf(state)})
+	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
+		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
+		e.retry.policyChanged() // a brake changes modes without a new policy
+	}
+	e.gate.Reconsider()
+	e.inflight.notify()
+	controlRevision.Set(float64(state.Revision))
+	controlPublished.Set(float64(envelope.Time.Unix()))
+	for mode := range restriction {
+		value := 0.0
+		if mode == state.Mode {
+			value = 1
+		}
+		controlMode.WithLabelValues(mode).Set(value)
+	}
+	klog.FromContext(ctx).Info("control_in_force", "revision", state.Revision, "mode", state.Mode, "namespace_modes", len(state.NamespaceModes),
+		"policy_revision", state.PolicyRevision, "queues_revision", state.QueuesRevision, "queues", len(state.Queues))
+}
+
+// putQueues puts the limits of a control state in force, or takes the gate away.
+func (e *engine) putQueues(before *inControl, state *wire.ControlState) error {
+	if state.QueuesRevision == "" {
+		e.gate.NoQueues()
+		return nil
+	}
+	if before != nil && before.state.QueuesRevision != "" && reflect.DeepEqual(before.state.Queues, state.Queues) {
+		return nil
+	}
+	return e.gate.SetLimits(state.Queues)
+}

@@ -1,0 +1,305 @@
+package preempt
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8stesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// enforcing is a control state of the tests' cluster.
+func enforcing(revision int64, change func(*wire.ControlState)) *wire.ControlState {
+	state := &wire.ControlState{Revision: revision, Mode: wire.ModeEnforce, ClusterUID: "cluster"}
+	if change != nil {
+		change(state)
+	}
+	return state
+}
+
+// tells hands a control state to the plugin as its follower does, from the stream made at a time.
+func (w *world) tells(state *wire.ControlState, stream time.Time) {
+	w.t.Helper()
+	data, err := wire.Wrap(wire.TypeControl, fmt.Sprintf("control-%d", state.Revision), "makeway/planner/test", "", wire.At(start), state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: w.plugin.engine.subjects.Control, Stream: stream, Data: data})
+}
+
+func (w *world) revision() int64 {
+	current := w.plugin.engine.control.current.Load()
+	if current == nil {
+		return 0
+	}
+	return current.state.Revision
+}
+
+func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	data, err := wire.Wrap(wire.TypeControl, "control-3", "makeway/planner/test", "", wire.At(start), enforcing(3, func(s *wire.ControlState) { s.Mode = wire.ModeOff }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bus.put(w.plugin.engine.subjects.Control, data)
+
+	w.eventually("it is in force", func() bool { return w.revision() == 3 })
+
+	if _, status := w.cycle(p); !strings.Contains(status.Message(), "mode off") || status.Code() != fwk.Unschedulable {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
+	stream := at(1)
+	for name, tell := range map[string]func(*world){
+		"an older revision": func(w *world) { w.tells(enforcing(4, nil), stream) },
+		"another cluster's": func(w *world) {
+			w.tells(enforcing(6, func(s *wire.ControlState) { s.ClusterUID = "other" }), stream)
+		},
+		"queues that are no tree": func(w *world) {
+			w.tells(enforcing(6, func(s *wire.ControlState) {
+				s.QueuesRevision, s.Queues = "q", []wire.QueueLimit{limit("root.a")}
+			}), stream)
+		},
+		"not understood": func(w *world) {
+			w.plugin.engine.takeControl(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
+		},
+		"the same again": func(w *world) { w.tells(enforcing(5, nil), stream) },
+	} {
+		w, _, _ := simple(t, setup{}, nil)
+		w.tells(enforcing(5, func(s *wire.ControlState) { s.Mode = wire.ModeObserve }), stream)
+
+		tell(w)
+
+		if current := w.plugin.engine.control.current.Load().state; current.Revision != 5 || current.Mode != wire.ModeObserve {
+			t.Errorf("%s: in force is %+v", name, current)
+		}
+	}
+}
+
+func TestAStreamThatWasMadeAnewMayBeginAtAnyRevision(t *testing.T) {
+	w, _, _ := simple(t, setup{}, nil)
+	w.tells(enforcing(500, nil), at(1))
+
+	w.tells(enforcing(1, nil), at(2))
+
+	if w.revision() != 1 {
+		t.Errorf("revision %d", w.revision())
+	}
+}
+
+func TestTheMoreRestrictiveModeHolds(t *testing.T) {
+	state := func(mode string, namespaces map[string]string) *control {
+		c := &control{}
+		c.current.Store(&inControl{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}})
+		return c
+	}
+	for _, test := range []struct {
+		control *control
+		own     string
+		want    string
+	}{
+		{&control{}, wire.ModeEnforce, wire.ModeEnforce},
+		{&control{}, wire.ModeOff, wire.ModeOff},
+		{state(wire.ModeObserve, nil), wire.ModeEnforce, wire.ModeObserve},
+		{state(wire.ModeEnforce, nil), wire.ModeObserve, wire.ModeObserve},
+		{state(wire.ModeOff, nil), wire.ModeObserve, wire.ModeOff},
+		{state(wire.ModeObserve, map[string]string{"ns": wire.ModeEnforce}), wire.ModeEnforce, wire.ModeEnforce},
+		{state(wire.ModeEnforce, map[string]string{"ns": wire.ModeOff}), wire.ModeEnforce, wire.ModeOff},
+		{state(wire.ModeEnforce, map[string]string{"other": wire.ModeOff}), wire.ModeEnforce, wire.ModeEnforce},
+	} {
+		if got := test.control.mode(test.own, "ns"); got != test.want {
+			t.Errorf("own %s, control %+v: %s, want %s", test.own, test.control.current.Load(), got, test.want)
+		}
+	}
+}
+
+func TestPlanRequestsSayTheModeInForce(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.NamespaceModes = map[string]string{"default": wire.ModeObserve} }), at(1))
+
+	_, status := w.cycle(p)
+
+	if !strings.Contains(status.Message(), "mode observe") || w.bus.requests[0].Mode != wire.ModeObserve {
+		t.Errorf("status %v, mode asked with %s", status, w.bus.requests[0].Mode)
+	}
+}
+
+func TestBeyondTheLimitOfOrdersAPodWaitsForOneToEnd(t *testing.T) {
+	p, q, r := pod("p", "", high, large).Obj(), pod("q", "", high, large).Obj(), pod("r", "", mid+1, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, q, r, pod("a", "n1", mid, large).Obj(), pod("b", "n2", mid, large).Obj())
+	w.bus.plan = answers(candidate("n1", "!a"), candidate("n2", "!b"))
+	one := int64(1)
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.Limits = &wire.Limits{OrdersInFlight: &one} }), at(1))
+	e := w.nominated(p, "n1")
+
+	for _, waiting := range []*v1.Pod{r, q} {
+		result, status := w.cycle(waiting)
+		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "1 eviction orders are in flight") {
+			t.Errorf("result %+v, status %v", result, status)
+		}
+	}
+	if len(w.bus.requests) != 1 || w.activator.of(q.UID) != 0 {
+		t.Errorf("%d plan requests, activated %d times", len(w.bus.requests), w.activator.of(q.UID))
+	}
+
+	w.plugin.engine.inflight.finish(e.orderID)
+
+	w.eventually("the first in line is activated", func() bool { return w.activator.of(q.UID) == 1 })
+	if w.activator.of(r.UID) != 0 {
+		t.Error("more are activated than may have an order")
+	}
+	w.bus.plan = nil
+	w.cycle(q) // it comes to nothing, and its turn goes to the next
+	w.eventually("the second is activated", func() bool { return w.activator.of(r.UID) == 1 })
+}
+
+func TestWithoutAControlStateTheConfigMapDecidesAboutTheGate(t *testing.T) {
+	queues := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: "makeway-queues"}}
+	for name, test := range map[string]struct {
+		given setup
+		shut  bool
+	}{
+		"it does not exist":     {setup{}, false},
+		"it exists":             {setup{objects: []runtime.Object{queues}}, true},
+		"it exists, of no name": {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Name = "" }}, false},
+		"it is elsewhere":       {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Namespace = "x" }}, false},
+	} {
+		test.given.findsOut = true
+		w := newWorld(t, test.given, []*v1.Node{node("n1")})
+		gate := w.plugin.engine.gate
+		<-gate.Decided()
+
+		if shut := w.gateShut(); shut != test.shut {
+			t.Errorf("%s: shut %t, want %t", name, shut, test.shut)
+		}
+		// Whatever was assumed, a control state has the last word.
+		w.tells(enforcing(1, func(s *wire.ControlState) {
+			s.QueuesRevision, s.Queues = "q", []wire.QueueLimit{limit("root", "pods", 0)}
+		}), at(1))
+		if _, limited := gate.QueueOf(pod("p", "", 0, nil).Obj()); !limited || gate.AssumeNoQueues() {
+			t.Errorf("%s: the limits of the control state are not in force", name)
+		}
+	}
+}
+
+func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		err   error
+		again bool
+		shut  bool
+	}{
+		"it may not be read": {apierrors.NewForbidden(resource, "makeway-queues", nil), false, false},
+		"no answer":          {apierrors.NewTimeoutError("late", 1), true, true},
+	} {
+		w := newWorld(t, setup{}, []*v1.Node{node("n1")})
+		<-w.plugin.engine.gate.Decided()
+		w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+
+		again := w.plugin.engine.lookForQueues(w.ctx)
+
+		if again != test.again || w.gateShut() != test.shut {
+			t.Errorf("%s: again %t, shut %t", name, again, w.gateShut())
+		}
+	}
+}
+
+// slowGate takes its time to take a control state in.
+type slowGate struct {
+	queueGate
+	wait chan struct{}
+}
+
+func (g slowGate) NoQueues() {
+	<-g.wait
+	g.queueGate.NoQueues()
+}
+
+func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInForce(t *testing.T) {
+	wait := make(chan struct{})
+	w := newWorld(t, setup{wrapGate: func(gate queueGate) queueGate { return slowGate{gate, wait} }}, []*v1.Node{node("n1")})
+	<-w.plugin.engine.gate.Decided()
+	// both get past the comparison with the one in force, if they can
+	var took sync.WaitGroup
+	for _, revision := range []int64{2, 1} {
+		took.Go(func() { w.tells(enforcing(revision, nil), at(1)) })
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(wait)
+	took.Wait()
+
+	if got := w.revision(); got != 2 {
+		t.Errorf("revision %d is in force", got)
+	}
+}
+
+func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *testing.T) {
+	p := pod("p", "", 100, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("v", "n1", 1, large).Obj())
+	e := w.plugin.engine
+	e.takeBrake(w.ctx, parseBrake(nil))
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.Mode, s.PolicyRevision = wire.ModeOff, "same" }), at(1))
+	w.cycle(p)
+
+	e.takeBrake(w.ctx, nil)
+	w.eventually("the plugin's own watch wakes it", func() bool { return w.activator.of(p.UID) == 1 })
+	w.cycle(p) // the control state says off still
+	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "same" }), at(1))
+
+	for deadline := time.Now().Add(7 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if w.activator.of(p.UID) > 1 {
+			return
+		}
+	}
+	t.Error("mode enforce is in force, and the pod is not tried again")
+}
+
+func TestQueuesHoldPodsInModeEnforceButThoseThatAClusterNeedsToStart(t *testing.T) {
+	mode := func(mode string, namespaces map[string]string) *wire.ControlState {
+		return &wire.ControlState{Mode: mode, NamespaceModes: namespaces}
+	}
+	for name, test := range map[string]struct {
+		state     *wire.ControlState
+		own       string // the profile's mode
+		priority  int32
+		namespace string
+		want      bool
+	}{
+		"a pod":                                     {nil, wire.ModeEnforce, 0, "default", true},
+		"the profile only observes":                 {nil, wire.ModeObserve, 0, "default", false},
+		"the policy only observes":                  {mode(wire.ModeObserve, nil), wire.ModeEnforce, 0, "default", false},
+		"the policy only observes the namespace":    {mode(wire.ModeEnforce, map[string]string{"default": wire.ModeObserve}), wire.ModeEnforce, 0, "default", false},
+		"a system priority":                         {nil, wire.ModeEnforce, systemPriority, "default", false},
+		"just below":                                {nil, wire.ModeEnforce, systemPriority - 1, "default", true},
+		"makeway's own namespace":                   {nil, wire.ModeEnforce, 0, "makeway-system", false},
+		"a system namespace":                        {nil, wire.ModeEnforce, 0, "kube-system", false},
+		"a namespace that the policy exempts":       {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "cni", false},
+		"one that only the arguments exempt":        {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "kube-system", true},
+		"makeway's own, that the policy leaves out": {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "makeway-system", false},
+	} {
+		c := &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}
+		if test.state != nil {
+			c.current.Store(&inControl{state: test.state})
+		}
+		if got := c.holds(test.own, test.priority, test.namespace); got != test.want {
+			t.Errorf("%s: held %t", name, got)
+		}
+	}
+}
+
+func exempting(namespaces ...string) func(*wire.ControlState) {
+	return func(s *wire.ControlState) { s.ExemptNamespaces = namespaces }
+}

@@ -1,0 +1,469 @@
+package preempt
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// engine is what the profiles of one scheduler share: the connection to NATS, the breaker, the orders
+// in flight, the placements, the queue gate, the pods to be tried again. Its goroutines end with the context of New.
+type engine struct {
+	args     *MakeWayArgs
+	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
+	clock    clock.WithTicker
+	identity string
+	subjects wire.Subjects
+	bus      Bus
+	records  Records
+	fence    *fence
+	ownMode  atomic.Pointer[string] // of the profile that may do most
+
+	breaker    *breaker
+	inflight   *inflight
+	placements *placements
+	retry      *retries
+	avoid      *avoidance
+	tried      *tried
+	refusals   *refusals
+	chosen     *chosen
+	places     *heldPlaces
+	samples    *samples
+	orders     *orderBreaker
+	reverted   *reverted
+	seen       *seen
+	control    *control
+	// brakeTrouble is why the brake cannot be read; nil where it can.
+	brakeTrouble atomic.Pointer[string]
+	gate         queueGate
+	backlog      *backlog
+	forecast     *forecast
+
+	pods       corelisters.PodLister
+	nodes      corelisters.NodeLister
+	namespaces corelisters.NamespaceLister
+	classes    schedulinglisters.PriorityClassLister
+
+	recorders  sync.Map // by profile's name
+	leadership *leadership
+
+	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
+	life context.Context
+}
+
+// engines finds the engine of a scheduler by its informer factory, which all its profiles share.
+var engines = struct {
+	sync.Mutex
+	of map[informers.SharedInformerFactory]*engine
+}{of: map[informers.SharedInformerFactory]*engine{}}
+
+// engineFor gives the scheduler's engine, made and started where this is its first profile.
+func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
+	engines.Lock()
+	defer engines.Unlock()
+	factory := handle.SharedInformerFactory()
+	if existing := engines.of[factory]; existing != nil {
+		if field := existing.args.sharedDiffers(args); field != "" {
+			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
+				field, handle.ProfileName(), existing.handle.ProfileName())
+		}
+		existing.profileMode(args.Mode)
+		existing.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+		return existing, nil
+	}
+	identity := newIdentity()
+	bus := natsbus.Connect(ctx, args.natsOptions(identity))
+	e := newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
+	if err := e.start(ctx); err != nil {
+		return nil, err
+	}
+	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
+		bus.Answer(ctx, e.subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) })
+	})
+	engines.of[factory] = e
+	context.AfterFunc(ctx, func() {
+		engines.Lock()
+		defer engines.Unlock()
+		delete(engines.of, factory)
+	})
+	return e, nil
+}
+
+// engineOf is the engine of a handle's scheduler, nil where no profile has MakeWay.
+func engineOf(handle fwk.Handle) *engine {
+	engines.Lock()
+	defer engines.Unlock()
+	return engines.of[handle.SharedInformerFactory()]
+}
+
+// newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
+// happen while a goroutine of an engine sets one.
+func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus Bus, records Records, identity string) *engine {
+	registerMetrics()
+	core := handle.SharedInformerFactory().Core().V1()
+	e := &engine{
+		args:       args,
+		handle:     handle,
+		clock:      clock,
+		identity:   identity,
+		subjects:   subjectsOf(args),
+		bus:        bus,
+		records:    records,
+		fence:      &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
+		breaker:    newBreaker(clock, args.PlanTimeout.Duration),
+		inflight:   newInflight(),
+		placements: newPlacements(),
+		retry:      newRetries(clock),
+		avoid:      newAvoidance(clock),
+		tried:      newTried(clock),
+		refusals:   newRefusals(clock),
+		chosen:     newChosen(),
+		places:     newHeldPlaces(),
+		samples:    newSamples(clock),
+		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
+		reverted:   newReverted(),
+		seen:       newSeen(),
+		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
+		backlog:    newBacklog(clock),
+		forecast:   newForecast(),
+		pods:       core.Pods().Lister(),
+		nodes:      core.Nodes().Lister(),
+		namespaces: core.Namespaces().Lister(),
+	}
+	e.leadership = &leadership{fence: e.fence, clock: clock}
+	e.profileMode(args.Mode)
+	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+	e.gate = queuegate.New(clock, e.pods, e.control.holds)
+	e.inflight.holds = e.gate
+	return e
+}
+
+// start registers informer handlers and starts the goroutines.
+func (e *engine) start(ctx context.Context) error {
+	e.life = ctx
+	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { e.podChanged(ctx, object) },
+		UpdateFunc: func(old, object any) { e.podUpdated(ctx, old, object) },
+		DeleteFunc: func(object any) { e.podDeleted(ctx, object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	nodes, err := e.handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { e.nodeChanged(ctx, nil, object) },
+		UpdateFunc: func(old, object any) { e.nodeChanged(ctx, old, object) },
+		DeleteFunc: func(object any) { e.nodeDeleted(ctx, object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	if err := e.watchDependencies(ctx); err != nil {
+		return err
+	}
+	if err := e.watchBrake(ctx); err != nil {
+		return err
+	}
+	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
+	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
+		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
+		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
+		// given its queue to the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
+			return
+		}
+		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
+		goroutines.KeepRunning(ctx, "control", e.followControl)
+		goroutines.KeepRunning(ctx, "control", e.runControl)
+		e.gate.Run(ctx, gateProcess{e})
+		goroutines.KeepRunning(ctx, "waker", e.runWaker)
+		goroutines.KeepRunning(ctx, "retry", e.runRetries)
+		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
+		e.follow(ctx)
+	})
+	return nil
+}
+
+// podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing
+// of the scheduler.
+func (e *engine) podChanged(ctx context.Context, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return
+	}
+	e.seen.take(resourcePods, pod)
+	e.placements.observe(pod)
+	e.gate.PodChanged(pod)
+	if pod.Spec.NodeName != "" {
+		e.forget(pod.UID)
+		return
+	}
+	e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+}
+
+// podUpdated takes a change in. A pod that was deleted and made anew under its name while the watch was
+// broken comes as a change, too.
+func (e *engine) podUpdated(ctx context.Context, old, object any) {
+	before, okBefore := old.(*v1.Pod)
+	if after, ok := object.(*v1.Pod); ok && okBefore && before.UID != after.UID {
+		e.podDeleted(ctx, before)
+	}
+	e.podChanged(ctx, object)
+}
+
+func (e *engine) podDeleted(ctx context.Context, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return
+	}
+	e.seen.take(resourcePods, pod)
+	e.placements.removed(pod.UID)
+	e.gate.PodDeleted(pod.UID)
+	e.inflight.deleted(pod.UID, e.clock.Now())
+	e.forget(pod.UID)
+}
+
+// forget drops what is known of a pod as a preemptor: it is bound or gone.
+func (e *engine) forget(uid types.UID) {
+	e.inflight.forget(uid)
+	e.retry.forget(uid)
+	e.avoid.forget(uid)
+	e.tried.forget(uid)
+	e.refusals.forget(uid)
+	e.samples.forget(uid)
+	e.reverted.forget(uid)
+	e.endPlace(uid)
+	if e.backlog.leave(uid) {
+		e.inflight.notify()
+	}
+}
+
+// nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
+// queue kept them out before, hear of it from no other source.
+func (e *engine) nodeChanged(ctx context.Context, old, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	e.seen.take(resourceNodes, object)
+	after, ok := object.(*v1.Node)
+	if !ok {
+		return
+	}
+	if before, ok := old.(*v1.Node); ok && len(framework.NodeSchedulingPropertiesChange(after, before)) == 0 {
+		return
+	}
+	e.retry.nodesChanged()
+}
+
+// nodeDeleted takes in that a node was deleted.
+func (e *engine) nodeDeleted(ctx context.Context, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if node, ok := object.(*v1.Node); ok {
+		e.seen.take(resourceNodes, node)
+		e.inflight.nodeDeleted(node.Name)
+	}
+}
+
+// runWaker does what the state of the orders in flight asks for. It is the only goroutine that opens
+// gates, so each pod is woken once. Activate and the nominator lock the scheduling queue, which holds its
+// lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
+// goroutine to find.
+func (e *engine) runWaker(ctx context.Context) {
+	for {
+		wakes, next := e.inflight.due(e.clock.Now())
+		for _, w := range wakes {
+			e.wake(ctx, w)
+		}
+		inFlight := e.inflight.count()
+		if at := e.wakeBacklog(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
+			next = at
+		}
+		inFlightGauge.Set(float64(inFlight))
+		state, _ := e.breaker.current()
+		breakerGauge.Set(float64(state))
+		evictors, _ := e.orders.state()
+		orderBreakerGauge.Set(float64(evictors))
+
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.inflight.changed:
+		case <-timer:
+		}
+	}
+}
+
+// wakeBacklog activates pods that an order that has ended makes room for, and says when to look again (zero:
+// when something changes).
+func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
+	defer goroutines.RecoverPanic(ctx, "waker", nil)
+	pods, next := e.backlog.due(e.orderRoom(inFlight))
+	for _, ref := range pods {
+		e.activate(ctx, e.pending(ref))
+	}
+	return next
+}
+
+// orderRoom is how many orders may begin beside so many in flight. O(orders + their victims).
+func (e *engine) orderRoom(inFlight int) int64 {
+	if e.inflight.bytes() >= mostOrderBytes {
+		return 0
+	}
+	return e.control.ordersInFlight() - int64(inFlight)
+}
+
+// wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// must not be called under any lock.
+func (e *engine) wake(ctx context.Context, w wake) {
+	defer goroutines.RecoverPanic(ctx, "waker", func() {
+		at := e.clock.Now().Add(goroutines.RestartPause)
+		e.inflight.notWoken(w.orderID, at)
+		e.retry.tryAt(w.pod, at)
+	})
+	failpoint(failBeforeActivate)
+	logger := klog.FromContext(ctx)
+	pod := e.podOf(w.pod)
+	if w.unanswered {
+		e.futile(ctx, w.orderID, notStarted)
+	}
+	if w.revert {
+		if w.unpublished || pod.Status.NominatedNodeName == w.node {
+			// No evictor takes it back in the API, or none has.
+			e.reverted.note(pod.UID, w.node)
+			e.pending(w.pod) // it may have gone meanwhile
+		}
+		e.handle.DeleteNominatedPodIfExists(pod)
+		e.inflight.finish(w.orderID)
+		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
+	} else {
+		if w.waited > 0 {
+			orderToLastVictimGone.Observe(w.waited.Seconds())
+		}
+		logger.Info("preemptor_released", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
+	}
+	e.activate(ctx, pod)
+}
+
+// futile takes in that an order is not carried out.
+func (e *engine) futile(ctx context.Context, orderID string, why futility) {
+	futileTotal.WithLabelValues(string(why)).Inc()
+	e.orders.futile(orderID, why)
+	if state, why := e.orders.state(); state != breakerClosed {
+		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
+	}
+	e.inflight.notify() // the metric is set there
+}
+
+// ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
+func (e *engine) ordersCarried(ctx context.Context) {
+	e.retry.ordersCarried()
+	e.inflight.notify()
+	klog.FromContext(ctx).Info("orders_carried_out_again")
+}
+
+// activate moves a pod, where there is one, to the active queue, past any back-off.
+func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
+	if pod == nil {
+		return
+	}
+	e.gate.AllowCycle(pod.UID)
+	e.inflight.activated(pod.UID, e.clock.Now())
+	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+}
+
+// recorder writes Events as the profile of a pod does.
+func (e *engine) recorder(pod *v1.Pod) events.EventRecorderLogger {
+	if found, ok := e.recorders.Load(pod.Spec.SchedulerName); ok {
+		if recorder, ok := found.(events.EventRecorderLogger); ok {
+			return recorder
+		}
+	}
+	return e.handle.EventRecorder()
+}
+
+// current is the pod as the informer has it, nil where it is gone.
+func (e *engine) current(ref wire.PodRef) *v1.Pod {
+	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+		return pod
+	}
+	return nil
+}
+
+// pending is the pod as the informer has it, where it waits for a node. Where it is bound or gone it is nil, and what is
+// kept of the pod as a preemptor or in its queue's line is dropped: that may have been noted after the informer had told
+// of it. It must not be called under any lock.
+func (e *engine) pending(ref wire.PodRef) *v1.Pod {
+	uid := types.UID(ref.UID)
+	pod := e.current(ref)
+	switch {
+	case pod == nil:
+		e.gate.PodDeleted(uid)
+	case pod.Spec.NodeName != "":
+		e.gate.CycleFailed(uid)
+	default:
+		return pod
+	}
+	e.forget(uid)
+	return nil
+}
+
+// podOf is the pod as the informer has it, or its name and UID alone, which is all the queue needs.
+func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
+	if pod := e.current(ref); pod != nil {
+		return pod
+	}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
+}
+
+// clusterUID is the UID of namespace kube-system, which names the cluster.
+func (e *engine) clusterUID() (string, error) {
+	namespace, err := e.namespaces.Get(metav1.NamespaceSystem)
+	if err != nil {
+		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
+	}
+	return string(namespace.UID), nil
+}
+
+// newIdentity names this process: hostname_pid_random.
+func newIdentity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), hex.EncodeToString(random[:]))
+}

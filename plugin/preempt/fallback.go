@@ -1,0 +1,352 @@
+package preempt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	kjson "sigs.k8s.io/json"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+)
+
+// FallbackName is the name of the fallback in the registry and in configurations.
+const FallbackName = "MakeWayFallback"
+
+// MakeWayFallback is kube-scheduler's DefaultPreemption under the policy: what it may not evict is decided by the
+// rules that the planner keeps to, as far as this process knows them, and what it cannot judge it spares. Else it
+// acts, waits and answers as DefaultPreemption. It stands in DefaultPreemption's place, after MakeWay, and acts where
+// MakeWay has no plan.
+//
+// kube-scheduler looks for the preemption of whole pod groups under the name DefaultPreemption, which is not in the
+// profile then: pods of a group preempt one by one, under these rules, whatever the feature gates.
+type MakeWayFallback struct {
+	upstream *defaultpreemption.DefaultPreemption
+	handle   fwk.Handle
+	engineOf func() *engine // nil where no profile has MakeWay
+}
+
+// fellBack notes how a pod's cycle ended after the fallback: a pod that it made room for holds its place in its queue until
+// it is reserved, or loses its nomination, so that no other comes in its stead and has pods evicted too.
+func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk.Status) {
+	switch {
+	case status.IsSuccess() && result != nil && result.NominatedNodeName != "":
+		e.places.add(pod.UID)
+		e.gate.ReserveQuota(refOf(pod))
+	case result != nil:
+		e.endPlace(pod.UID)
+		e.gate.CycleFailed(pod.UID)
+	default:
+		e.gate.CycleFailed(pod.UID)
+	}
+	e.pending(refOf(pod)) // it may have gone meanwhile
+}
+
+// endPlace ends what fellBack began, where it did.
+func (e *engine) endPlace(uid types.UID) {
+	if e.places.drop(uid) {
+		e.gate.ReleaseQuota(uid)
+	}
+}
+
+// heldPlaces are the pods that the fallback made room for and whose places are held. Safe for concurrent use.
+type heldPlaces struct {
+	mu   sync.Mutex
+	pods map[types.UID]struct{}
+}
+
+func newHeldPlaces() *heldPlaces { return &heldPlaces{pods: map[types.UID]struct{}{}} }
+
+func (h *heldPlaces) add(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pods[uid] = struct{}{}
+}
+
+// drop reports whether the pod's place was held.
+func (h *heldPlaces) drop(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, held := h.pods[uid]
+	delete(h.pods, uid)
+	return held
+}
+
+// chosen are the pods that the fallbacks of all profiles chose as victims a moment ago: their deletion may not show
+// yet. Safe for concurrent use.
+type chosen struct {
+	mu   sync.Mutex
+	pods map[types.UID]time.Time
+}
+
+func newChosen() *chosen { return &chosen{pods: map[types.UID]time.Time{}} }
+
+// recentFor is how long a chosen victim is taken to be leaving where it does not show. After that its deletion
+// has failed.
+const recentFor = time.Minute
+
+var (
+	_ fwk.PostFilterPlugin  = &MakeWayFallback{}
+	_ fwk.PreEnqueuePlugin  = &MakeWayFallback{}
+	_ fwk.EnqueueExtensions = &MakeWayFallback{}
+	_ preemption.Interface  = &sparing{}
+)
+
+// MakeWayFallbackArgs are the fallback's arguments, those of DefaultPreemption. A field that is left out has
+// the default named here.
+type MakeWayFallbackArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// MinCandidateNodesPercentage is how many candidates to look for at least, in percent of the nodes.
+	// From 0 to 100. Default 10.
+	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
+
+	// MinCandidateNodesAbsolute is how many candidates to look for at least. Default 100.
+	MinCandidateNodesAbsolute *int32 `json:"minCandidateNodesAbsolute,omitempty"`
+}
+
+// decodeFallbackArgs reads and defaults the arguments. DefaultPreemption checks them.
+func decodeFallbackArgs(object runtime.Object) (*config.DefaultPreemptionArgs, error) {
+	raw, err := rawArgs(object)
+	if err != nil {
+		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+	}
+	var args MakeWayFallbackArgs
+	if len(raw) > 0 {
+		unknown, err := kjson.UnmarshalStrict(raw, &args)
+		if err = errors.Join(append(unknown, err)...); err != nil {
+			return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+		}
+	}
+	if kind := FallbackName + "Args"; args.Kind != "" && args.Kind != kind {
+		return nil, fmt.Errorf("%s: kind: %q: %s, or left out", kind, args.Kind, kind)
+	}
+	percentage, absolute := int32(10), int32(100)
+	return &config.DefaultPreemptionArgs{
+		MinCandidateNodesPercentage: *cmp.Or(args.MinCandidateNodesPercentage, &percentage),
+		MinCandidateNodesAbsolute:   *cmp.Or(args.MinCandidateNodesAbsolute, &absolute),
+	}, nil
+}
+
+// NewFallback makes the plugin of one profile. The framework makes plugins in no certain order, so MakeWay's engine
+// is looked for when a pod needs it.
+func NewFallback(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return newFallback(ctx, object, handle, func() *engine { return engineOf(handle) })
+}
+
+func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, engineOf func() *engine) (*MakeWayFallback, error) {
+	registerMetrics()
+	args, err := decodeFallbackArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
+	features.EnableWorkloadAwarePreemption = false // see MakeWayFallback
+	upstream, err := defaultpreemption.New(ctx, args, &exactHandle{Handle: handle}, features)
+	if err != nil {
+		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
+	}
+	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf}
+	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &sparing{DefaultPreemption: upstream}, upstream.Executor)
+	pl.guardDeletes()
+	return pl, nil
+}
+
+// Name implements Plugin.
+func (pl *MakeWayFallback) Name() string { return FallbackName }
+
+// PreEnqueue holds a pod whose victims are being deleted.
+func (pl *MakeWayFallback) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	return pl.upstream.PreEnqueue(ctx, pod)
+}
+
+// EventsToRegister implements EnqueueExtensions.
+func (pl *MakeWayFallback) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return pl.upstream.EventsToRegister(ctx)
+}
+
+// PostFilter preempts as DefaultPreemption does, among the pods that the rules let go.
+func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
+	outcome := fallbackHeld
+	defer func() { fallbackTotal.WithLabelValues(outcome).Inc() }()
+	defer goroutines.RecoverPanic(ctx, "fallback", func() {
+		result, status = nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback: a panic was recovered, see the scheduler's log")
+	})
+	if engine := pl.engineOf(); engine != nil {
+		defer func() { engine.fellBack(pod, result, status) }()
+	}
+	guard := pl.guardFor(pod, nil)
+	if guard.hold != "" {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)
+	}
+	result, status = pl.upstream.PostFilter(context.WithValue(ctx, guardKey{}, guard), state, pod, statuses)
+	outcome = fallbackRefused
+	engine := pl.engineOf()
+	if len(guard.avoided) > 0 && !status.IsSuccess() {
+		_, until := engine.avoid.nodes(pod.UID)
+		engine.retry.postpone(refOf(pod), until)
+	}
+	if status.IsSuccess() && result != nil {
+		outcome = fallbackNominated
+		engine.chosen.add(guard.victimsOn(result.NominatedNodeName), guard.now)
+	}
+	return result, status
+}
+
+// guardFor is what holds for one preemptor in this cycle.
+func (pl *MakeWayFallback) guardFor(preemptor *v1.Pod, own map[types.UID]bool) *guard {
+	engine := pl.engineOf()
+	if engine == nil {
+		return &guard{hold: "no profile of this scheduler has the plugin " + Name}
+	}
+	return engine.guardFor(preemptor, pl.upstream.Evaluator.PdbLister, own)
+}
+
+// add notes victims that were just chosen.
+func (c *chosen) add(victims []*v1.Pod, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, victim := range victims {
+		c.pods[victim.UID] = now
+	}
+}
+
+// leaving are the victims that were chosen a moment ago.
+func (c *chosen) leaving(now time.Time) []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uids := make([]types.UID, 0, len(c.pods))
+	for uid, at := range c.pods {
+		if now.Sub(at) > recentFor {
+			delete(c.pods, uid)
+			continue
+		}
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// guardDeletes asks the rules about all victims of a preemptor once more before each is deleted: scheduler extenders
+// may have put in others, and the policy may have changed. Where one may not go, none goes, since the others would go in
+// vain: that is an error, with which kube-scheduler tries the preemptor again.
+func (pl *MakeWayFallback) guardDeletes() {
+	preempt := pl.upstream.Executor.PreemptPod
+	pl.upstream.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, pluginName string) error {
+		logger := klog.FromContext(ctx)
+		if pl.current(victim) == nil {
+			logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
+			return nil
+		}
+		kept, err := pl.judge(c.Victims().Pods, preemptor)
+		if err != nil {
+			return err
+		}
+		for pod, reason := range kept {
+			fallbackSpared.WithLabelValues(reason).Inc()
+			logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
+		}
+		if len(kept) > 0 {
+			for _, pod := range preemptor.Pods() {
+				pl.avoid(pod, c.Name())
+			}
+			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
+		}
+		err = preempt(context.WithValue(ctx, victimKey{}, victim.UID), c, preemptor, victim, pluginName)
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			// For example an admission policy forbids it, and would the next time. A conflict is over at once.
+			for _, pod := range preemptor.Pods() {
+				pl.avoid(pod, c.Name())
+			}
+		}
+		return err
+	}
+}
+
+// judge gives those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
+// gone or leaving are not asked about. O(victims · log victims), besides guardFor.
+func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, err error) {
+	var pod *v1.Pod
+	for _, pod = range preemptor.Pods() {
+	}
+	if pod == nil {
+		return nil, fmt.Errorf("preemptor %s has no pod", preemptor.UID())
+	}
+	staying := make([]*v1.Pod, 0, len(victims))
+	own := map[types.UID]bool{}
+	for _, victim := range victims {
+		if current := pl.current(victim); current != nil && current.DeletionTimestamp == nil {
+			staying = append(staying, current)
+			own[current.UID] = true
+		}
+	}
+	return pl.guardFor(pod, own).split(staying, pl.upstream.MoreImportantPod), nil
+}
+
+// current is a pod as the informer has it, nil where it is gone or another has its name.
+func (pl *MakeWayFallback) current(pod *v1.Pod) *v1.Pod {
+	current, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || current.UID != pod.UID {
+		return nil
+	}
+	return current
+}
+
+// avoid lets a preemptor's next tries be others: kube-scheduler activates it at once where victims stay.
+func (pl *MakeWayFallback) avoid(preemptor *v1.Pod, node string) {
+	engine := pl.engineOf()
+	if engine == nil {
+		return
+	}
+	if avoided, _ := engine.avoid.nodes(preemptor.UID); !avoided[node] { // not once for each victim
+		engine.avoid.failed(preemptor.UID, node, true)
+	}
+	engine.pending(refOf(preemptor)) // it may have gone meanwhile
+}
+
+// sparing is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
+type sparing struct {
+	*defaultpreemption.DefaultPreemption
+}
+
+// SelectVictimsOnNode implements preemption.Interface. Nodes are looked at in parallel.
+func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+	guard, ok := ctx.Value(guardKey{}).(*guard)
+	if !ok {
+		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
+	}
+	name := node.Node().Name
+	if guard.avoided[name] {
+		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: preemption has just failed on this node")
+	}
+	free, kept := guard.sort(node, s.MoreImportantPod)
+	own := *s.DefaultPreemption
+	own.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
+		_, goes := free[victim.GetPod().UID]
+		return goes
+	}
+	victims, violations, status := own.SelectVictimsOnNode(ctx, state, pod, node, budgets)
+	if !status.IsSuccess() {
+		if kept != "" && status.Code() != fwk.Error {
+			status = fwk.NewStatus(status.Code(), append(status.Reasons(), "makeway keeps pods of lower priority: "+kept)...)
+		}
+		return victims, violations, status
+	}
+	guard.selected.Store(name, victims)
+	return victims, violations, status
+}

@@ -1,0 +1,134 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// fence gives the epoch that this process's orders carry, so that an older leader's are refused. It is
+// read once: where there is no Lease, at the start; else when the first order is committed, as long as the Lease names this
+// process. A scheduler that loses its Lease ends, so that the number stays right as long as the process lives; one that has
+// lost it without knowing, before its first order, must not take its successor's number.
+type fence struct {
+	args    *MakeWayArgs
+	profile string
+	client  clientset.Interface
+	records Records
+
+	mu   sync.Mutex
+	read *wire.Fence
+}
+
+// raiseEpoch counts the start of a scheduler without a Lease: what an earlier one commits after it is refused.
+func (e *engine) raiseEpoch(ctx context.Context) {
+	for e.args.Lease.Name == "" && ctx.Err() == nil {
+		call, cancel := context.WithTimeout(ctx, natsCallTimeout)
+		_, err := e.fence.get(call, e.subjects.EpochsBucket)
+		cancel()
+		if err == nil {
+			return
+		}
+		goroutines.Sleep(ctx, natsRetryDelay)
+	}
+}
+
+// get reads the epoch, or gives the one read before. An error is not remembered.
+func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.read != nil {
+		return *f.read, nil
+	}
+	lease := f.args.Lease
+	if lease.Name == "" {
+		epoch, err := f.records.NextEpoch(ctx, bucket, f.profile)
+		if err != nil {
+			return wire.Fence{}, err
+		}
+		f.read = &wire.Fence{Kind: "kv", Name: f.profile, Epoch: epoch}
+		return *f.read, nil
+	}
+	object, err := f.held(ctx)
+	if err != nil {
+		return wire.Fence{}, err
+	}
+	f.read = &wire.Fence{Kind: "lease", Name: lease.Name, Namespace: lease.Namespace}
+	if object.Spec.LeaseTransitions != nil {
+		f.read.Epoch = int64(*object.Spec.LeaseTransitions)
+	}
+	return *f.read, nil
+}
+
+// held is the Lease, where this process holds it.
+func (f *fence) held(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := f.args.Lease
+	object, err := f.client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("lease %s/%s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election): %w", lease.Namespace, lease.Name, err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	// kube-scheduler names itself by its host and something random, which it does not tell its plugins.
+	if holder := ptr.Deref(object.Spec.HolderIdentity, ""); !strings.HasPrefix(holder, host+"_") {
+		return nil, fmt.Errorf("lease %s/%s is held by %q, not by this scheduler on %s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election)", lease.Namespace, lease.Name, holder, host)
+	}
+	return object, nil
+}
+
+// How often a standby looks whether it leads by now, and how long that may take.
+const (
+	leadsAgain = time.Second
+	leadsWait  = 2 * time.Second
+)
+
+// leadership knows whether this process schedules pods, or waits for a Lease to do so. A standby has a scheduling
+// queue as well, whose pods come to no cycle. It never ends: a scheduler that loses its Lease exits.
+type leadership struct {
+	fence *fence
+	clock clock.PassiveClock
+	leads atomic.Bool // known; a scheduling cycle sets it too
+
+	mu      sync.Mutex
+	asked   time.Time
+	unknown bool // the Lease does not exist or may not be read
+}
+
+// now reports whether this process leads; where that cannot be known it is taken to. It reads the Lease at most once
+// a second.
+func (l *leadership) now(ctx context.Context) bool {
+	if l.leads.Load() || l.fence.args.Lease.Name == "" {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.clock.Now()
+	if at.Sub(l.asked) < leadsAgain {
+		return l.unknown
+	}
+	l.asked = at
+	ctx, cancel := context.WithTimeout(ctx, leadsWait)
+	defer cancel()
+	_, err := l.fence.held(ctx)
+	l.unknown = apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+	if err == nil {
+		l.leads.Store(true)
+	}
+	return err == nil || l.unknown
+}

@@ -1,0 +1,558 @@
+package preempt
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+var start = time.Unix(1000, 0)
+
+// at is a time some milliseconds after the start.
+func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+
+// order makes the entry of pod "p" with an order for node n1.
+func order(id string, victims ...types.UID) *entry {
+	e := &entry{
+		orderID: id, node: "n1", preemptor: wire.PodRef{Namespace: "ns", Name: "p", UID: "p"},
+		victims: victims, awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{},
+		createdAt: start, opensAt: start.Add(time.Minute),
+	}
+	for _, v := range victims {
+		e.remaining[v] = time.Time{}
+	}
+	return e
+}
+
+func of(pod string, e *entry) *entry {
+	e.preemptor.Name, e.preemptor.UID = pod, pod
+	return e
+}
+
+func awaiting(e *entry, victim types.UID, orderID string) *entry {
+	e.awaited[victim] = orderID
+	e.remaining[victim] = time.Time{}
+	return e
+}
+
+func notGone(types.UID) bool            { return false }
+func notThere(string, types.UID) bool   { return false }
+func stillThere(string, types.UID) bool { return true }
+func (f *inflight) closed(uid types.UID, now time.Time) bool {
+	_, _, closed := f.gate(uid, now)
+	return closed
+}
+
+func expectWakes(t *testing.T, f *inflight, now time.Time, want ...wake) {
+	t.Helper()
+	got, _ := f.due(now)
+	if len(got) != len(want) {
+		t.Fatalf("wakes %+v, want %+v", got, want)
+	}
+	for i := range want {
+		if got[i].orderID != want[i].orderID || got[i].revert != want[i].revert {
+			t.Errorf("wake %+v, want %+v", got[i], want[i])
+		}
+	}
+}
+
+func TestTheGateIsClosedFromTheNominationUntilTheLastVictimHasLeft(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a", "b"))
+	if !f.closed("p", at(0)) {
+		t.Fatal("open after begin")
+	}
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(20))
+	if !f.closed("p", at(20)) {
+		t.Fatal("open with a victim left")
+	}
+
+	f.leftCache("p", "b")
+
+	expectWakes(t, f, at(20), wake{orderID: "o"})
+	if f.closed("p", at(20)) {
+		t.Error("closed after the last victim had left")
+	}
+	expectWakes(t, f, at(30))
+}
+
+func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(5))
+
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+}
+
+func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.deleted("a", at(100))
+
+	_, next := f.due(at(100))
+
+	if !next.Equal(at(100).Add(settle)) {
+		t.Errorf("to be asked again at %s, want %s", next, at(100).Add(settle))
+	}
+	expectWakes(t, f, next.Add(-time.Millisecond))
+	expectWakes(t, f, next, wake{orderID: "o"})
+}
+
+func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	f.succeed("o", at(10), at(90000), func(types.UID) bool { return true })
+
+	expectWakes(t, f, at(10).Add(settle), wake{orderID: "o"})
+}
+
+func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	expectWakes(t, f, at(89999))
+
+	if f.closed("p", at(90000)) {
+		t.Error("closed at the deadline")
+	}
+	expectWakes(t, f, at(90000), wake{orderID: "o"})
+	if kind, _, _ := f.refuse("p", at(90001), stillThere); kind != "" {
+		t.Errorf("refused a new order: %s", kind)
+	}
+}
+
+func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.commit("o", at(62000))
+	expectWakes(t, f, at(61999))
+
+	if f.closed("p", at(62000)) {
+		t.Error("the gate did not open by itself")
+	}
+	expectWakes(t, f, at(62000), wake{orderID: "o", revert: true})
+}
+
+func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	w, ok := f.fail("o", "delete refused", at(10), 0)
+
+	if !ok || !w.revert {
+		t.Errorf("wake %+v, known %t", w, ok)
+	}
+	if _, again := f.fail("o", "delete refused", at(10), 0); again {
+		t.Error("failed twice")
+	}
+	expectWakes(t, f, at(10), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(20))
+	if !f.closed("p", at(20)) {
+		t.Fatal("the gate opened before the nomination was deleted")
+	}
+	if kind, _, _ := f.refuse("p", at(20), notThere); kind != endInFlight {
+		t.Errorf("a cycle meanwhile is refused with %q", kind)
+	}
+	f.finish("o")
+	if f.closed("p", at(20)) || len(f.byPod) != 0 {
+		t.Error("still gated")
+	}
+}
+
+func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	f.nominatedTo("p", "n1")
+	expectWakes(t, f, at(20))
+
+	f.nominatedTo("p", "")
+
+	expectWakes(t, f, at(30), wake{orderID: "o", revert: true})
+}
+
+func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	expectWakes(t, f, at(509))
+
+	expectWakes(t, f, at(510), wake{orderID: "o", revert: true})
+}
+
+func TestAGateThatNobodyComesBackForOpensByItself(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.fail("o", "delete refused", at(10), 0)
+	f.due(at(10))
+
+	if f.closed("p", at(10).Add(gateSlack)) {
+		t.Error("still gated")
+	}
+}
+
+func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+	f.commit("o2", at(60000))
+	f.succeed("o2", at(10), at(90000), notGone)
+	f.leftCache("q", "b")
+
+	f.fail("o1", "delete refused", at(20), 0)
+
+	expectWakes(t, f, at(20), wake{orderID: "o1", revert: true}, wake{orderID: "o2", revert: true})
+}
+
+func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+	if ready, _, err := f.countsOnStored("o2"); ready || err != nil {
+		t.Fatalf("ready %t, error %v, while o1 is not stored", ready, err)
+	}
+
+	f.commit("o1", at(60000))
+
+	if ready, _, err := f.countsOnStored("o2"); !ready || err != nil {
+		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
+	}
+	f.fail("o1", "", at(10), 0)
+	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+		t.Errorf("error %v, want that it is doomed", err)
+	}
+}
+
+func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
+	for name, end := range map[string]func(f *inflight){
+		"failed":    func(f *inflight) { f.fail("o", "cancelled", at(100), 0) },
+		"succeeded": func(f *inflight) { f.succeed("o", at(100), at(90000), notGone) },
+		"lost":      func(f *inflight) { f.due(at(60000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newInflight()
+			f.begin(order("o", "a"))
+			f.commit("o", at(60000))
+
+			f.forget("p")
+
+			if len(f.live()) != 1 || !f.removes("o", "a") {
+				t.Error("its victims do not count as going")
+			}
+			if len(f.nominated()) != 0 || f.closed("p", at(50)) {
+				t.Error("its preemptor holds a place")
+			}
+			end(f)
+			expectWakes(t, f, at(60001))
+			if f.has("o") {
+				t.Error("known after its end")
+			}
+		})
+	}
+}
+
+func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	if err := f.publishing("o", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+
+	f.forget("p")
+
+	if len(f.live()) != 1 || !f.removes("o", "a") || f.closed("p", at(1)) {
+		t.Error("its victims do not count as going, or its preemptor is held")
+	}
+	f.commit("o", at(60000))
+	f.succeed("o", at(100), at(90000), notGone)
+	if f.has("o") {
+		t.Error("known after its end")
+	}
+}
+
+func TestAnOrderThatIsForgottenIsNotPublished(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	f.forget("p")
+
+	if err := f.publishing("o", []byte("{}")); err != errPodGone {
+		t.Errorf("error %v, want that its pod is gone", err)
+	}
+}
+
+func TestAnOrderDoesNotWaitForOneThatLivesInMemoryAlone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.remember(&wire.Outcome{OrderID: "o1", Result: wire.ResultSucceeded})
+	f.succeed("o1", at(5), at(60000), notGone)
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+
+	ready, memoryOnly, err := f.countsOnStored("o2")
+
+	if !ready || err != nil || !memoryOnly["o1"] {
+		t.Errorf("ready %t, in memory %v, error %v", ready, memoryOnly, err)
+	}
+}
+
+func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
+
+	f.forget("p")
+
+	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+		t.Errorf("error %v, want that it is doomed", err)
+	}
+}
+
+func TestAnAdoptedOrderRefusesAtOnceAndGatesAfterOneFailedCycle(t *testing.T) {
+	f := newInflight()
+	if !f.adopt(order("o", "a"), at(0)) {
+		t.Fatal("not adopted")
+	}
+	if f.closed("p", at(0)) {
+		t.Error("gated before its pod failed a cycle: it would not be entered into the nominator")
+	}
+
+	kind, _, _ := f.refuse("p", at(10), notThere)
+
+	if kind != endInFlight || !f.closed("p", at(10)) {
+		t.Errorf("refused with %q, gated %t", kind, f.closed("p", at(10)))
+	}
+}
+
+func TestAnOrderWhoseTimeIsOverIsNotAdopted(t *testing.T) {
+	f := newInflight()
+
+	if f.adopt(order("o", "a"), start.Add(time.Minute)) {
+		t.Error("adopted")
+	}
+}
+
+func TestTheProcessDoesNotAdoptItsOwnOrder(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	if f.adopt(order("o", "a"), at(10)) || !f.closed("p", at(10)) {
+		t.Error("its own order opened the gate")
+	}
+}
+
+func TestALaterOrderIsNotReplacedByAnEarlierOneFromTheStream(t *testing.T) {
+	f := newInflight()
+	later := order("o2", "a")
+	later.createdAt = at(100)
+	f.begin(later)
+
+	if f.adopt(order("o1", "a"), at(200)) || !f.has("o2") {
+		t.Error("the earlier order was adopted")
+	}
+}
+
+func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+
+	kind, _, _ := f.refuse("p", at(12), stillThere)
+
+	if kind != endLeaving || !f.closed("p", at(12)) {
+		t.Fatalf("refused with %q, gated %t", kind, f.closed("p", at(12)))
+	}
+	expectWakes(t, f, at(13))
+	expectWakes(t, f, at(12).Add(earlyRetryDelay), wake{orderID: "o"})
+}
+
+func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("p", "a")
+	expectWakes(t, f, at(10), wake{orderID: "o"})
+
+	if kind, _, _ := f.refuse("p", at(12), notThere); kind != "" {
+		t.Errorf("refused with %q", kind)
+	}
+}
+
+func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
+	for name, end := range map[string]func(*inflight){
+		"it has a node":    func(f *inflight) { f.cycled("p") },
+		"its cycle failed": func(f *inflight) { f.refuse("p", at(20), notThere); f.cycled("p") },
+		"it is gone":       func(f *inflight) { f.forget("p") },
+	} {
+		f := newInflight()
+		f.begin(order("o", "a"))
+		f.cycled("p") // of another cycle: its order is in flight
+		f.succeed("o", at(10), at(90000), notGone)
+		f.leftCache("p", "a")
+		expectWakes(t, f, at(10), wake{orderID: "o"})
+		f.due(at(10).Add(releasedLasts - time.Second))
+		if !f.has("o") {
+			t.Errorf("%s: forgotten before", name)
+		}
+
+		end(f)
+
+		if len(f.byPod)+len(f.byOrder) != 0 {
+			t.Errorf("%s: %d pods and %d orders are remembered", name, len(f.byPod), len(f.byOrder))
+		}
+	}
+}
+
+func TestRememberedOutcomesAreBounded(t *testing.T) {
+	f := newInflight()
+	for i := range 2 * outcomeMemory {
+		f.remember(&wire.Outcome{OrderID: time.Duration(i).String()})
+	}
+
+	if len(f.outcomes) != outcomeMemory || len(f.order) != outcomeMemory {
+		t.Errorf("%d outcomes and %d names are remembered, want %d", len(f.outcomes), len(f.order), outcomeMemory)
+	}
+}
+
+func TestLiveOrdersAreThoseWhoseVictimsAreNotGone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "b", "a"))
+	f.begin(of("q", order("o2", "c")))
+	f.succeed("o2", at(0), at(90000), notGone)
+	f.leftCache("q", "c")
+	f.due(at(0))
+
+	live := f.live()
+
+	if len(live) != 1 || live[0].OrderID != "o1" || len(live[0].Victims) != 2 || live[0].Victims[0] != "a" {
+		t.Errorf("live orders %+v", live)
+	}
+}
+
+func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.nominatedTo("p", "") // not shown yet
+	expectWakes(t, f, at(5))
+	f.commit("o", at(60000))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.nominatedTo("p", "n1")
+	expectWakes(t, f, at(10))
+
+	f.nominatedTo("p", "")
+
+	expectWakes(t, f, at(20), wake{orderID: "o"})
+	if f.closed("p", at(20)) {
+		t.Error("still gated")
+	}
+}
+
+func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
+	f, now := newInflight(), time.Unix(1_000_000, 0)
+	f.begin(&entry{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+	f.fail("ord", "for a test", now, 0)
+	if wakes, _ := f.due(now); len(wakes) != 1 {
+		t.Fatalf("%+v", wakes)
+	}
+	if wakes, _ := f.due(now); len(wakes) != 0 {
+		t.Fatalf("handed out twice: %+v", wakes)
+	}
+
+	f.notWoken("ord", now.Add(time.Second))
+
+	if wakes, next := f.due(now); len(wakes) != 0 || next != now.Add(time.Second) {
+		t.Errorf("%+v at once, then at %s", wakes, next)
+	}
+	if wakes, _ := f.due(now.Add(time.Second)); len(wakes) != 1 || !wakes[0].revert {
+		t.Errorf("not again: %+v", wakes)
+	}
+}
+
+func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", start, start.Add(time.Minute), func(types.UID) bool { return true })
+	if wakes, next := f.due(start); len(wakes) != 1 || !next.Equal(start.Add(releasedLasts)) {
+		t.Fatalf("wakes %v, next %v", wakes, next)
+	}
+
+	woken := start.Add(releasedLasts - time.Second)
+	f.activated("p", woken)
+	f.due(start.Add(releasedLasts))
+	if !f.has("o") {
+		t.Error("it was woken again, and loses its place at once")
+	}
+	f.due(woken.Add(releasedLasts))
+	if f.has("o") {
+		t.Error("it keeps its place for ever")
+	}
+}
+
+func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
+	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
+		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		gate := queuegate.New(testingclock.NewFakeClock(start), corelisters.NewPodLister(store), func(string, int32, string) bool { return true })
+		enters := func(p *v1.Pod) bool {
+			return gate.Check(framework.NewCycleState(), p, wire.ModeEnforce) == nil && gate.Reserve(p, wire.ModeEnforce) == nil
+		}
+		if err := gate.SetLimits([]wire.QueueLimit{limit("root", "cpu", 100)}); err != nil {
+			t.Fatal(err)
+		}
+		f := newInflight()
+		f.holds = gate
+		p, other, victim := pod("p", "", high, small).Obj(), pod("o", "", low, small).Obj(), pod("v", "n1", low, small).Obj()
+		for _, shown := range []*v1.Pod{p, other, victim} {
+			_ = store.Add(shown)
+			gate.PodChanged(shown)
+		}
+		if enters(p) {
+			t.Fatal("the queue is full")
+		}
+		f.begin(&entry{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
+		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
+		f.leftCache("p", "v")
+		gate.PodDeleted(victim.UID)
+		if wakes, _ := f.due(start); len(wakes) != 1 {
+			t.Fatalf("%d wakes", len(wakes))
+		}
+
+		f.due(start.Add(time.Minute))
+
+		if enters(other) {
+			t.Errorf("%s: another takes the place", name)
+		}
+		if placed {
+			if !enters(p) {
+				t.Errorf("%s: the preemptor does not get the place that was made for it", name)
+			}
+			f.cycled("p")
+			if enters(other) {
+				t.Errorf("%s: another takes the place beside it", name)
+			}
+			continue
+		}
+		f.cycled("p")
+		if !enters(other) {
+			t.Errorf("%s: the place is kept", name)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package preempt
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+)
+
+const subsystem = "makeway_scheduler"
+
+// Labels of makeway_preemption_executions_total. The plugin's operations are "commit", from the
+// nomination to the order in the stream, and "order", from there to its outcome.
+const (
+	operationCommit = "commit"
+	operationOrder  = "order"
+	resultSuccess   = "succeeded"
+	resultError     = "failed"
+)
+
+// Results of a PostFilter call of MakeWayFallback.
+const (
+	fallbackNominated = "nominated"
+	fallbackRefused   = "refused"
+	fallbackHeld      = "held"
+)
+
+// latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
+var latency = metrics.ExponentialBuckets(0.001, 2, 15)
+
+// The plugin's metrics, in the scheduler's own registry.
+var (
+	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, unaskable, orders_not_stored, no_evictor, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+	}, []string{"result"})
+
+	fallbackTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "fallback_attempts_total", StabilityLevel: metrics.ALPHA,
+		Help: "PostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing).",
+	}, []string{"result"})
+
+	fallbackSpared = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "fallback_spared_total", StabilityLevel: metrics.ALPHA,
+		Help: "Pods of lower priority that MakeWayFallback left out, once for each node and cycle, by rule: system-critical, mirror-pod, protected-namespace, protected-priority, never-evict, preemption-toleration, hard-budget, queue-guaranteed, nothing-known.",
+	}, []string{"rule"})
+
+	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long PostFilter took.", Buckets: latency,
+	})
+
+	planRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "plan_request_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.",
+		Buckets: latency,
+	}, []string{"result"})
+
+	plansAhead = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "plans_ahead_total", StabilityLevel: metrics.ALPHA,
+		Help: "Plans that were asked for while the filters ran, by what became of them: used, changed (other nodes may help than was expected; asked again), unneeded (the pod fits, or could not preempt).",
+	}, []string{"result"})
+
+	verificationDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "verification_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long verifying the candidates of one plan with the scheduler's filters took.", Buckets: latency,
+	})
+
+	refusalSamples = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "refusal_samples_total", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes that a planner ruled out and that were verified with the scheduler's filters, by result: confirmed, missed (the refusal was wrong; the pod is tried in full), undecided (planner and scheduler saw the node differently, or a plugin failed).",
+	}, []string{"result"})
+
+	orderToLastVictimGone = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "order_to_last_victim_gone_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "From an order's creation until its last victim had left the scheduler's cache.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 16),
+	})
+
+	victimsPerOrder = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "victims", StabilityLevel: metrics.ALPHA,
+		Help: "Victims of one nomination, awaited pods not counted.", Buckets: []float64{0, 1, 2, 4, 8, 16, 32, 64},
+	})
+
+	breakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "breaker_state", StabilityLevel: metrics.ALPHA,
+		Help: "The circuit breaker round the planner: 0 closed, 1 half-open, 2 open.",
+	})
+
+	orderBreakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "order_breaker_state", StabilityLevel: metrics.ALPHA,
+		Help: "The circuit breaker round the evictors: 0 closed, 1 half-open, 2 open: eviction orders are not stored, or not carried out.",
+	})
+
+	futileTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "futile_orders_total", StabilityLevel: metrics.ALPHA,
+		Help: "Eviction orders that were not carried out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter).",
+	}, []string{"reason"})
+
+	inFlightGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "orders_in_flight", StabilityLevel: metrics.ALPHA,
+		Help: "Preemptors with an order whose victims have not all left.",
+	})
+
+	refusedGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "refused_pods", StabilityLevel: metrics.ALPHA,
+		Help: "Pods that are kept to be tried again when a time or an object they depend on comes.",
+	})
+
+	ordersRepublished = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "orders_republished_total", StabilityLevel: metrics.ALPHA,
+		Help: "Orders that their stream had lost and that were published again.",
+	})
+
+	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
+		Help: "Revision of the control state in force; 0 where none has been read.",
+	})
+
+	controlPublished = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_published_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "Unix time at which the control state in force was published; its age is the time since. 0 where none has been read.",
+	})
+
+	controlMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "control_mode", StabilityLevel: metrics.ALPHA,
+		Help: "1 for the mode of the control state in force, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
+	}, []string{"mode"})
+
+	brakeGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "brake", StabilityLevel: metrics.ALPHA,
+		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
+	}, []string{"scope"})
+
+	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
+		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, unusable-queues, other.",
+	}, []string{"reason"})
+
+	executionsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "makeway_preemption_executions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (succeeded, failed).",
+	}, []string{"operation", "result"})
+
+	executionDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "makeway_preemption_execution_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long asynchronous preemption work took, by operation (commit, order) and result (succeeded, failed).", Buckets: latency,
+	}, []string{"operation", "result"})
+)
+
+var registerMetrics = sync.OnceFunc(func() {
+	goroutines.RegisterMetrics()
+	legacyregistry.MustRegister(
+		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
+		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, executionsTotal, executionDuration,
+		controlRevision, controlPublished, controlMode, brakeGauge,
+		fallbackTotal, fallbackSpared,
+	)
+})
+
+// executed records the end of a piece of asynchronous work. The result is known only then, so this is
+// called with it and never deferred with a value taken early.
+func executed(operation string, err error, took time.Duration) {
+	result := resultSuccess
+	if err != nil {
+		result = resultError
+	}
+	executionsTotal.WithLabelValues(operation, result).Inc()
+	executionDuration.WithLabelValues(operation, result).Observe(took.Seconds())
+}

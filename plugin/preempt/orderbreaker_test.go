@@ -1,0 +1,276 @@
+package preempt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestTheOrderBreakerLetsOneOrderProbeAfterAWhileThatDoubles(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	b := newOrderBreaker(clock, time.Minute)
+	open := func() bool { why, _ := b.shut(); return why != "" }
+	step := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+
+	b.futile("1", notStarted)
+	if open() {
+		t.Fatal("one order is enough to open it")
+	}
+	b.futile("2", notStarted)
+	if !open() {
+		t.Fatal("two in a row are not enough to open it")
+	}
+	b.futile("3", notStarted) // begun before it opened
+	if _, until := b.shut(); until != clock.Now().Add(futileFirst) {
+		t.Errorf("it is open for %s", until.Sub(clock.Now()))
+	}
+	for _, wait := range []time.Duration{futileFirst, 2 * futileFirst, 4 * futileFirst, 8 * futileFirst, futileLongest, futileLongest} {
+		if step(wait - time.Millisecond); !open() {
+			t.Fatalf("no longer open before %s", wait)
+		}
+		if step(time.Millisecond); open() {
+			t.Fatalf("no probe after %s", wait)
+		}
+		b.begin("probe")
+		if !open() {
+			t.Fatal("more than one order probes")
+		}
+		b.futile("probe", notStarted)
+	}
+
+	step(futileLongest)
+	b.begin("probe")
+	if closed := b.answered(); !closed || open() {
+		t.Error("an outcome does not close it")
+	}
+	if state, _ := b.state(); state != breakerClosed {
+		t.Errorf("state %d", state)
+	}
+}
+
+func TestTheOrderBreakerTellsTheStreamFromTheEvictors(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	for name, test := range map[string]struct {
+		fails  []futility
+		end    func(*orderBreaker) bool
+		closed bool
+	}{
+		"stored again":                           {[]futility{notStored, notStored}, (*orderBreaker).stored, true},
+		"stored, but no evictor answered":        {[]futility{notStarted, notStarted}, (*orderBreaker).stored, false},
+		"an outcome says nothing of the storing": {[]futility{notStored, notStored}, (*orderBreaker).answered, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newOrderBreaker(clock, time.Minute)
+			for i, why := range test.fails {
+				b.futile(fmt.Sprint(i), why)
+			}
+			if closed := test.end(b); closed != test.closed {
+				t.Errorf("closed %t, want %t", closed, test.closed)
+			}
+		})
+	}
+	t.Run("one of each opens nothing", func(t *testing.T) {
+		b := newOrderBreaker(clock, time.Minute)
+		b.futile("1", notStarted)
+		b.futile("2", notStored)
+		if why, _ := b.shut(); why != "" {
+			t.Errorf("open: %s", why)
+		}
+	})
+}
+
+func TestAProbeWhoseEndIsNotToldIsGivenUp(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	for name, end := range map[string]func(*orderBreaker){
+		"its time is over":          func(b *orderBreaker) { clock.SetTime(clock.Now().Add(b.lasts)) },
+		"its pod needs no room now": func(b *orderBreaker) { b.undecided("probe") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newOrderBreaker(clock, time.Minute)
+			b.futile("1", notStarted)
+			b.futile("2", notStarted)
+			clock.SetTime(clock.Now().Add(futileFirst))
+			b.begin("probe")
+
+			end(b)
+
+			if why, _ := b.shut(); why != "" {
+				t.Errorf("no other order may probe: %s", why)
+			}
+		})
+	}
+}
+
+func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
+	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
+		t.Run(name, func(t *testing.T) {
+			f, now := newInflight(), time.Unix(1_000_000, 0)
+			f.begin(&entry{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+			if stored {
+				f.commit("ord", now.Add(time.Minute))
+			}
+
+			wakes, _ := f.due(now.Add(time.Minute))
+
+			if len(wakes) != 1 || !wakes[0].revert || wakes[0].unanswered != stored {
+				t.Errorf("%+v", wakes)
+			}
+		})
+	}
+}
+
+func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
+	for why, message := range map[futility]string{notStarted: "no evictor answers", notStored: "eviction orders cannot be stored"} {
+		t.Run(string(why), func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			engine := w.plugin.engine
+			for i := range futileOrders {
+				engine.futile(w.ctx, fmt.Sprint(i), why)
+			}
+
+			result, status := w.cycle(p)
+
+			if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), message) {
+				t.Errorf("result %+v, status %v, want (nil, Unschedulable)", result, status)
+			}
+			if len(w.bus.requests) != 0 || w.gated(p) {
+				t.Errorf("%d plan requests, gated %t", len(w.bus.requests), w.gated(p))
+			}
+			if trouble := engine.trouble(); trouble != message {
+				t.Errorf("trouble %q", trouble)
+			}
+			if w.plugin.mayAskAhead(p) {
+				t.Error("a plan is asked for ahead")
+			}
+		})
+	}
+}
+
+func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	for i := range futileOrders {
+		w.plugin.engine.futile(w.ctx, fmt.Sprint(i), notStarted)
+	}
+	w.cycle(p)
+	now := wire.At(time.Now())
+
+	w.end(&wire.EvictionOrder{OrderID: "ord-of-another", ClusterUID: "cluster", CreatedAt: now, Preemptor: &wire.Preemptor{UID: "another"}}, wire.ResultExpired)
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+	w.nominated(p, "n1")
+}
+
+func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
+	for name, broken := range map[string]func(*fakeBus){
+		"the stream is not read":    func(b *fakeBus) { b.lastErr = errors.New("timeout") },
+		"the stream is not written": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			broken(w.bus)
+			w.show(p, "n1")
+			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(refOf(p)).Status.NominatedNodeName == "n1" })
+
+			for range futileOrders {
+				w.nominated(p, "n1")
+				w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+			}
+
+			// The API still shows the nomination, which no order stands behind.
+			result, status := w.cycle(p)
+			if status.Code() != fwk.Unschedulable || result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+				t.Errorf("result %+v, status %v, want the nomination cleared and others to act", result, status)
+			}
+			if !strings.Contains(status.Message(), "eviction orders cannot be stored") {
+				t.Errorf("message %q", status.Message())
+			}
+			if result, _ = w.cycle(p); result != nil {
+				t.Errorf("cleared twice: %+v", result)
+			}
+		})
+	}
+}
+
+func TestANominationWithoutAnOrderIsClearedThoughThePlannerIsAway(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+	w.bus.mu.Lock()
+	w.bus.plan = nil
+	w.bus.mu.Unlock()
+
+	result, status := w.cycle(p)
+
+	if status.Code() != fwk.Unschedulable || result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+// twoVictims is a world in which p fits n1 without both waits, which is in Permit, and bound.
+func twoVictims(t *testing.T) (w *world, p, waits *v1.Pod) {
+	t.Helper()
+	p, waits = pod("p", "", high, whole).Obj(), pod("waits", "n1", low, medium).Obj()
+	w = newWorld(t, setup{}, []*v1.Node{node("n1")}, p, waits, pod("bound", "n1", low, large).Obj())
+	w.bus.plan = answers(candidate("n1", "!waits", "!bound"))
+	w.plugin.Reserve(w.ctx, nil, waits, "n1")
+	return w, p, waits
+}
+
+func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	w.framework.AddWaitingPod(waits, map[string]time.Duration{"Gate": time.Hour})
+	w.bus.lastErr = errors.New("no quorum")
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+
+	w.framework.GetWaitingPod(waits.UID).Allow("Gate")
+
+	if status := w.framework.WaitOnPermit(w.ctx, waits); !status.IsSuccess() {
+		t.Errorf("it was preempted in memory: %v", status)
+	}
+}
+
+func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	w.framework.AddWaitingPod(waits, map[string]time.Duration{"Gate": time.Hour})
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(1); len(order.Victims) != 1 || order.Victims[0].UID != "bound" {
+		t.Errorf("victims %+v", order.Victims)
+	}
+	if status := w.framework.WaitOnPermit(w.ctx, waits); status.Code() != fwk.Error {
+		t.Errorf("the waiting pod got %v, want an error, which lets it be tried again", status)
+	}
+}
+
+func TestAPreemptorDoesNotWaitForAVictimThatWasBoundBeforeItCouldBeStoppedInMemory(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	w.framework.AddPodInPreBind(waits.UID, func(error) {})
+	w.framework.GetPodInPreBind(waits.UID).MarkPrebound()
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(1); len(order.Victims) != 1 || order.Victims[0].UID != "bound" {
+		t.Errorf("victims %+v", order.Victims)
+	}
+	w.eventually("it is not waited for", func() bool {
+		e := w.entry("p")
+		_, waiting := e.remaining["waits"]
+		return e.phase == committed && !waiting && len(e.victims) == 1
+	})
+}

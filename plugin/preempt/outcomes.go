@@ -1,0 +1,279 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+const (
+	// followSince is how far back the streams are read at the start: longer than any order lives.
+	followSince = maxNotAfter + time.Minute
+	// longestNotAfter is how far ahead an order's notAfter may lie: further, it is no scheduler's.
+	longestNotAfter = maxNotAfter + time.Minute
+	// longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
+	longestGrace = 365 * 24 * 60 * 60
+	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
+	// the nomination back, so that the next cycle does not start with it.
+	revertWait = 500 * time.Millisecond
+	// answerFresh is how old an outcome may be to tell that evictors are at work.
+	answerFresh = time.Minute
+)
+
+// Reasons of outcomes that the plugin tells apart.
+const (
+	reasonAwaitedFailed = "awaited-order-failed"
+	reasonVictimSpared  = "victim-spared"
+)
+
+// follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
+// knows the live orders. The two are read independently and in any order.
+func (e *engine) follow(ctx context.Context) {
+	since := e.clock.Now().Add(-followSince)
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
+		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
+	})
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
+		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
+	})
+}
+
+// takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
+func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
+	order := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(r.Data, wire.TypeOrder, order); err != nil {
+		e.complain(ctx, "order_not_understood", r, err)
+		return
+	}
+	if order.Preemptor == nil || e.inflight.has(order.OrderID) {
+		return
+	}
+	if r.Subject != e.subjects.PodOrder(order.Preemptor.UID) {
+		// One live order a preemptor holds by the subject alone; evictors put this one aside.
+		e.complain(ctx, "order_not_understood", r, &straying{reasonWrongSubject, "an order for " + order.Preemptor.UID})
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
+		return
+	}
+	now := e.clock.Now()
+	if order.NotAfter.After(now.Add(longestNotAfter)) {
+		e.complain(ctx, "order_not_understood", r, &straying{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
+		return
+	}
+	ref := wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
+	pod := e.podOf(ref)
+	if !e.placements.knows(types.UID(ref.UID)) || pod.Spec.NodeName != "" {
+		return
+	}
+	outcome := e.inflight.outcome(order.OrderID)
+	opensAt := order.NotAfter.Add(gateSlack)
+	if outcome != nil {
+		if outcome.Result != wire.ResultSucceeded {
+			return
+		}
+		opensAt = leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now))
+	}
+	taken := adopted(order, opensAt)
+	taken.message = r.Data
+	if !e.inflight.adopt(taken, now) {
+		return
+	}
+	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
+	// Its place in its queue is held from now on, so that the queue gate, which may have held it, wakes it no more.
+	e.activate(ctx, e.pending(ref))
+	if outcome == nil {
+		outcome = e.inflight.outcome(order.OrderID) // it may have come since
+	}
+	if outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+}
+
+// adopted is an order from the stream as the inflight state sees it.
+func adopted(order *wire.EvictionOrder, opensAt time.Time) *entry {
+	e := &entry{
+		orderID:   order.OrderID,
+		preemptor: wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID},
+		node:      order.Node,
+		awaited:   map[types.UID]string{},
+		remaining: map[types.UID]time.Time{},
+		createdAt: order.CreatedAt.Time,
+		opensAt:   opensAt,
+	}
+	for _, v := range order.Victims {
+		e.victims = append(e.victims, types.UID(v.UID))
+		e.remaining[types.UID(v.UID)] = time.Time{}
+	}
+	for _, a := range order.Awaited {
+		e.awaited[types.UID(a.UID)] = a.OrderID
+		e.remaining[types.UID(a.UID)] = time.Time{}
+	}
+	return e
+}
+
+// takeOutcome remembers an outcome and applies it.
+func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
+	outcome := &wire.Outcome{}
+	if _, err := wire.Unwrap(r.Data, wire.TypeOutcome, outcome); err != nil {
+		e.complain(ctx, "outcome_not_understood", r, err)
+		return
+	}
+	if r.Subject != e.subjects.Outcome(outcome.OrderID) {
+		e.complain(ctx, "outcome_not_understood", r, &straying{reasonWrongSubject, "an outcome of " + outcome.OrderID})
+		return
+	}
+	if clusterUID, err := e.clusterUID(); err == nil && clusterUID != outcome.ClusterUID {
+		e.complain(ctx, "outcome_not_understood", r, &straying{reasonOtherCluster, "cluster " + outcome.ClusterUID})
+		return
+	}
+	failpoint(failOnOutcome)
+	e.inflight.remember(outcome)
+	// The stream is read from its past after a start.
+	if e.clock.Since(outcome.FinishedAt.Time) < answerFresh && e.orders.answered() {
+		e.ordersCarried(ctx)
+	}
+	e.applyOutcome(ctx, outcome)
+}
+
+// applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
+func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
+	if outcome.Result == wire.ResultSucceeded {
+		e.avoid.succeeded(types.UID(outcome.PreemptorUID))
+		e.succeeded(outcome.OrderID, outcome)
+		return
+	}
+	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait)
+	if !ok {
+		return
+	}
+	if w.own {
+		executed(operationOrder, errors.New(outcome.Result), w.waited)
+	}
+	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	// Other victims may do on the same node, where the next plan can leave those out.
+	others := e.refusals.take(types.UID(w.pod.UID), outcome.Victims) > 0
+	e.failed(w.pod, w.node, nodesFault(outcome) && !others)
+	e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
+}
+
+// failed notes that an order of a pod came to nothing, unless that is bound or gone.
+func (e *engine) failed(pod wire.PodRef, node string, nodesFault bool) {
+	e.avoid.failed(types.UID(pod.UID), node, nodesFault)
+	e.pending(pod)
+}
+
+// nodesFault says whether an order came to nothing for something about its node or victims, so that the
+// same plan would fail again.
+func nodesFault(outcome *wire.Outcome) bool {
+	switch outcome.Result {
+	case wire.ResultFailed:
+		return outcome.Reason != reasonAwaitedFailed
+	case wire.ResultRefused:
+		return outcome.Reason == reasonVictimSpared
+	}
+	return false
+}
+
+// succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
+func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
+	now := e.clock.Now()
+	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), func(uid types.UID) bool {
+		return !e.placements.knows(uid) || e.placements.pending(uid)
+	})
+	if own && outcome != nil {
+		executed(operationOrder, nil, took)
+	}
+	preemptor, node, known := e.inflight.placeOf(orderID)
+	if !known {
+		return
+	}
+	// The nomination may have been taken away, or the node, while the order was carried out.
+	if e.placements.knows(types.UID(preemptor.UID)) {
+		e.inflight.nominatedTo(types.UID(preemptor.UID), e.podOf(preemptor).Status.NominatedNodeName)
+	}
+	if _, err := e.nodes.Get(node); apierrors.IsNotFound(err) {
+		e.inflight.nodeDeleted(node)
+	}
+}
+
+// leavingUntil is when the last victim should be gone: its grace period and a minute after `from`.
+func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
+	var grace int64
+	if outcome != nil {
+		for _, v := range outcome.Victims {
+			grace = max(grace, min(v.GracePeriodSeconds, longestGrace))
+		}
+	}
+	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
+}
+
+// straying is a message that can be read, and that no writer of this cluster would have put where it is.
+type straying struct{ reason, detail string }
+
+func (s *straying) Error() string { return s.reason + ": " + s.detail }
+
+// Reasons for which messages are ignored besides those of wire.MalformedError.
+const (
+	reasonWrongSubject = "wrong-subject"
+	reasonOtherCluster = "other-cluster"
+	reasonNotAfter     = "not-after-too-far"
+)
+
+// complain logs and counts a message that is ignored, once, with its place.
+func (e *engine) complain(ctx context.Context, event string, r natsbus.Record, err error) {
+	var malformed *wire.MalformedError
+	var stray *straying
+	reason := "other"
+	switch {
+	case errors.As(err, &malformed):
+		reason = malformed.Reason
+	case errors.As(err, &stray):
+		reason = stray.reason
+	}
+	messagesIgnored.WithLabelValues(reason).Inc()
+	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
+// or keeps it. In doubt it does.
+func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
+	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	defer cancel()
+	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, e.subjects.PodOrder(string(uid)))
+	if err != nil || !found {
+		return err != nil
+	}
+	order := &wire.EvictionOrder{}
+	if _, err := wire.Unwrap(stored.Data, wire.TypeOrder, order); err != nil {
+		return true
+	}
+	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
+	switch {
+	case err != nil:
+		return true
+	case !found:
+		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
+	}
+	outcome := &wire.Outcome{}
+	if _, err := wire.Unwrap(ended.Data, wire.TypeOutcome, outcome); err != nil {
+		return true
+	}
+	now := e.clock.Now()
+	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+}

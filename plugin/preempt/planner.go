@@ -1,0 +1,117 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// errBreakerOpen says that the planner is not asked for a while.
+var errBreakerOpen = errors.New("the planner has not answered lately and is not asked for a while")
+
+// errTooLarge says that the planner cannot be asked about a pod, which says nothing of the planner.
+var errTooLarge = errors.New("the pod, with the orders in flight, is too large to be asked about")
+
+// errUnreadable says that the planner's answer is not understood, though it is of this version.
+var errUnreadable = errors.New("the planner's answer cannot be read")
+
+// Labels of makeway_scheduler_plan_request_duration_seconds.
+const (
+	planAnswered     = "answered"
+	planNoResponders = "no_responders"
+	planTimeout      = "timeout"
+	planDisconnected = "disconnected"
+	planMalformed    = "malformed"
+)
+
+// question is what a cycle asks the planner: so many candidates for a pod among some nodes, under a mode.
+type question struct {
+	pod        *v1.Pod
+	mode       string
+	nodes      potential
+	candidates int
+	refused    []string // pods to leave out
+	full       bool     // set the columns aside
+}
+
+// same says whether the question is another one over again. O(names of nodes).
+func (q question) same(other question) bool {
+	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.full == other.full && slices.Equal(q.refused, other.refused) && q.nodes.equal(other.nodes)
+}
+
+// query sends a question and waits for its answer; ahead says that it is asked while the filters run.
+func (pl *MakeWay) query(ctx context.Context, q question, ahead bool) (*wire.PlanReply, error) {
+	request, err := pl.planRequest(q.pod, q.mode, q.nodes.nodes, q.candidates, ahead)
+	if err != nil {
+		return nil, err
+	}
+	request.RefusedVictims, request.IgnoreColumns = q.refused, q.full
+	return pl.ask(ctx, request)
+}
+
+// ask sends one plan request and waits for its answer, at most the plan time-out. Failures count
+// towards the breaker; an answer of any kind closes it.
+func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
+	data, err := wire.Encode(request)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > wire.MaxBytes {
+		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", errTooLarge, len(data), wire.MaxBytes)
+	}
+	if !pl.engine.breaker.allow() {
+		return nil, errBreakerOpen
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, pl.args.PlanTimeout.Duration)
+	defer cancel()
+	reply, result, err := pl.exchange(ctx, request.RequestID, data)
+	planRequestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	if err != nil {
+		if result == planNoResponders {
+			pl.engine.breaker.unheard()
+		} else {
+			pl.engine.breaker.failed(time.Since(start))
+		}
+		pl.engine.inflight.notify() // the breaker's metric is set there
+		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
+		return nil, err
+	}
+	if pl.engine.breaker.succeeded() {
+		pl.engine.inflight.notify() // as above
+	}
+	return reply, nil
+}
+
+// exchange is one request and its checked answer, with the metric's label.
+func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) (*wire.PlanReply, string, error) {
+	raw, err := pl.engine.bus.Request(ctx, pl.engine.subjects.Plan, data)
+	switch {
+	case errors.Is(err, natsbus.ErrNoResponders):
+		return nil, planNoResponders, errors.New("no planner answers")
+	case errors.Is(err, natsbus.ErrNotSent):
+		return nil, planDisconnected, err
+	case err != nil:
+		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", pl.args.PlanTimeout.Duration, err)
+	}
+	reply, err := wire.DecodePlanReply(raw)
+	if err != nil {
+		var malformed *wire.MalformedError
+		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		return nil, planMalformed, err
+	}
+	if reply.RequestID != requestID {
+		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
+	}
+	return reply, planAnswered, nil
+}

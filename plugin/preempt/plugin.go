@@ -1,0 +1,169 @@
+// Package preempt is the kube-scheduler plugin MakeWay: it asks the planner what would have to go for a
+// pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
+// eviction order to a stream, and holds the pod until its victims have left.
+//
+// Enable it at multiPoint, and at postFilter after DynamicResources. MakeWayFallback may follow it in
+// DefaultPreemption's place; a third plugin, NominatedSort, may order the scheduling queue.
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Name is the plugin's name in the registry and in configurations.
+const Name = "MakeWay"
+
+// MakeWay is the plugin of one profile. What profiles share is in the engine.
+type MakeWay struct {
+	args   *MakeWayArgs
+	handle fwk.Handle
+	engine *engine
+
+	profileOnce  sync.Once
+	profileValue wire.Profile
+	fallbackOnce sync.Once
+	fallback     bool
+}
+
+var (
+	_ fwk.PostFilterPlugin  = &MakeWay{}
+	_ fwk.PreEnqueuePlugin  = &MakeWay{}
+	_ fwk.PreFilterPlugin   = &MakeWay{}
+	_ fwk.FilterPlugin      = &MakeWay{}
+	_ fwk.SignPlugin        = &MakeWay{}
+	_ fwk.ReservePlugin     = &MakeWay{}
+	_ fwk.EnqueueExtensions = &MakeWay{}
+)
+
+// New makes the plugin of one profile. It does not wait for NATS. Everything that it starts ends with
+// the context.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	args, err := decodeArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
+	engine, err := engineFor(klog.NewContext(ctx, logger), args, handle)
+	if err != nil {
+		return nil, err
+	}
+	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
+		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
+	return &MakeWay{args: args, handle: handle, engine: engine}, nil
+}
+
+// Name implements Plugin.
+func (pl *MakeWay) Name() string { return Name }
+
+// EventsToRegister implements EnqueueExtensions.
+func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		// A gated pod hears of no event but those of the plugin that gates it. The deletion of a pod is
+		// how its victims leave; the hint takes a note of it.
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: pl.victimLeft},
+	}, nil
+}
+
+// victimLeft notes that a pod has left the scheduler's cache: the scheduler takes a pod out of its
+// cache first and then asks the hints, under the queue's lock. That is exact, but it is not always
+// heard: where another plugin's hint says Queue first, the rest are not asked. The pod informer's
+// delete event, and a short while for the scheduler's own handler to run, is the other way to know.
+// It always skips: the pod is activated once, when the last victim has left.
+func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
+	defer goroutines.RecoverPanic(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
+	if victim, ok := oldObj.(*v1.Pod); ok {
+		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
+		pl.engine.gate.PodLeftNode(victim.UID)
+		pl.engine.inflight.leftCache(pod.UID, victim.UID)
+	}
+	return fwk.QueueSkip, nil
+}
+
+// PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.
+func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
+	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
+	if orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now()); closed {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
+	}
+	if rejected := pl.engine.gate.Admit(pod, pl.args.Mode); rejected != nil {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.Message())
+	}
+	return nil
+}
+
+// Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It
+// rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
+func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
+	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
+	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
+		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
+	}
+	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
+	pl.engine.endPlace(pod.UID)
+	pl.engine.placements.assume(pod, nodeName)
+	pl.settleAhead(state)
+	return nil
+}
+
+// Unreserve notes that it is not. For a victim that was waiting or being bound this is how it leaves:
+// the scheduler takes it out of its cache right after.
+func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
+	pl.engine.placements.unassume(pod.UID)
+	pl.engine.gate.Unreserve(pod.UID)
+	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
+}
+
+// PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
+func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
+	start := time.Now()
+	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	keptOut := queuegate.RejectionOf(state)
+	hold := false
+	defer func() {
+		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
+		postFilterDuration.Observe(time.Since(start).Seconds())
+		pl.settleAhead(state)
+		if result, status = end.pair(); hold && end.unplanned() {
+			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
+		}
+		if keptOut != nil && status.Code() == fwk.Unschedulable {
+			// Nobody listed after this plugin may make room for a pod that its queue has none for.
+			status = end.status(fwk.UnschedulableAndUnresolvable)
+		}
+		if status.Code() != fwk.Unschedulable {
+			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
+			metrics.PreemptionAttempts.Inc()
+		}
+	}()
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
+		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	})
+	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
+	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
+	end = pl.preempt(ctx, state, pod, statuses)
+	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
+		end.message += "; " + why
+	}
+	if current := pl.engine.current(refOf(pod)); current != nil && end.keeps() {
+		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
+	}
+	_, code := end.pair()
+	goesOn := keptOut == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
+	pl.engine.attempted(pod, keptOut != nil, goesOn, end)
+	return nil, nil // end says it
+}

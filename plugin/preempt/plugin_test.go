@@ -1,0 +1,81 @@
+package preempt
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.T) {
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")})
+	w.eventually("the world's own engine has started its goroutines", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		return len(w.bus.follows) == 3
+	})
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(w.ctx)
+	const nobodyListens = `"natsURL": "nats://127.0.0.1:1"`
+	begun := time.Now()
+	first, err := New(ctx, argsOf(`{`+nobodyListens+`}`), w.framework)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("New took %s without NATS", took)
+	}
+
+	second, err := New(ctx, argsOf(`{`+nobodyListens+`, "mode": "observe"}`), w.framework)
+
+	if err != nil || first.(*MakeWay).engine != second.(*MakeWay).engine {
+		t.Errorf("error %v, one engine %t", err, first.(*MakeWay).engine == second.(*MakeWay).engine)
+	}
+	if second.(*MakeWay).args.Mode != "observe" || first.(*MakeWay).args.Mode != "enforce" {
+		t.Error("a profile's own arguments are not its own")
+	}
+	if _, err := New(ctx, argsOf(`{"natsURL": "nats://127.0.0.1:2"}`), w.framework); err == nil || !strings.Contains(err.Error(), "natsURL") {
+		t.Errorf("error %v, want that natsURL differs", err)
+	}
+
+	cancel()
+
+	w.eventually("the engine is forgotten", func() bool {
+		engines.Lock()
+		defer engines.Unlock()
+		return engines.of[w.framework.SharedInformerFactory()] == nil
+	})
+	// The listeners of three informers stay, two goroutines each: they end with their factory.
+	w.eventually("its goroutines have ended", func() bool { return runtime.NumGoroutine() <= before+6 })
+}
+
+func TestAPanicInAnyEntryPointGivesItsDocumentedAnswer(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.plugin.engine = nil // anything that is touched panics
+
+	if status := w.plugin.PreEnqueue(w.ctx, p); !status.IsSuccess() {
+		t.Errorf("PreEnqueue: %v", status)
+	}
+	if status := w.plugin.Reserve(w.ctx, nil, p, "n1"); !status.IsSuccess() {
+		t.Errorf("Reserve: %v", status)
+	}
+	w.plugin.Unreserve(w.ctx, nil, p, "n1")
+	if hint, err := w.plugin.victimLeft(klogger(w), p, a, nil); hint != fwk.QueueSkip || err != nil {
+		t.Errorf("hint: %v, %v", hint, err)
+	}
+	if result, status := w.cycle(p); result != nil || status.Code() != fwk.Unschedulable {
+		t.Errorf("PostFilter: %+v, %v", result, status)
+	}
+}
+
+func TestOnlyTheDeletionOfPodsIsListenedTo(t *testing.T) {
+	events, err := (&MakeWay{}).EventsToRegister(context.Background())
+
+	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.Pod || events[0].Event.ActionType != fwk.Delete {
+		t.Errorf("events %+v, error %v", events, err)
+	}
+}

@@ -1,0 +1,724 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func klogger(w *world) klog.Logger { return ktesting.NewLogger(w.t, ktesting.DefaultConfig) }
+
+func fwkPodInfo(pod *v1.Pod) (fwk.PodInfo, error) { return framework.NewPodInfo(pod) }
+
+// simple is a world in which p would fit node n1 without a.
+func simple(t *testing.T, given setup, change func(p *st.PodWrapper)) (*world, *v1.Pod, *v1.Pod) {
+	t.Helper()
+	wrapped := pod("p", "", high, large)
+	if change != nil {
+		change(wrapped)
+	}
+	p, a := wrapped.Obj(), pod("a", "n1", mid, large).Obj()
+	w := newWorld(t, given, []*v1.Node{node("n1")}, p, a)
+	w.bus.plan = answers(candidate("n1", "!a"))
+	return w, p, a
+}
+
+func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
+	mode := func(mode string) setup { return setup{args: func(a *MakeWayArgs) { a.Mode = mode }} }
+	for name, test := range map[string]struct {
+		given    setup
+		change   func(*st.PodWrapper)
+		plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
+		requests int
+		message  string
+	}{
+		"mode off":           {given: mode(wire.ModeOff), message: "mode off"},
+		"mode observe":       {given: mode(wire.ModeObserve), requests: 1, message: "mode observe"},
+		"preemptionPolicy":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }, message: "preemptionPolicy=Never"},
+		"a scheduling group": {change: func(p *st.PodWrapper) { p.PodGroupName("g") }, message: "scheduling group"},
+		"no planner":         {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNoResponders }, requests: 1, message: "no planner answers"},
+		"no answer in time":  {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }, requests: 1, message: "no answer within 100ms"},
+		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNotSent }, requests: 1, message: "not sent"},
+		"another version":    {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return &wire.PlanReply{RequestID: "other"}, nil }, requests: 1, message: "an answer to"},
+		"a planner not synced": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) {
+			return &wire.PlanReply{Status: wire.StatusNotSynced, Refusal: &wire.Refusal{Reason: "NotSynced", Message: "no list of pods yet"}}, nil
+		}, requests: 1, message: "no plan: no list of pods yet"},
+		"a planner that does not say why": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) {
+			return &wire.PlanReply{Status: wire.StatusNotSynced}, nil
+		}, requests: 1, message: "does not say why"},
+		"a panic": {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { panic("oh") }, requests: 1, message: "a panic was recovered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, test.given, test.change)
+			if test.plan != nil {
+				w.bus.plan = test.plan
+			}
+
+			result, status := w.cycle(p)
+
+			if result != nil || status.Code() != fwk.Unschedulable {
+				t.Errorf("result %+v, status %v, want (nil, Unschedulable)", result, status)
+			}
+			if !strings.Contains(status.Message(), test.message) {
+				t.Errorf("message %q does not say %q", status.Message(), test.message)
+			}
+			if len(w.bus.requests) != test.requests {
+				t.Errorf("%d plan requests, want %d", len(w.bus.requests), test.requests)
+			}
+			if w.entry(p.UID) != nil || w.gated(p) {
+				t.Error("the pod is marked as preempting")
+			}
+		})
+	}
+}
+
+func TestARefusalStopsTheChainAndClearsTheNomination(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NotEnoughRoom", Message: "too little room everywhere"}}, nil
+	}
+
+	result, status := w.cycle(p)
+
+	if status.Code() != fwk.UnschedulableAndUnresolvable || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+	if status.Message() != "makeway: too little room everywhere" {
+		t.Errorf("message %q", status.Message())
+	}
+}
+
+func TestNoPlanIsAskedForWhereRemovingPodsHelpsNoNode(t *testing.T) {
+	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Req(size("600")) })
+
+	_, status := w.cycle(p)
+
+	if status.Code() != fwk.UnschedulableAndUnresolvable || len(w.bus.requests) != 0 {
+		t.Errorf("status %v, %d plan requests", status, len(w.bus.requests))
+	}
+}
+
+func TestADeadPlannerCostsThreeRequestsAtMost(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }
+
+	for range 10 {
+		w.cycle(p)
+	}
+
+	if len(w.bus.requests) != breakerThreshold {
+		t.Errorf("%d plan requests, want %d", len(w.bus.requests), breakerThreshold)
+	}
+}
+
+func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	back := w.bus.plan
+	w.bus.plan = nil // no planner has subscribed, which NATS says at once
+	for range 10 {
+		w.cycle(p)
+	}
+	if most := w.plugin.engine.breaker.attempts(retryBurst); most != 0 {
+		t.Errorf("%d pods are tried again at once, each with all its filters", most)
+	}
+	w.bus.mu.Lock()
+	w.bus.plan = back
+	w.bus.mu.Unlock()
+
+	w.nominated(p, "n1")
+}
+
+// ownMetric is what kube-scheduler's registry has of a counter, or a histogram's count.
+func ownMetric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			metric := family.GetMetric()[0]
+			return metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestKubeSchedulersOwnPreemptionMetricsMove(t *testing.T) {
+	for name, test := range map[string]struct {
+		plan              func(*wire.PlanRequest) (*wire.PlanReply, error)
+		attempts, victims float64
+	}{
+		"nominated": {answers(candidate("n1", "!a")), 1, 1},
+		"refused": {func(*wire.PlanRequest) (*wire.PlanReply, error) {
+			return &wire.PlanReply{Status: wire.StatusRefused}, nil
+		}, 1, 0},
+		"left to another plugin, which counts it": {nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.bus.plan = test.plan
+			attempts, victims := ownMetric(t, "scheduler_preemption_attempts_total"), ownMetric(t, "scheduler_preemption_victims")
+
+			w.cycle(p)
+
+			attempts = ownMetric(t, "scheduler_preemption_attempts_total") - attempts
+			if victims = ownMetric(t, "scheduler_preemption_victims") - victims; attempts != test.attempts || victims != test.victims {
+				t.Errorf("attempts %v, nominations with victims %v", attempts, victims)
+			}
+		})
+	}
+}
+
+// DP-16.
+func TestAPodWaitsForVictimsOfItsNominatedNodeUntilTheirGraceIsOver(t *testing.T) {
+	preempted := v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}
+	for name, test := range map[string]struct {
+		deletedFor time.Duration
+		condition  *v1.PodCondition
+		waits      bool
+	}{
+		"terminating by preemption":              {time.Second, &preempted, true},
+		"terminating by preemption for too long": {time.Hour, &preempted, false},
+		"terminating for another reason":         {time.Second, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("p", "", high, large).NominatedNodeName("n1").Obj()
+			a := pod("a", "n1", mid, large).Obj()
+			deleted := metav1.NewTime(time.Now().Add(-test.deletedFor))
+			a.DeletionTimestamp = &deleted
+			if test.condition != nil {
+				a.Status.Conditions = append(a.Status.Conditions, *test.condition)
+			}
+			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, a)
+			w.bus.plan = answers(candidate("n1", "!a"))
+
+			result, status := w.cycle(p)
+
+			if test.waits != (result == nil && status.Code() == fwk.UnschedulableAndUnresolvable) {
+				t.Errorf("result %+v, status %v, waits %t wanted", result, status, test.waits)
+			}
+		})
+	}
+}
+
+func TestThePodIsGatedFromPostFiltersReturn(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+
+	status := w.plugin.PreEnqueue(w.ctx, p)
+
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "node n1") {
+		t.Errorf("status %v", status)
+	}
+	result, again := w.cycle(p)
+	if result != nil || again.Code() != fwk.UnschedulableAndUnresolvable || len(w.bus.requests) != 1 {
+		t.Errorf("a second cycle gave %+v, %v after %d requests", result, again, len(w.bus.requests))
+	}
+}
+
+func TestTheOrderIsCommittedOnlyWhenTheNominationShows(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	time.Sleep(50 * time.Millisecond)
+	w.bus.mu.Lock()
+	stored := len(w.bus.messages)
+	w.bus.mu.Unlock()
+	if stored != 0 {
+		t.Fatal("an order is in the stream before the nomination is in the API")
+	}
+
+	w.show(p, "n1")
+
+	order := w.order(1)
+	if order.Preemptor.UID != "p" || order.Node != "n1" || order.NodeUID != "n1" || order.ClusterUID != "cluster" ||
+		order.Fence != (wire.Fence{Kind: "kv", Name: "default-scheduler", Epoch: 7}) ||
+		order.NotAfter.Sub(order.CreatedAt.Time) != time.Minute || len(order.Victims) != 1 {
+		t.Errorf("order %+v", order)
+	}
+	if v := order.Victims[0]; v.UID != "a" || v.Priority != mid || v.Rule != ruleLowerPriority || v.GracePeriodSeconds != 30 || v.Assumed {
+		t.Errorf("victim %+v", v)
+	}
+}
+
+func TestWithoutANominationThereIsNoOrderAndThePodIsTriedAgain(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	info, _ := fwkPodInfo(p)
+	w.framework.AddNominatedPod(klogger(w), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+
+	if w.gated(p) || len(w.framework.NominatedPodsForNode("n1")) != 0 || len(w.bus.messages) != 0 {
+		t.Errorf("gated %t, nominated %v, %d messages", w.gated(p), w.framework.NominatedPodsForNode("n1"), len(w.bus.messages))
+	}
+}
+
+func TestThePodIsReleasedOnceWhenItsVictimsAreGone(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.end(w.order(1), wire.ResultSucceeded)
+	w.eventually("the outcome is read", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving })
+	before := w.activator.of("p") // the one that gates it
+	if !w.gated(p) {
+		t.Fatal("released before its victim had left")
+	}
+
+	w.delete(a)
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == before+1 })
+	if w.gated(p) {
+		t.Error("still gated")
+	}
+}
+
+func TestAFailedOrderIsRevertedAndItsNodeLeftOutForAWhile(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	order := w.order(1)
+	info, _ := fwkPodInfo(p)
+	w.framework.AddNominatedPod(klogger(w), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
+	w.show(p, "") // the evictor's rollback
+
+	w.end(order, wire.ResultFailed)
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 2 })
+	if w.gated(p) || len(w.framework.NominatedPodsForNode("n1")) != 0 {
+		t.Errorf("gated %t, nominated %v", w.gated(p), w.framework.NominatedPodsForNode("n1"))
+	}
+	if _, status := w.cycle(p); !strings.Contains(status.Message(), "has just failed") {
+		t.Errorf("the same node at once again: %v", status)
+	}
+}
+
+func TestAVictimWaitingInPermitIsPreemptedInMemory(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.framework.AddWaitingPod(a, map[string]time.Duration{"Gate": time.Hour})
+	w.plugin.Reserve(w.ctx, nil, a, "n1")
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.eventually("the order is done", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving })
+	if status := w.framework.WaitOnPermit(w.ctx, a); status.Code() != fwk.Error {
+		t.Errorf("the waiting pod got %v, want an error, which lets it be tried again", status)
+	}
+	before := w.activator.of("p")
+
+	w.plugin.Unreserve(w.ctx, nil, a, "n1")
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == before+1 })
+	if len(w.bus.messages) != 0 {
+		t.Error("an order was written for a victim that was preempted in memory")
+	}
+}
+
+func TestAVictimWhosePlacementWasTakenBackMeanwhileIsInNoOrder(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	pending := a.DeepCopy()
+	pending.Spec.NodeName = ""
+	w.plugin.engine.placements.observe(pending)
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	w.eventually("the pod is released at once", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+	if len(w.bus.messages) != 0 {
+		t.Error("an order was written for a victim that is pending")
+	}
+}
+
+func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	order := w.order(1)
+	w.plugin.engine.applyOutcome(w.ctx, &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded})
+	again := a.DeepCopy()
+	again.UID = "another"
+
+	w.plugin.engine.podUpdated(w.ctx, a, again)
+
+	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+}
+
+func TestAPodThatShouldHaveLeftLongAgoMakesNoRoom(t *testing.T) {
+	p, stuck, b := pod("p", "", high, large).Obj(), pod("stuck", "n1", low, whole).Obj(), pod("b", "n2", mid, whole).Obj()
+	deleted := metav1.NewTime(time.Now().Add(-time.Hour))
+	stuck.DeletionTimestamp = &deleted
+	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, stuck, b)
+	w.bus.plan = answers(candidate("n1", "!stuck"), candidate("n2", "!b"))
+
+	w.nominated(p, "n2")
+}
+
+func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
+	for name, before := range map[string]bool{"before the outcome": true, "after the outcome": false} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.nominated(p, "n1")
+			w.show(p, "n1")
+			order := w.order(1)
+			deleteNode := func() {
+				if err := w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if before {
+				deleteNode()
+				w.eventually("the node is gone", func() bool { _, err := w.plugin.engine.nodes.Get("n1"); return err != nil })
+			}
+
+			outcome := &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded}
+			w.plugin.engine.inflight.remember(outcome)
+			w.plugin.engine.applyOutcome(w.ctx, outcome)
+			if !before {
+				deleteNode()
+			}
+
+			w.eventually("the order is forgotten", func() bool { return w.entry("p") == nil })
+			if nominated := w.framework.NominatedPodsForNode("n1"); len(nominated) != 0 {
+				t.Errorf("nominated %v", nominated)
+			}
+		})
+	}
+}
+
+func TestAVictimThatCannotBeStoppedInMemoryIsInTheOrderAsAssumed(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.framework.AddPodInPreBind(a.UID, func(error) {})
+	w.framework.GetPodInPreBind(a.UID).MarkPrebound()
+	w.plugin.Reserve(w.ctx, nil, a, "n1")
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(1); len(order.Victims) != 1 || !order.Victims[0].Assumed {
+		t.Errorf("victims %+v", order.Victims)
+	}
+}
+
+func TestAVictimInPreBindIsCancelled(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	cancelled := make(chan error, 1)
+	w.framework.AddPodInPreBind(a.UID, func(err error) { cancelled <- err })
+	w.plugin.Reserve(w.ctx, nil, a, "n1")
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	select {
+	case <-cancelled:
+	case <-time.After(5 * time.Second):
+		t.Error("not cancelled")
+	}
+}
+
+func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
+	lost := errors.New("timeout")
+	for name, test := range map[string]struct {
+		publish func(attempt int) (bool, error)
+		stored  bool
+	}{
+		"stored, and the answer lost":      {func(attempt int) (bool, error) { return attempt == 1, lost }, true},
+		"lost, and stored the next time":   {func(attempt int) (bool, error) { return attempt == 2, map[bool]error{false: lost}[attempt == 2] }, true},
+		"lost each time":                   {func(int) (bool, error) { return false, lost }, false},
+		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == publishAttempts, lost }, true},
+		"refused":                          {func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", natsbus.ErrNotSent) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.bus.publish = test.publish
+			w.nominated(p, "n1")
+
+			w.show(p, "n1")
+
+			if test.stored {
+				w.eventually("the order is committed", func() bool { e := w.entry("p"); return e != nil && e.phase == committed })
+				if len(w.bus.messages) != 1 {
+					t.Errorf("%d orders, want 1", len(w.bus.messages))
+				}
+				return
+			}
+			w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 2 })
+		})
+	}
+}
+
+func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	now := time.Now()
+	other := &wire.EvictionOrder{
+		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
+	}
+	data, err := wire.WrapOrder(other, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bus.mu.Lock()
+	w.bus.follows = nil // the stream is not read as fast as the order is committed
+	w.bus.mu.Unlock()
+	w.bus.put(w.plugin.engine.subjects.PodOrder("p"), data)
+
+	w.show(p, "n1")
+
+	w.eventually("the live order is adopted", func() bool { e := w.entry("p"); return e != nil && e.orderID == "ord-other" })
+	if len(w.bus.messages) != 1 {
+		t.Errorf("%d orders, want the one", len(w.bus.messages))
+	}
+	if result, status := w.cycle(p); result != nil || !strings.Contains(status.Message(), "ord-other") {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+func TestAnOrderWhoseTimeIsOverIsSuperseded(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	past := time.Now().Add(-time.Hour)
+	old := &wire.EvictionOrder{
+		OrderID: "ord-old", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(past), NotAfter: wire.At(past.Add(time.Minute)), Node: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
+	}
+	data, err := wire.WrapOrder(old, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bus.put(w.plugin.engine.subjects.PodOrder("p"), data)
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(2); order.Preemptor.UID != "p" {
+		t.Errorf("order %+v", order)
+	}
+}
+
+func TestARefusedPodIsTriedAgainWhenItsTimeComes(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	soon := wire.At(time.Now().Add(50 * time.Millisecond))
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Later", Message: "later", RetryAt: &soon}}, nil
+	}
+
+	w.cycle(p)
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+}
+
+func TestARefusedPodIsTriedAgainWhenItsBudgetChanges(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Budget", Message: "budget",
+			DependsOn: []wire.Dependency{{Kind: kindPDB, Namespace: "default", Name: "budget"}}}}, nil
+	}
+	w.cycle(p)
+
+	for _, name := range []string{"other", "budget"} {
+		if _, err := w.client.PolicyV1().PodDisruptionBudgets("default").Create(w.ctx, st.MakePDB().Namespace("default").Name(name).Obj(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+}
+
+func TestAssumedPodsAreInTheRequest(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	pending := pod("pending", "", low, small).Obj()
+
+	w.plugin.Reserve(w.ctx, nil, pending, "n1")
+	w.cycle(p)
+
+	if assumed := w.bus.requests[0].Assumed; len(assumed) != 1 || assumed[0].UID != "pending" || assumed[0].Node != "n1" {
+		t.Errorf("assumed %+v", assumed)
+	}
+	if filters := w.bus.requests[0].Profile.Filters; len(filters) != 3 {
+		t.Errorf("filters %v", filters)
+	}
+}
+
+func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	e := w.plugin.engine
+	versioned := func(version string) *v1.Pod {
+		other := pod("other", "n1", low, small).Obj()
+		other.ResourceVersion = version
+		return other
+	}
+	e.podChanged(w.ctx, versioned("41003"))
+	e.podChanged(w.ctx, versioned("40999")) // a list comes in any order
+	e.podChanged(w.ctx, versioned("no number"))
+	e.seen.take(resourceNodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "40961"}})
+	e.podDeleted(w.ctx, cache.DeletedFinalStateUnknown{Key: "default/other", Obj: versioned("41002")})
+
+	w.cycle(p)
+
+	if seen := w.bus.requests[0].Seen; seen[resourcePods] != 41003 || seen[resourceNodes] != 40961 {
+		t.Errorf("seen %v", seen)
+	}
+}
+
+func TestHintsSkipAndTakeANote(t *testing.T) {
+	w, p, a := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+
+	hint, err := w.plugin.victimLeft(klogger(w), p, a, nil)
+
+	if hint != fwk.QueueSkip || err != nil {
+		t.Errorf("hint %v, error %v", hint, err)
+	}
+	if e := w.entry("p"); len(e.remaining) != 0 {
+		t.Errorf("still waiting for %v", e.remaining)
+	}
+}
+
+func TestAPodWhoseOrdersComeToNothingPauses(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.show(p, "n1")
+	w.eventually("the nomination shows", func() bool {
+		current, err := w.plugin.engine.pods.Pods("default").Get("p")
+		return err == nil && current.Status.NominatedNodeName == "n1"
+	})
+
+	for n := range pauseAfter {
+		w.nominated(p, "n1")
+		w.end(w.order(2*n+1), wire.ResultRefused) // an order and its outcome each time
+		w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+	}
+
+	w.eventually("the pod pauses", func() bool {
+		_, status := w.cycle(p)
+		return strings.Contains(status.Message(), "came to nothing")
+	})
+}
+
+func TestAPodThatIsTooLargeToBeAskedAboutIsRefusedAndSaysNothingOfThePlanner(t *testing.T) {
+	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Label("large", strings.Repeat("x", wire.MaxBytes)) })
+
+	for range 2 * breakerThreshold {
+		result, status := w.cycle(p)
+		if result == nil || result.NominatedNodeName != "" || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too large to be asked about") {
+			t.Fatalf("result %+v, status %v", result, status)
+		}
+	}
+
+	if state, _ := w.plugin.engine.breaker.current(); state != breakerClosed || len(w.bus.requests) != 0 {
+		t.Errorf("the breaker is in state %d after %d requests", state, len(w.bus.requests))
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("it is not tried again")
+	}
+}
+
+func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T) {
+	inAnHour := wire.At(time.Now().Add(time.Hour))
+	for name, end := range map[string]func(*world, *v1.Pod) error{
+		"gone": func(w *world, p *v1.Pod) error {
+			return w.client.CoreV1().Pods(p.Namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{})
+		},
+		"bound": func(w *world, p *v1.Pod) error {
+			_, err := w.client.CoreV1().Pods(p.Namespace).Update(w.ctx, on(p, "n1"), metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		for when, early := range map[string]bool{"before the gate looks": true, "while the planner is asked": false} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				p := queuedPod("root.a", "p", "", high, "100")
+				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
+				engine := w.plugin.engine
+				ends := func() {
+					engine.avoid.failed(p.UID, "n1", false)
+					if err := end(w, p); err != nil {
+						t.Error(err)
+					}
+					w.eventually("the informer has told", func() bool { return !engine.avoid.concerns(p.UID) })
+				}
+				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+					if !early {
+						ends()
+					}
+					return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Because", RetryAt: &inAnHour}}, nil
+				}
+
+				if early {
+					ends()
+				}
+				w.cycle(p)
+
+				if waiting, _ := w.queueGate().State(); waiting != 0 || engine.retry.count() != 0 {
+					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.retry.count())
+				}
+				if counts := w.queueGate().Counts(p.UID); counts != (name == "bound") {
+					t.Errorf("it counts in its queue: %t", counts)
+				}
+			})
+		}
+	}
+}
+
+func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
+	w := queued(t)
+	engine := w.plugin.engine
+	left := func() int {
+		waiting, _ := w.queueGate().State()
+		engine.backlog.mu.Lock()
+		defer engine.backlog.mu.Unlock()
+		return waiting + engine.retry.count() + len(engine.backlog.pods)
+	}
+	gone := []*v1.Pod{
+		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
+	}
+	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
+	engine.retry.tryAt(refOf(gone[1]), time.Now())
+	engine.backlog.enter(gone[2])
+	if left() != 3 {
+		t.Fatalf("%d pods wait", left())
+	}
+
+	engine.inflight.notify()
+	if err := engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
+		t.Fatal(err)
+	}
+
+	w.eventually("all are dropped", func() bool { return left() == 0 })
+	for _, p := range gone {
+		if w.activator.of(p.UID) != 0 {
+			t.Errorf("%s was activated", p.Name)
+		}
+	}
+}
+
+func TestAPodThatWaitsForOrdersToEndIsTriedAgainThoughTheLastHasEndedBefore(t *testing.T) {
+	orders := newInflight()
+	pl := &MakeWay{engine: &engine{backlog: newBacklog(clock.RealClock{}), control: &control{}, inflight: orders}}
+
+	pl.awaitOrders(pod("p", "", high, large).Obj())
+
+	select {
+	case <-orders.changed:
+	default:
+		t.Error("nobody is told that there is room")
+	}
+}

@@ -1,0 +1,77 @@
+package preempt
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// selected are the nodes of a snapshot that a plan request means.
+func selected(selection wire.NodeSelection, all []fwk.NodeInfo) map[string]bool {
+	meant := map[string]bool{}
+	for _, n := range all {
+		if name := n.Node().Name; slices.Contains(selection.Names, name) != selection.AllBut {
+			meant[name] = true
+		}
+	}
+	return meant
+}
+
+func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		size := 1 + random.IntN(12)
+		var nodes []*v1.Node
+		for i := range size {
+			nodes = append(nodes, node(fmt.Sprintf("n%d", i)))
+		}
+		lister := internalcache.NewSnapshot(nil, nodes).NodeInfos()
+		all, _ := lister.List()
+		codes := []fwk.Code{fwk.Unschedulable, fwk.UnschedulableAndUnresolvable}
+		statuses := framework.NewDefaultNodeToStatus()
+		statuses.SetAbsentNodesStatus(fwk.NewStatus(codes[random.IntN(2)]))
+		explicit, hopeful := random.IntN(size+1), random.Float64()
+		for _, i := range random.Perm(size)[:explicit] {
+			code := codes[1]
+			if random.Float64() < hopeful {
+				code = codes[0]
+			}
+			statuses.Set(nodes[i].Name, fwk.NewStatus(code))
+		}
+		named := random.IntN(2) == 0
+		if !named {
+			statuses.Set("an extender's", fwk.NewStatus(codes[random.IntN(2)]))
+		}
+		reference, _ := statuses.NodesForStatusCode(lister, fwk.Unschedulable)
+		want := map[string]bool{}
+		for _, n := range reference {
+			want[n.Node().Name] = true
+		}
+
+		got, total, err := potentialNodes(statuses, lister, named)
+		if err != nil || total != size || got.count != len(want) || !maps.Equal(selected(got.nodes, all), want) {
+			t.Fatalf("seed %d: %+v of %d, error %v, want %v of %d", seed, got, total, err, want, size)
+		}
+		if len(want) == size && len(got.nodes.Names) > 0 {
+			t.Fatalf("seed %d: all nodes are potential, and still %v are named", seed, got.nodes.Names)
+		}
+
+		out := map[string]bool{"no node's": true}
+		for _, i := range random.Perm(size)[:random.IntN(size+1)] {
+			out[nodes[i].Name] = true
+			delete(want, nodes[i].Name)
+		}
+		if left := got.without(out, lister); left.count != len(want) || !maps.Equal(selected(left.nodes, all), want) {
+			t.Fatalf("seed %d: %+v without %v is %+v, want %v", seed, got, out, left, want)
+		}
+	}
+}

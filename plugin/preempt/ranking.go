@@ -1,0 +1,74 @@
+package preempt
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+)
+
+// rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
+// so that the same input gives the same node. The planner ranks by the same ones; both are tested with the cases of
+// bus/testdata/ranking.
+//
+// The pods that go are the new victims and the awaited: those that another order already removes.
+// `now` stands in for the start of a pod that has not started.
+func rank(candidates []*verified, now time.Time) {
+	keys := make(map[*verified]rankKey, len(candidates))
+	for _, c := range candidates {
+		keys[c] = newRankKey(c, now)
+	}
+	slices.SortFunc(candidates, func(a, b *verified) int { return keys[a].compare(keys[b]) })
+}
+
+// rankKey holds the numbers of one candidate, in the order of the rules.
+type rankKey struct {
+	violations  int
+	highest     int64
+	sum         int64
+	count       int
+	latestStart time.Time // the earliest among the pods of the highest priority: the later, the better
+	new         int
+	node        string
+}
+
+func newRankKey(c *verified, now time.Time) rankKey {
+	key := rankKey{node: c.node, highest: math.MinInt64, new: len(c.victims)}
+	count := func(pod *v1.Pod) {
+		priority := int64(corev1helpers.PodPriority(pod))
+		key.count++
+		key.sum += priority + math.MaxInt32 + 1
+		start := now
+		if pod.Status.StartTime != nil {
+			start = pod.Status.StartTime.Time
+		}
+		if priority > key.highest || (priority == key.highest && start.Before(key.latestStart)) {
+			key.highest, key.latestStart = priority, start
+		}
+	}
+	for _, victim := range c.victims {
+		count(victim.pod)
+		if victim.violating {
+			key.violations++
+		}
+	}
+	for _, awaited := range c.awaited {
+		count(awaited.pod)
+	}
+	return key
+}
+
+func (k rankKey) compare(other rankKey) int {
+	return cmp.Or(
+		cmp.Compare(k.violations, other.violations),
+		cmp.Compare(k.highest, other.highest),
+		cmp.Compare(k.sum, other.sum),
+		cmp.Compare(k.count, other.count),
+		other.latestStart.Compare(k.latestStart),
+		cmp.Compare(k.new, other.new),
+		cmp.Compare(k.node, other.node),
+	)
+}

@@ -1,0 +1,97 @@
+package preempt
+
+import (
+	"encoding/json"
+	"math/rand"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	neg  int32 = -100
+	low  int32 = 0
+	mid  int32 = 100
+	high int32 = 1000
+)
+
+// rankingTable is what planner and plugin rank alike by.
+type rankingTable struct {
+	Rules []string      `json:"rules"`
+	Cases []rankingCase `json:"cases"`
+}
+
+// rankingCase has candidates from the best to the worst, and the rule that decides between each two.
+type rankingCase struct {
+	Name       string `json:"name"`
+	Candidates []struct {
+		Node    string       `json:"node"`
+		Victims []rankingPod `json:"victims"`
+		Awaited []rankingPod `json:"awaited"`
+	} `json:"candidates"`
+	DecidedBy []string `json:"decidedBy"`
+}
+
+type rankingPod struct {
+	Priority  int32        `json:"priority"`
+	StartTime *metav1.Time `json:"startTime"`
+	Violating bool         `json:"violating"`
+}
+
+func (p rankingPod) pod() *v1.Pod {
+	return &v1.Pod{Spec: v1.PodSpec{Priority: &p.Priority}, Status: v1.PodStatus{StartTime: p.StartTime}}
+}
+
+func readRankingTable(t *testing.T) rankingTable {
+	t.Helper()
+	data, err := os.ReadFile("../../bus/testdata/ranking/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := rankingTable{}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	return table
+}
+
+func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range readRankingTable(t).Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			var candidates []*verified
+			var want []string
+			for _, told := range c.Candidates {
+				candidate := &verified{node: told.Node}
+				for _, pod := range told.Victims {
+					candidate.victims = append(candidate.victims, victim{pod: pod.pod(), violating: pod.Violating})
+				}
+				for _, pod := range told.Awaited {
+					candidate.awaited = append(candidate.awaited, awaitedPod{pod: pod.pod()})
+				}
+				candidates = append(candidates, candidate)
+				want = append(want, told.Node)
+			}
+			for range 10 {
+				rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
+
+				rank(candidates, now)
+
+				var got []string
+				for _, candidate := range candidates {
+					got = append(got, candidate.node)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("ranked %v, want %v", got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package preempt
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
+type recalled struct {
+	wait      *ending            // why the pod waits; nil: a plan may be asked for, with the fields below
+	potential potential          // the nodes where preemption may help, without those where orders for it have just failed
+	failed    map[string]failure // nodes that failed verification in cycles before
+	refused   []string           // pods to leave out, since they could not be evicted
+	full      bool               // the columns are set aside: a refusal was wrong
+	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
+}
+
+// recall asks every memory of earlier attempts once: whether the pod waits, and what its plan leaves out. A pod that
+// waits is tried again when the cause has ended. O(what is remembered of the pod + names in the potential nodes).
+func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fwk.NodeInfoLister) (known recalled) {
+	waits := func(kind outcomeKind, message string) recalled {
+		return recalled{wait: &ending{kind: kind, message: message}}
+	}
+	if mode == wire.ModeEnforce {
+		if end := pl.ordersShut(pod); end != nil {
+			return recalled{wait: end}
+		}
+	}
+	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
+		pl.engine.retry.postpone(refOf(pod), until)
+		return waits(endRefused, fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339)))
+	}
+	pl.engine.forecast.unfit(pod, possible)
+	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
+	known.potential = possible.without(avoided, nodes)
+	if known.potential.count == 0 {
+		pl.engine.retry.postpone(refOf(pod), avoidedUntil)
+		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided)))
+	}
+	if mode == wire.ModeEnforce && pl.ordersLimited() {
+		pl.awaitOrders(pod)
+		return waits(endLimited, fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count()))
+	}
+
+	known.failed = pl.engine.tried.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
+	known.full = pl.engine.samples.full(pod.UID)
+	var refusedUntil time.Time
+	known.refused, refusedUntil, _ = pl.engine.refusals.of(pod.UID)
+	known.retryAt = avoidedUntil
+	if !refusedUntil.IsZero() && (avoidedUntil.IsZero() || refusedUntil.Before(avoidedUntil)) {
+		known.retryAt = refusedUntil
+	}
+	return known
+}
+
+// remembers reports whether an earlier attempt may change a pod's next plan.
+func (e *engine) remembers(pod types.UID) bool {
+	return e.inflight.concerns(pod) || e.avoid.concerns(pod) || e.tried.concerns(pod) || e.refusals.concerns(pod) || e.samples.full(pod)
+}
+
+// generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
+func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok bool) {
+	info, err := nodes.Get(node)
+	if err != nil {
+		return 0, false
+	}
+	return info.GetGeneration(), true
+}
+
+// ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
+func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
+	asked := pl.engine.retry.now()
+	why, until := pl.engine.orders.shut()
+	if why == "" {
+		return nil
+	}
+	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
+	kind := endNoEvictor
+	if why == notStored {
+		kind = endNotStored
+	}
+	return &ending{kind: kind, message: why.String() + "; an order is tried now and then"}
+}
+
+// ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.
+func (pl *MakeWay) ordersLimited() bool {
+	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
+}
+
+// awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nothing else tells.
+func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
+	pl.engine.backlog.enter(pod)
+	if !pl.ordersLimited() {
+		pl.engine.inflight.notify()
+	}
+}

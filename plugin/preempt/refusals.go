@@ -1,0 +1,159 @@
+package preempt
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// How long a pod that could not be evicted for a preemptor is left out of that preemptor's plans; each further time
+// doubles it. The first time is short: the next plan takes another pod at once where there is one, and where there is
+// none, what the API server refuses may be allowed soon.
+const (
+	refusedFirst   = 10 * time.Second
+	refusedLongest = 5 * time.Minute
+	// longestCause bounds what is told of the API server's text.
+	longestCause = 200
+)
+
+// Results and reasons of victims in outcomes that the plugin tells apart.
+const (
+	victimFailed = "failed"
+	victimSpared = "spared"
+)
+
+// triedInVain are an evictor's reasons for a victim that failed only since time ran out.
+var triedInVain = []string{"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"}
+
+// refusals remembers, by preemptor, pods that could not be evicted for it, so that the next plan is another one.
+// Another preemptor may well evict them: an admission policy may look at who asks and when. Bounded by the pods
+// that are pending. Safe for concurrent use.
+type refusals struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	pods map[types.UID]map[types.UID]*refusal
+}
+
+// refusal is a pod that could not be evicted.
+type refusal struct {
+	until    time.Time
+	duration time.Duration
+	cause    string
+}
+
+func newRefusals(clock clock.PassiveClock) *refusals {
+	return &refusals{clock: clock, pods: map[types.UID]map[types.UID]*refusal{}}
+}
+
+// take remembers the victims of an outcome that could not be evicted, and returns how many of them the plan had not been
+// asked to leave out.
+func (r *refusals) take(preemptor types.UID, victims []wire.VictimOutcome) (news int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	for _, v := range victims {
+		refused := v.Result == victimFailed && !slices.Contains(triedInVain, v.Reason)
+		if !refused && v.Result != victimSpared {
+			continue
+		}
+		of := r.pods[preemptor]
+		if of == nil {
+			of = map[types.UID]*refusal{}
+			r.pods[preemptor] = of
+		}
+		entry := of[types.UID(v.UID)]
+		if entry == nil {
+			entry = &refusal{duration: refusedFirst / 2}
+			of[types.UID(v.UID)] = entry
+		}
+		if !now.Before(entry.until) {
+			news++
+		}
+		entry.duration = min(2*entry.duration, refusedLongest)
+		entry.until = now.Add(entry.duration)
+		entry.cause = causeOf(v)
+	}
+	r.shrink(preemptor)
+	return news
+}
+
+// shrink keeps as many as a plan request may name: those that are left out longest.
+func (r *refusals) shrink(preemptor types.UID) {
+	of := r.pods[preemptor]
+	for len(of) > wire.MostRefusedVictims {
+		var first types.UID
+		for uid, entry := range of {
+			if first == "" || entry.until.Before(of[first].until) {
+				first = uid
+			}
+		}
+		delete(of, first)
+	}
+}
+
+// causeOf is why a victim stays, without its name: the preemptor's condition may be another tenant's to read.
+func causeOf(v wire.VictimOutcome) string {
+	text := cmp.Or(v.Message, v.Reason, v.Result)
+	if v.Name != "" {
+		for _, quoted := range []string{`"%s"`, "'%s'", "/%s"} {
+			text = strings.ReplaceAll(text, fmt.Sprintf(quoted, v.Name), fmt.Sprintf(quoted, "…"))
+		}
+	}
+	return beginning(text, longestCause)
+}
+
+// of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they
+// were not evicted, in a few words; empty where there is none.
+func (r *refusals) of(preemptor types.UID) (victims []string, first time.Time, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	causes := map[string]int{}
+	for uid, entry := range r.pods[preemptor] {
+		if !now.Before(entry.until) {
+			continue
+		}
+		victims = append(victims, string(uid))
+		causes[entry.cause]++
+		if first.IsZero() || entry.until.Before(first) {
+			first = entry.until
+		}
+	}
+	if len(victims) == 0 {
+		return nil, time.Time{}, ""
+	}
+	slices.Sort(victims)
+	var most string
+	for cause, count := range causes {
+		if count > causes[most] || (count == causes[most] && cause < most) {
+			most = cause
+		}
+	}
+	are := "1 pod is"
+	if len(victims) > 1 {
+		are = fmt.Sprintf("%d pods are", len(victims))
+	}
+	return victims, first, are + " left out for now, as impossible to evict: " + most
+}
+
+// concerns reports whether pods could not be evicted for a preemptor.
+func (r *refusals) concerns(preemptor types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods[preemptor]) > 0
+}
+
+func (r *refusals) forget(preemptor types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pods, preemptor)
+}

@@ -1,0 +1,353 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of trying refused pods again.
+const (
+	// maxRefused bounds how many are remembered. Beyond it, pods of the namespace with the most of them are left to the
+	// scheduler's own events and its flush of pods that have waited five minutes.
+	maxRefused = 10000
+	// retryInterval is how often one pod is activated at most.
+	retryInterval = 5 * time.Second
+	// retryBurst is how many pods are activated in one tick, while the planner is asked at all.
+	retryBurst = 50
+	// retryTick is how often the list is looked at.
+	retryTick = 500 * time.Millisecond
+	// unreachableFirst and unreachableLongest bound the wait after a plan that could not be had.
+	unreachableFirst   = time.Second
+	unreachableLongest = 30 * time.Second
+	// mostChanges is how many changes of objects are remembered, for refusals that were asked for before them.
+	mostChanges = 256
+)
+
+// Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
+// tells; the others are watched here.
+const (
+	kindPDB           = "PodDisruptionBudget"
+	kindPriorityClass = "PriorityClass"
+	kindConfigMap     = "ConfigMap"
+	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it.
+	kindOrders = "orders"
+	// kindNode is any node.
+	kindNode = "Node"
+)
+
+// refused is a pod that waits for a time or for an object.
+type refused struct {
+	pod       wire.PodRef
+	at        time.Time // zero: no time alone helps
+	dependsOn []wire.Dependency
+	due       bool // an object it depends on has changed
+	lastWoken time.Time
+	failures  int // how often in a row no plan could be had
+}
+
+// waitUntil has time alone help.
+func (p *refused) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
+
+// retries remembers refused pods by UID and says when to try which again. It calls nothing of the
+// scheduler. Safe for concurrent use.
+type retries struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	pods    map[types.UID]*refused
+	spaces  map[string]int // of pods, by namespace
+	changes moment         // so many so far
+	recent  [mostChanges]func(wire.Dependency) bool
+}
+
+// moment is a point in the row of changes of objects that refusals depend on.
+type moment uint64
+
+func newRetries(clock clock.PassiveClock) *retries {
+	return &retries{clock: clock, pods: map[types.UID]*refused{}, spaces: map[string]int{}}
+}
+
+// now is the moment to give to refuse, taken before what may be refused is looked at.
+func (r *retries) now() moment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changes
+}
+
+// refuse remembers a refused pod with what its refusal depends on. What has changed of that since it was asked may
+// not have been known to whoever refused. A refusal that depends on nothing is forgotten: only the cluster's own
+// events can help.
+func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn []wire.Dependency) {
+	if at.IsZero() && len(dependsOn) == 0 {
+		r.forget(types.UID(pod.UID))
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entry(pod)
+	entry.at, entry.dependsOn, entry.due, entry.failures = at, dependsOn, r.changedSince(asked, dependsOn), 0
+	r.shrink()
+}
+
+// postpone remembers a pod that time alone helps.
+func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at, nil) }
+
+// changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
+func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
+	if r.changes-asked > mostChanges {
+		return len(objects) > 0
+	}
+	for at := asked; at < r.changes; at++ {
+		if slices.ContainsFunc(objects, r.recent[at%mostChanges]) {
+			return true
+		}
+	}
+	return false
+}
+
+// restrained remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
+func (r *retries) restrained(pod wire.PodRef, asked moment) {
+	r.refuse(pod, asked, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
+}
+
+// unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
+// when the planner may be asked again.
+func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entry(pod)
+	wait := min(unreachableFirst<<min(entry.failures, 10), unreachableLongest)
+	entry.failures++
+	entry.waitUntil(r.clock.Now().Add(wait))
+	if entry.at.Before(notBefore) {
+		entry.at = notBefore
+	}
+	r.shrink()
+}
+
+// tryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
+// the planner is not asked before, or a verification goes on.
+func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entry(pod)
+	entry.waitUntil(at)
+	entry.failures = max(entry.failures, 1)
+	r.shrink()
+}
+
+// entry is what is remembered of a pod. Callers of this and the following hold the lock, and shrink afterwards.
+func (r *retries) entry(pod wire.PodRef) *refused {
+	uid := types.UID(pod.UID)
+	entry := r.pods[uid]
+	if entry == nil {
+		entry = &refused{}
+		r.pods[uid] = entry
+		r.spaces[pod.Namespace]++
+	}
+	entry.pod = pod
+	return entry
+}
+
+func (r *retries) drop(uid types.UID) {
+	entry := r.pods[uid]
+	if entry == nil {
+		return
+	}
+	delete(r.pods, uid)
+	if r.spaces[entry.pod.Namespace]--; r.spaces[entry.pod.Namespace] == 0 {
+		delete(r.spaces, entry.pod.Namespace)
+	}
+}
+
+// shrink keeps as many pods as may be remembered: where one too many is, one of the namespace with the most goes, so
+// that the pods of one tenant do not displace those of others. O(1), and O(pods) where one goes.
+func (r *retries) shrink() {
+	if len(r.pods) <= maxRefused {
+		return
+	}
+	var most string
+	for namespace, count := range r.spaces {
+		if count > r.spaces[most] {
+			most = namespace
+		}
+	}
+	var last types.UID
+	for uid, entry := range r.pods {
+		if entry.pod.Namespace == most && (last == "" || entry.after(r.pods[last])) {
+			last = uid
+		}
+	}
+	r.drop(last)
+}
+
+// after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been woken,
+// then one whose time comes later.
+func (p *refused) after(other *refused) bool {
+	if a, b := p.rank(), other.rank(); a != b {
+		return a < b
+	}
+	return p.at.After(other.at)
+}
+
+func (p *refused) rank() int {
+	switch {
+	case p.due:
+		return 3
+	case !p.at.IsZero():
+		return 2
+	case p.failures > 0:
+		return 1
+	}
+	return 0
+}
+
+// forget drops a pod that is bound, gone, or nominated.
+func (r *retries) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(uid)
+}
+
+// changed marks the pods that depend on an object. O(pods).
+func (r *retries) changed(kind, namespace, name string) {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kind && d.Namespace == namespace && d.Name == name })
+}
+
+// policyChanged marks the pods that depend on the policy. O(pods).
+func (r *retries) policyChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindConfigMap })
+}
+
+// ordersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
+func (r *retries) ordersCarried() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders })
+}
+
+// nodesChanged marks the pods that depend on nodes. O(pods).
+func (r *retries) nodesChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindNode })
+}
+
+func (r *retries) mark(meant func(wire.Dependency) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent[r.changes%mostChanges] = meant
+	r.changes++
+	for _, entry := range r.pods {
+		if slices.ContainsFunc(entry.dependsOn, meant) {
+			entry.due = true
+		}
+	}
+}
+
+// due takes the pods to activate now, at most so many, each at most once an interval. A pod stays
+// remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
+func (r *retries) due(most int) []wire.PodRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	var pods []wire.PodRef
+	for uid, entry := range r.pods {
+		if len(pods) == most {
+			break
+		}
+		timeCame := !entry.at.IsZero() && !now.Before(entry.at)
+		if !timeCame && !entry.due {
+			continue
+		}
+		if entry.failures == 0 && now.Sub(entry.lastWoken) < retryInterval {
+			continue
+		}
+		if timeCame {
+			entry.at = time.Time{}
+		}
+		entry.due, entry.lastWoken = false, now
+		if entry.failures == 0 && len(entry.dependsOn) == 0 {
+			r.drop(uid)
+		}
+		pods = append(pods, entry.pod)
+	}
+	return pods
+}
+
+func (r *retries) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods)
+}
+
+// watchDependencies marks refused pods when an object that they depend on changes. The scheduler has an
+// informer of PodDisruptionBudgets anyway. That of PriorityClasses is the plugin's own: the scheduler waits
+// for those of its factory, so it would not start where it may not list them.
+func (e *engine) watchDependencies(ctx context.Context) error {
+	changed := func(object any) {
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		switch object := object.(type) {
+		case *policyv1.PodDisruptionBudget:
+			e.seen.take(resourceBudgets, object)
+			e.retry.changed(kindPDB, object.Namespace, object.Name)
+		case *schedulingv1.PriorityClass:
+			e.seen.take(resourcePriorityClasses, object)
+			e.retry.changed(kindPriorityClass, "", object.Name)
+		}
+	}
+	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		kindPDB:           e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer(),
+		kindPriorityClass: classes,
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    changed,
+			UpdateFunc: func(_, object any) { changed(object) },
+			DeleteFunc: changed,
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+	}
+	e.classes = schedulinglisters.NewPriorityClassLister(classes.GetIndexer())
+	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
+	return nil
+}
+
+// runRetries activates refused pods whose time, or object, has come. While the planner does not answer, one
+// goes ahead: an attempt costs the scheduler all its filters, and without an answer that is for nothing.
+func (e *engine) runRetries(ctx context.Context) {
+	ticker := e.clock.NewTicker(retryTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		for _, ref := range e.retry.due(e.breaker.attempts(retryBurst)) {
+			e.tryAgain(ctx, ref)
+		}
+		refusedGauge.Set(float64(e.retry.count()))
+	}
+}
+
+// tryAgain activates one refused pod.
+func (e *engine) tryAgain(ctx context.Context, ref wire.PodRef) {
+	defer goroutines.RecoverPanic(ctx, "retry", nil)
+	e.activate(ctx, e.pending(ref))
+}

@@ -1,0 +1,49 @@
+package preempt
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// Resources whose versions a plan request tells, by the names that planners know them by.
+const (
+	resourcePods            = "pods"
+	resourceNodes           = "nodes"
+	resourceBudgets         = "poddisruptionbudgets"
+	resourcePriorityClasses = "priorityclasses"
+)
+
+// seen is how far the scheduler's informers have come. A planner that has not come so far is behind, and
+// what it refuses is not final. Only objects count, no bookmarks: a planner that follows the same objects
+// has either seen one or is behind. Safe for concurrent use.
+type seen struct {
+	mu       sync.Mutex
+	versions map[string]int64
+}
+
+func newSeen() *seen { return &seen{versions: map[string]int64{}} }
+
+// take notes an object's version. A list comes in any order, so the highest counts.
+func (s *seen) take(resource string, object any) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return
+	}
+	version, err := strconv.ParseInt(accessor.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions[resource] = max(s.versions[resource], version)
+}
+
+// all are the versions by resource.
+func (s *seen) all() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.versions)
+}

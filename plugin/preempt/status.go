@@ -1,0 +1,114 @@
+package preempt
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// outcomeKind is how one PostFilter call ended. Its text is the metric's label.
+type outcomeKind string
+
+const (
+	// <non-nil result naming the node, Success>. The pod is nominated: a candidate was verified, the
+	// pod is marked as preempting, and the order is on its way. PostFilter plugins after this one do
+	// not run.
+	endNominated outcomeKind = "nominated"
+
+	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
+	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
+	// failed the scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
+	// question, or one that the planner cannot read, or so is the answer. An old nomination is cleared. The chain stops,
+	// so that no author of pods can have the plan left out.
+	endRefused      outcomeKind = "refused"
+	endUnverifiable outcomeKind = "unverifiable"
+	endHopeless     outcomeKind = "hopeless"
+	endQueueFull    outcomeKind = "queue_full"
+	endUnaskable    outcomeKind = "unaskable"
+
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
+	// still leaving, or as many orders are in flight as the policy allows. The nomination is kept; the
+	// chain stops, so that nobody evicts more.
+	endInFlight outcomeKind = "in_flight"
+	endLeaving  outcomeKind = "victims_leaving"
+	endLimited  outcomeKind = "orders_limited"
+
+	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
+	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
+	// group (which is left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
+	// back in memory, the result is Override("") instead of nil, which clears it. The nomination is kept; a MakeWayFallback
+	// listed after this plugin may act.
+	endNever    outcomeKind = "never_preempts"
+	endPodGroup outcomeKind = "pod_group"
+	endOff      outcomeKind = "off"
+	endObserved outcomeKind = "observed"
+
+	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
+	// carried out: the planner is out of reach or has not read the cluster yet, an extender failed, a panic was recovered,
+	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
+	// out by any evictor.
+	endUnreachable outcomeKind = "planner_unreachable"
+	endNotSynced   outcomeKind = "planner_not_synced"
+	endUnfinished  outcomeKind = "unfinished"
+	endNotStored   outcomeKind = "orders_not_stored"
+	endNoEvictor   outcomeKind = "no_evictor"
+	endError       outcomeKind = "error"
+	endPanic       outcomeKind = "panic"
+)
+
+// ending is how one PostFilter call ended, with the words for the pod's condition.
+type ending struct {
+	kind    outcomeKind
+	node    string // with endNominated
+	message string
+	clear   bool // a nomination that the ending would keep was taken back in memory
+}
+
+// unplanned reports whether there is no plan that can be carried out, for a reason that may end without the pod or the cluster
+// changing.
+func (e ending) unplanned() bool {
+	switch e.kind {
+	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
+		return true
+	}
+	return false
+}
+
+// pair is what PostFilter returns for the ending: the pairs documented above, and no other.
+func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
+	switch e.kind {
+	case endNominated:
+		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
+	case endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable:
+		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
+	case endInFlight, endLeaving, endLimited:
+		return e.kept(), e.status(fwk.UnschedulableAndUnresolvable)
+	default:
+		return e.kept(), e.status(fwk.Unschedulable)
+	}
+}
+
+// kept leaves the pod's nomination as it is, unless it was taken back.
+func (e ending) kept() *fwk.PostFilterResult {
+	if e.clear {
+		return framework.NewPostFilterResultWithNominatedNode("")
+	}
+	return nil
+}
+
+// refuses reports whether the ending is that no candidate was found.
+func (e ending) refuses() bool {
+	return e.kind == endRefused || e.kind == endUnverifiable || e.kind == endUnfinished
+}
+
+// keeps reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
+func (e ending) keeps() bool {
+	switch e.kind {
+	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable, endInFlight, endLeaving:
+		return false
+	}
+	return true
+}
+
+func (e ending) status(code fwk.Code) *fwk.Status {
+	return fwk.NewStatus(code, "makeway: "+e.message)
+}

@@ -1,0 +1,229 @@
+package preempt
+
+// This file is the whole life of an order as the plugin sees it, as a table: what happens in a phase leads to a phase, with
+// effects. It decides and does nothing; inflight carries the effects out. A pair of phase and event that is not in
+// the table changes nothing.
+
+//go:generate go test -run TestTheDiagramsShowTheTable . -update
+
+// phase is where a preemptor stands. Of the table below, without what leaves the phase as it is, and what ends an order in
+// every phase: that another one takes its place, or that its pod needs no room any more:
+//
+// diagram: begin
+//
+//	absent          -> planned         : nominated (close gate)
+//	absent          -> committed       : adopted
+//	planned         -> absent          : preemptorGone (fail dependents)
+//	planned         -> storing         : storing
+//	planned         -> committed       : stored
+//	planned         -> leaving         : succeeded
+//	planned         -> reverting       : failed (fail dependents), expired (fail dependents)
+//	storing         -> committed       : stored
+//	storing         -> leaving         : succeeded
+//	storing         -> reverting       : failed (fail dependents), expired (fail dependents)
+//	storing         -> orphanStoring   : preemptorGone (open gate)
+//	committed       -> leaving         : succeeded
+//	committed       -> reverting       : failed (fail dependents), expired (fail dependents, blame evictors)
+//	committed       -> orphanCommitted : preemptorGone (open gate)
+//	leaving         -> absent          : expired (activate), nominationGone (activate), preemptorGone
+//	leaving         -> released        : victimsGone (open gate, activate)
+//	leaving         -> reverting       : failed (fail dependents), awaitedFailed, nodeDeleted
+//	released        -> absent          : expired, preemptorGone, cycleFailed, cycleEnded
+//	released        -> leaving         : cycleTooEarly (close gate)
+//	released        -> reverting       : failed (fail dependents)
+//	reverting       -> absent          : preemptorGone
+//	reverting       -> clearing        : expired (revert), nominationGone (revert)
+//	clearing        -> absent          : reverted, preemptorGone
+//	clearing        -> reverting       : revertFailed
+//	orphanStoring   -> absent          : succeeded, failed (fail dependents), expired (fail dependents)
+//	orphanStoring   -> orphanCommitted : stored
+//	orphanCommitted -> absent          : succeeded, failed (fail dependents), expired (fail dependents)
+//
+// diagram: end
+type phase int
+
+const (
+	absent          phase = iota // no order is known
+	planned                      // nominated; the order's publishing has not begun
+	storing                      // the order may be in the stream
+	committed                    // the order is in the stream, without outcome
+	leaving                      // the order succeeded; victims have not all left the scheduler's cache
+	released                     // activated; it keeps its place in its queue until its cycle ends, or for a while
+	reverting                    // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
+	clearing                     // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
+	orphanStoring                // as storing, and the preemptor is gone or bound
+	orphanCommitted              // as committed, and the preemptor is gone or bound
+)
+
+var phaseNames = [...]string{
+	absent: "absent", planned: "planned", storing: "storing", committed: "committed", leaving: "leaving", released: "released",
+	reverting: "reverting", clearing: "clearing", orphanStoring: "orphanStoring", orphanCommitted: "orphanCommitted",
+}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// unstored reports whether it is not known that the order is in the stream, and an attempt to store it goes on.
+func (p phase) unstored() bool { return p == planned || p == storing || p == orphanStoring }
+
+// stored reports whether the order is in the stream, without outcome.
+func (p phase) stored() bool { return p == committed || p == orphanCommitted }
+
+// orphaned reports whether the order is alive without its preemptor.
+func (p phase) orphaned() bool { return p == orphanStoring || p == orphanCommitted }
+
+// reverts reports whether the order came to nothing.
+func (p phase) reverts() bool { return p == reverting || p == clearing }
+
+// live reports whether the order holds or frees room: its victims are not gone.
+func (p phase) live() bool { return p.unstored() || p.stored() || p == leaving }
+
+// event is what happens to a preemptor or its order.
+type event int
+
+const (
+	nothing          event = iota
+	onNominated            // PostFilter nominated the pod
+	onAdopted              // another process' order was read from the stream
+	onReplaced             // another order of the pod takes its place
+	onStoring              // publishing begins
+	onStored               // the stream has taken the order
+	onNotNeeded            // the order was not stored, and its pod needs no room any more
+	onSuperseded           // the stream has another live order of the pod
+	onSucceeded            // the victims are deleted or leaving
+	onFailed               // the order failed, or was not stored
+	onExpired              // the time of the phase is over
+	onAwaitedFailed        // an order that this one counted on failed
+	onNodeDeleted          // the node was deleted
+	onNominationGone       // the API shows the pod nominated elsewhere, or not at all
+	onVictimsGone          // the last victim has left the scheduler's cache
+	onReverted             // the nomination was deleted in memory
+	onRevertFailed         // its deletion was not carried out
+	onPreemptorGone        // the pod was bound or deleted
+	onCycleFailed          // a cycle of the pod failed
+	onCycleTooEarly        // a cycle of the pod failed, with a victim still in the scheduler's snapshot
+	onCycleEnded           // a cycle of the pod has ended
+	eventCount
+)
+
+var eventNames = [...]string{
+	nothing: "nothing", onNominated: "nominated", onAdopted: "adopted", onReplaced: "replaced", onStoring: "storing", onStored: "stored",
+	onNotNeeded: "notNeeded", onSuperseded: "superseded", onSucceeded: "succeeded", onFailed: "failed", onExpired: "expired",
+	onAwaitedFailed: "awaitedFailed", onNodeDeleted: "nodeDeleted", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
+	onReverted: "reverted", onRevertFailed: "revertFailed", onPreemptorGone: "preemptorGone", onCycleFailed: "cycleFailed",
+	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded",
+}
+
+func (e event) String() string { return eventNames[e] }
+
+// effect is what a transition asks its caller to do.
+type effect int
+
+const (
+	holdPlace      effect = iota // the pod holds the place in its queue
+	releasePlace                 // and does not any more
+	closeGate                    // PreEnqueue holds the pod
+	openGate                     // and lets it pass
+	failDependents               // orders that count on this one fail
+	blameEvictors                // a stored order was not ended in time, which is the evictors' to do
+	activate                     // the pod is to be tried again
+	revert                       // the nomination is to be deleted, and then the pod to be tried again
+	effectCount
+)
+
+var effectNames = [...]string{
+	holdPlace: "hold place", releasePlace: "release place", closeGate: "close gate", openGate: "open gate", failDependents: "fail dependents",
+	blameEvictors: "blame evictors", activate: "activate", revert: "revert",
+}
+
+func (e effect) String() string { return effectNames[e] }
+
+// transition is a row of the table.
+type transition struct {
+	from    []phase
+	event   event
+	to      phase // one of its own: the phase stays
+	effects []effect
+}
+
+// same stands for the phase that a transition comes from.
+const same phase = -1
+
+var table = []transition{
+	{from(absent), onNominated, planned, then(holdPlace, closeGate)},
+	{from(absent), onAdopted, committed, then(holdPlace)}, // gated from its first failed cycle on: a gated pod is not entered into the nominator
+	{from(absent), onFailed, same, then(failDependents)},
+	{from(absent), onNotNeeded, same, then(failDependents)},
+
+	{from(planned, storing), onStoring, storing, nil},
+	{from(planned, storing), onStored, committed, nil},
+	{from(orphanStoring), onStored, orphanCommitted, nil},
+
+	{from(planned, storing, committed), onSucceeded, leaving, nil},
+	{from(planned, storing), onExpired, reverting, then(failDependents)},
+	{from(committed), onExpired, reverting, then(failDependents, blameEvictors)},
+	{from(planned, storing, committed, leaving, released), onFailed, reverting, then(failDependents)},
+
+	{from(leaving), onVictimsGone, released, then(openGate, activate)},
+	{from(leaving), onAwaitedFailed, reverting, nil},
+	{from(leaving), onNodeDeleted, reverting, nil},
+	{from(leaving), onNominationGone, absent, then(releasePlace, activate)}, // a pod of higher priority has taken the place
+	{from(leaving), onExpired, absent, then(releasePlace, activate)},        // their kubelet may be dead
+
+	{from(released), onCycleTooEarly, leaving, then(closeGate)},
+	{from(released), onCycleFailed, absent, then(releasePlace)},
+	{from(released), onCycleEnded, absent, then(releasePlace)},
+	{from(released), onExpired, absent, then(releasePlace)},
+
+	{from(reverting), onNominationGone, clearing, then(revert)},
+	{from(reverting), onExpired, clearing, then(revert)},
+	{from(reverting, clearing), onFailed, same, then(failDependents)},
+	{from(clearing), onReverted, absent, then(releasePlace)},
+	{from(clearing), onRevertFailed, reverting, nil},
+
+	// A pod with an order is refused another one, and held from then on.
+	{from(planned, storing, committed, leaving, reverting, clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
+
+	// An order whose publishing has not begun is never stored; any other may still remove its victims, and others may count on
+	// it, so that it is known until its end.
+	{from(planned), onPreemptorGone, absent, then(failDependents, releasePlace)},
+	{from(storing), onPreemptorGone, orphanStoring, then(openGate)},
+	{from(committed), onPreemptorGone, orphanCommitted, then(openGate)},
+	{from(leaving, released, reverting, clearing), onPreemptorGone, absent, then(releasePlace)},
+	{from(orphanStoring, orphanCommitted), onSucceeded, absent, then(releasePlace)},
+	{from(orphanStoring, orphanCommitted), onFailed, absent, then(failDependents, releasePlace)},
+	{from(orphanStoring, orphanCommitted), onExpired, absent, then(failDependents, releasePlace)},
+
+	{known(), onReplaced, absent, then(releasePlace)},
+	{known(), onSuperseded, absent, then(releasePlace)},
+	{known(), onNotNeeded, absent, then(failDependents, releasePlace)},
+}
+
+func from(phases ...phase) []phase    { return phases }
+func then(effects ...effect) []effect { return effects }
+
+// known are the phases in which an order is known.
+func known() []phase {
+	return from(planned, storing, committed, leaving, released, reverting, clearing, orphanStoring, orphanCommitted)
+}
+
+// steps is the table by phase and event.
+var steps = func() (steps [len(phaseNames)][eventCount]*transition) {
+	for i := range table {
+		for _, at := range table[i].from {
+			steps[at][table[i].event] = &table[i]
+		}
+	}
+	return steps
+}()
+
+// step returns what an event in a phase leads to, and what is to be done. ok is false where it changes nothing. O(1).
+func step(at phase, happened event) (to phase, effects []effect, ok bool) {
+	found := steps[at][happened]
+	switch {
+	case found == nil:
+		return at, nil, false
+	case found.to == same:
+		return at, found.effects, true
+	}
+	return found.to, found.effects, true
+}

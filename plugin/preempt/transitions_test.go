@@ -1,0 +1,265 @@
+package preempt
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+var update = flag.Bool("update", false, "write the diagrams of the transition table")
+
+// phases are all of them.
+func phases() []phase {
+	all := make([]phase, len(phaseNames))
+	for i := range all {
+		all[i] = phase(i)
+	}
+	return all
+}
+
+// countedPlaces counts how often places are held and released.
+type countedPlaces struct{ held, released int }
+
+func (c *countedPlaces) ReserveQuota(wire.PodRef) { c.held++ }
+func (c *countedPlaces) ReleaseQuota(types.UID)   { c.released++ }
+
+// inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
+func inPhase(at phase) (f *inflight, p, q *entry, places *countedPlaces) {
+	f, places = newInflight(), &countedPlaces{}
+	p, q = order("o1", "a"), awaiting(of("q", order("o2", "b")), "a", "o1")
+	p.phase, q.phase = at, planned
+	if at != absent {
+		f.put(p)
+	}
+	f.put(q)
+	f.holds = places
+	return f, p, q, places
+}
+
+func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
+	for _, at := range phases() {
+		for happened := nothing + 1; happened < eventCount; happened++ {
+			t.Run(at.String()+"/"+happened.String(), func(t *testing.T) {
+				f, p, q, places := inPhase(at)
+				if at == absent {
+					f.put(p)
+				}
+				before := *p
+				to, effects, ok := step(at, happened)
+
+				if f.happens(p, happened) != ok {
+					t.Errorf("it is said to change something: %t, want %t", !ok, ok)
+				}
+
+				if !ok {
+					if !reflect.DeepEqual(*p, before) || q.doomed || places.held+places.released != 0 {
+						t.Errorf("a pair that is not in the table changes %+v to %+v", before, *p)
+					}
+					return
+				}
+				if p.phase != to {
+					t.Errorf("phase %v, want %v", p.phase, to)
+				}
+				if at != absent && f.has("o1") == (to == absent) {
+					t.Errorf("known: %t in phase %v", f.has("o1"), to)
+				}
+				if q.doomed != slices.Contains(effects, failDependents) {
+					t.Errorf("the order that counts on it is doomed: %t", q.doomed)
+				}
+				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.released != count(released) {
+					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.released, at, to)
+				}
+				if slices.Contains(effects, closeGate) != p.gated {
+					t.Errorf("gated: %t with effects %v", p.gated, effects)
+				}
+			})
+		}
+	}
+}
+
+func count(happened bool) int {
+	if happened {
+		return 1
+	}
+	return 0
+}
+
+// TestEveryCallInEveryPhaseIsAnEventOfTheTable makes what the callers of inflight may do in any phase.
+func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
+	calls := map[event]func(f *inflight){
+		onStoring:       func(f *inflight) { _ = f.publishing("o1", []byte("{}")) },
+		onStored:        func(f *inflight) { f.commit("o1", at(60000)) },
+		onNotNeeded:     func(f *inflight) { f.abandon("o1") },
+		onSuperseded:    func(f *inflight) { f.supersede("o1") },
+		onSucceeded:     func(f *inflight) { f.succeed("o1", at(10), at(90000), notGone) },
+		onFailed:        func(f *inflight) { f.fail("o1", "refused", at(10), time.Second) },
+		onReverted:      func(f *inflight) { f.finish("o1") },
+		onRevertFailed:  func(f *inflight) { f.notWoken("o1", at(10)) },
+		onPreemptorGone: func(f *inflight) { f.forget("p") },
+		onCycleEnded:    func(f *inflight) { f.cycled("p") },
+		onCycleFailed:   func(f *inflight) { f.refuse("p", at(10), notThere) },
+		onReplaced:      func(f *inflight) { f.begin(order("o3")) },
+	}
+	for happened, call := range calls {
+		for _, at := range phases() {
+			t.Run(at.String()+"/"+happened.String(), func(t *testing.T) {
+				f, p, q, _ := inPhase(at)
+				to, effects, _ := step(at, happened)
+
+				call(f)
+
+				if p.phase != to || f.has("o1") != (to != absent) {
+					t.Errorf("phase %v, known %t, want %v", p.phase, f.has("o1"), to)
+				}
+				if q.doomed != slices.Contains(effects, failDependents) {
+					t.Errorf("the order that counts on it is doomed: %t", q.doomed)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryPhaseIsReachedAndEnds(t *testing.T) {
+	reached, ends := map[phase]bool{absent: true}, map[phase]bool{absent: true}
+	for range phases() {
+		for _, row := range table {
+			for _, at := range row.from {
+				if row.to != same && reached[at] {
+					reached[row.to] = true
+				}
+				if row.to != same && ends[row.to] {
+					ends[at] = true
+				}
+			}
+		}
+	}
+
+	for _, at := range phases() {
+		if !reached[at] || !ends[at] {
+			t.Errorf("%v: reached %t, ends %t", at, reached[at], ends[at])
+		}
+	}
+}
+
+func TestThePairsOfTheTableAreDistinctAndUseEveryEventAndEffect(t *testing.T) {
+	pairs, happens, carried := map[string]bool{}, map[event]bool{}, map[effect]bool{}
+	for _, row := range table {
+		for _, at := range row.from {
+			if pair := fmt.Sprint(at, " ", row.event); pairs[pair] {
+				t.Errorf("%s stands in it twice", pair)
+			} else {
+				pairs[pair] = true
+			}
+		}
+		happens[row.event] = true
+		for _, effect := range row.effects {
+			carried[effect] = true
+		}
+	}
+	if len(happens) != int(eventCount)-1 || len(carried) != int(effectCount) {
+		t.Errorf("%d of %d events, %d of %d effects", len(happens), eventCount-1, len(carried), effectCount)
+	}
+}
+
+// What others may count on is not forgotten silently: an order that may remove victims ends with an outcome, or those
+// that count on it fail, or another order of the pod is known to have taken its place.
+func TestNoOrderThatOthersMayCountOnEndsUnnoticed(t *testing.T) {
+	for _, at := range phases() {
+		for happened := nothing + 1; happened < eventCount; happened++ {
+			to, effects, _ := step(at, happened)
+			ended := (at.unstored() || at.stored()) && to != at && !to.unstored() && !to.stored()
+			told := slices.Contains([]event{onSucceeded, onReplaced, onSuperseded}, happened)
+			if ended && !told && !slices.Contains(effects, failDependents) {
+				t.Errorf("%v ends by %v, and orders that count on it do not hear of it", at, happened)
+			}
+		}
+	}
+}
+
+// arrows are the lines of a diagram: the transitions between phases, without what ends an order in every phase alike.
+func arrows(format string, name func(phase) string) []string {
+	var lines []string
+	for _, at := range phases() {
+		for _, to := range phases() {
+			var labels []string
+			for happened := nothing + 1; happened < eventCount; happened++ {
+				next, effects, ok := step(at, happened)
+				if !ok || next != to || next == at || slices.Contains([]event{onReplaced, onSuperseded, onNotNeeded}, happened) {
+					continue
+				}
+				label := happened.String()
+				if shown := slices.DeleteFunc(slices.Clone(effects), func(e effect) bool { return e == holdPlace || e == releasePlace }); len(shown) > 0 {
+					label += " (" + words(shown) + ")"
+				}
+				labels = append(labels, label)
+			}
+			if len(labels) > 0 {
+				lines = append(lines, fmt.Sprintf(format, name(at), name(to), strings.Join(labels, ", ")))
+			}
+		}
+	}
+	return lines
+}
+
+// comment is the diagram in the code.
+func comment() []string {
+	lines := arrows("//\t%-15s -> %-15s : %s", phase.String)
+	return slices.Concat([]string{"//"}, lines, []string{"//"})
+}
+
+// mermaid is the diagram in the documentation.
+func mermaid() []string {
+	lines := arrows("    %s --> %s: %s", func(p phase) string {
+		if p == absent {
+			return "[*]"
+		}
+		return p.String()
+	})
+	return slices.Concat([]string{"", "```mermaid", "stateDiagram-v2"}, lines, []string{"```", ""})
+}
+
+func words(effects []effect) string {
+	texts := make([]string, 0, len(effects))
+	for _, effect := range effects {
+		texts = append(texts, effect.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func TestTheDiagramsShowTheTable(t *testing.T) {
+	for path, shown := range map[string]struct {
+		begin, end string
+		lines      []string
+	}{
+		"transitions.go":             {"// diagram: begin", "// diagram: end", comment()},
+		"../../docs/architecture.md": {"<!-- phases of an order: begin -->", "<!-- phases of an order: end -->", mermaid()},
+	} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rest, began := strings.Cut(string(data), shown.begin+"\n")
+		_, tail, ended := strings.Cut(rest, shown.end+"\n")
+		if !began || !ended {
+			t.Fatalf("%s has no place for the diagram", path)
+		}
+		want := head + shown.begin + "\n" + strings.Join(shown.lines, "\n") + "\n" + shown.end + "\n" + tail
+		if want == string(data) {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s does not show the table: run go generate ./preempt", path)
+		} else if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

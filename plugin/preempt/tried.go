@@ -1,0 +1,215 @@
+package preempt
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// Bounds of going on with verification in later cycles, and of what is remembered for it.
+const (
+	// verifyPause is how long verification waits at least that was not finished in one cycle.
+	verifyPause = time.Second
+	// verifyShare: what is continued takes one part in so many of the scheduler's time.
+	verifyShare = 5
+	// triedMemory is how long nodes that failed are remembered after the last one, or after the time at which
+	// verification goes on: no answer rests on what the cluster was like long ago.
+	triedMemory = 30 * time.Second
+	// mostTried bounds the nodes remembered, of all preemptors together.
+	mostTried = 100000
+	// mostFailuresShown bounds the kinds of failures that a message counts.
+	mostFailuresShown = 5
+)
+
+// cause is why a node failed verification.
+type cause int
+
+const (
+	causeFilters    cause = iota + 1 // a filter rejects the pod whatever is removed
+	causeTooMany                     // the filters ask for more victims than the candidate may have
+	causeNothing                     // nothing that may be removed is there
+	causeNoNeed                      // the pod fits with all pods in their places
+	causeNodeGone                    // the scheduler's snapshot has no such node
+	causeAwaited                     // the plan counts on an order that removes nothing there
+	causeError                       // a plugin of the scheduler failed
+	causeUnfinished                  // the time for verification ended first; says nothing of the node
+)
+
+// failure is a cause, with the filter plugin that rejects the pod where it is that.
+type failure struct {
+	cause  cause
+	plugin string
+}
+
+// String describes the failure of a number of nodes, as kube-scheduler's messages do.
+func (f failure) String() string {
+	switch f.cause {
+	case causeFilters:
+		filters := "the scheduler's filters"
+		if f.plugin != "" {
+			filters += " (" + f.plugin + ")"
+		}
+		return "failed " + filters + " with all removable pods gone"
+	case causeTooMany:
+		return "needed more victims than are allowed"
+	case causeNothing:
+		return "had no pod that may be removed now"
+	case causeNoNeed:
+		return "had room without a victim"
+	case causeNodeGone:
+		return "no longer existed"
+	case causeAwaited:
+		return "awaited pods that no order in flight removes"
+	case causeError:
+		return "met an error of a scheduler plugin"
+	}
+	return "were not verified in time"
+}
+
+// summary counts the nodes of each failure, the most frequent first.
+func summary(failed map[string]failure) string {
+	counts := map[failure]int{}
+	for _, f := range failed {
+		counts[f]++
+	}
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b failure) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.cause, b.cause), cmp.Compare(a.plugin, b.plugin))
+	})
+	parts := make([]string, 0, mostFailuresShown+1)
+	for i, kind := range kinds {
+		if i == mostFailuresShown {
+			parts = append(parts, "…")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d node(s) %s", counts[kind], kind))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tried remembers for which nodes verification failed, by preemptor. Planner and ranking give the same answer to
+// the same question, so that without it every cycle would verify the same nodes, and a preemptor that more of them
+// rank better for than can be verified in one cycle would never come to the others. It is dropped once all
+// potential nodes have been judged, so that a later try starts anew. Safe for concurrent use.
+type tried struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	pods  map[types.UID]*triedNodes
+	total int       // nodes of all pods
+	free  time.Time // when verification has been paid for that was not finished so far
+}
+
+type triedNodes struct {
+	nodes map[string]triedNode
+	until time.Time
+}
+
+// triedNode is a failure, and the generation of the scheduler's view of the node then: any change of the node or its
+// pods makes another.
+type triedNode struct {
+	failure    failure
+	generation int64
+}
+
+func newTried(clock clock.PassiveClock) *tried {
+	return &tried{clock: clock, pods: map[types.UID]*triedNodes{}}
+}
+
+// of returns the nodes that failed for a pod and have not changed since. generation reports a node's present one; ok is
+// false where there is no such node. O(nodes remembered of the pod).
+func (t *tried) of(pod types.UID, generation func(node string) (generation int64, ok bool)) map[string]failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failed := map[string]failure{}
+	entry := t.pods[pod]
+	if entry == nil {
+		return failed
+	}
+	if !t.clock.Now().Before(entry.until) {
+		t.drop(pod)
+		return failed
+	}
+	for name, node := range entry.nodes {
+		if now, ok := generation(name); !ok || now != node.generation {
+			delete(entry.nodes, name)
+			t.total--
+			continue
+		}
+		failed[name] = node.failure
+	}
+	return failed
+}
+
+// add notes that a node failed for a pod. Where too many are remembered, the pods whose memory ends first make room.
+func (t *tried) add(pod types.UID, node string, failed failure, generation int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.pods[pod]
+	if entry == nil {
+		entry = &triedNodes{nodes: map[string]triedNode{}}
+		t.pods[pod] = entry
+	}
+	if _, known := entry.nodes[node]; !known {
+		t.total++
+	}
+	entry.nodes[node] = triedNode{failed, generation}
+	entry.until = t.clock.Now().Add(triedMemory)
+	for t.total > mostTried && len(t.pods) > 1 {
+		var oldest types.UID
+		for uid, other := range t.pods {
+			if uid != pod && (oldest == "" || other.until.Before(t.pods[oldest].until)) {
+				oldest = uid
+			}
+		}
+		t.drop(oldest)
+	}
+}
+
+// goOn returns when a pod's verification may go on that ended unfinished after so long, and remembers its nodes until
+// then: after a pause, and so that what all pods continue costs the scheduling cycles at most one part in verifyShare of
+// their time.
+func (t *tried) goOn(pod types.UID, took time.Duration) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	if t.free.Before(now) {
+		t.free = now
+	}
+	t.free = t.free.Add((verifyShare - 1) * took)
+	at := now.Add(verifyPause)
+	if at.Before(t.free) {
+		at = t.free
+	}
+	if entry := t.pods[pod]; entry != nil {
+		entry.until = at.Add(triedMemory)
+	}
+	return at
+}
+
+// concerns reports whether nodes have failed for a pod.
+func (t *tried) concerns(pod types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pods[pod] != nil
+}
+
+// forget drops what is remembered of a pod.
+func (t *tried) forget(pod types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(pod)
+}
+
+func (t *tried) drop(pod types.UID) {
+	if entry := t.pods[pod]; entry != nil {
+		t.total -= len(entry.nodes)
+		delete(t.pods, pod)
+	}
+}

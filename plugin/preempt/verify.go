@@ -1,0 +1,287 @@
+package preempt
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// The planner's rules by which a pod may be removed: a lower priority, and the strategies that make room
+// for a pod that its DaemonSet has bound to one node.
+const (
+	ruleLowerPriority     = "lower-priority"
+	ruleDaemonSetSingle   = "daemonset-single"
+	ruleDaemonSetMultiple = "daemonset-multiple"
+)
+
+// How many nodes that stand are enough for the second pass: like upstream, a tenth of the nodes, and at least a hundred.
+const (
+	enoughAtLeast = 100
+	enoughShare   = 10
+)
+
+// victim is a pod that has to go.
+type victim struct {
+	pod       *v1.Pod
+	rule      string
+	violating bool // its removal violates a PodDisruptionBudget
+}
+
+// awaitedPod is a pod that another order already removes.
+type awaitedPod struct {
+	pod     *v1.Pod
+	orderID string
+}
+
+// verified is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
+// them could stay. They come in the order in which they were reprieved.
+type verified struct {
+	node    string
+	nodeUID types.UID
+	victims []victim
+	awaited []awaitedPod
+	// removable are the pods of the node that policy allows to be removed, by UID.
+	removable map[types.UID]victim
+	// asPlanned: the victims are exactly those of the plan.
+	asPlanned bool
+}
+
+// verifier checks candidates of one cycle with the scheduler's own filters, on copies of its node and
+// of its state. It never changes either, and never removes a pod that is not in `removable`.
+type verifier struct {
+	handle fwk.Handle
+	state  fwk.CycleState
+	pod    *v1.Pod
+	now    time.Time
+	// removes says whether an order in flight removes a pod. A planner's word alone makes no pod go.
+	removes func(orderID string, uid types.UID) bool
+	// refused are pods that could not be evicted for this one lately.
+	refused map[string]bool
+}
+
+// verify returns the candidates that stand, best first, and why each other node that was judged does not.
+//
+// The plan's first candidate stands alone where its victims are as planned and nothing can be better:
+// no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
+// on unmodelled nodes, every removable pod is removed and reprieved, in parallel, until enough nodes stand; what that
+// finds is ranked against the others. A node that the context's end kept from being judged is in neither.
+func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verified)) (stand []*verified, failed map[string]failure) {
+	candidates, unmodelled := reply.Candidates, reply.Unmodelled
+	results := make([]*verified, len(candidates))
+	checked := 0
+	if len(candidates) > 0 && len(unmodelled) == 0 && !wantAll {
+		first, _ := v.check(ctx, candidates[0], false)
+		if first != nil && first.asPlanned {
+			return []*verified{first}, nil
+		}
+		results[0], checked = first, 1
+	}
+	v.handle.Parallelizer().Until(ctx, len(candidates)-checked, func(i int) {
+		results[checked+i], _ = v.check(ctx, candidates[checked+i], false)
+	}, Name)
+	stand = slices.DeleteFunc(slices.Clone(results), func(r *verified) bool { return r == nil })
+
+	again := make([]wire.Candidate, 0, len(candidates)+len(unmodelled))
+	for i, result := range results {
+		if result == nil {
+			again = append(again, candidates[i])
+		}
+	}
+	again = append(again, unmodelled...)
+	enough := max(enoughAtLeast, potential/enoughShare)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed = map[string]failure{}
+	var mu sync.Mutex
+	v.handle.Parallelizer().Until(ctx, len(again), func(i int) {
+		result, why := v.check(ctx, again[i], true)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case result != nil:
+			if stand = append(stand, result); len(stand) >= enough {
+				cancel()
+			}
+		case why.cause != causeUnfinished:
+			failed[again[i].Node] = why
+		}
+	}, Name)
+	rankAll(stand)
+	return stand, failed
+}
+
+// check verifies one candidate: remove the awaited and the planned pods (all: every removable one), run
+// the filters, and offer the removed ones back, those that violate a budget first and the more important
+// first. Where the candidate does not stand it is nil, and the failure says why.
+func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) (result *verified, why failure) {
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() { result, why = nil, failure{cause: causeError} })
+	original, err := v.handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
+	if err != nil || original.Node() == nil {
+		return nil, failure{cause: causeNodeGone}
+	}
+	trial := trial{verifier: v, node: original.Snapshot(), state: v.state.Clone()}
+	result = &verified{
+		node:      candidate.Node,
+		nodeUID:   original.Node().UID,
+		removable: map[types.UID]victim{},
+	}
+	present := make(map[types.UID]fwk.PodInfo, len(original.GetPods()))
+	for _, info := range original.GetPods() {
+		present[info.GetPod().UID] = info
+	}
+
+	for _, awaited := range candidate.Awaited {
+		info, ok := present[types.UID(awaited.UID)]
+		if !ok {
+			continue
+		}
+		if !v.removes(awaited.OrderID, info.GetPod().UID) {
+			return nil, failure{cause: causeAwaited}
+		}
+		if !trial.remove(ctx, info) {
+			return nil, trial.failure(ctx)
+		}
+		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})
+	}
+
+	var offered []fwk.PodInfo
+	plannedCount := 0
+	for _, removable := range byViolation(candidate.Removable) {
+		if removable.Victim {
+			plannedCount++
+		}
+		info, ok := present[types.UID(removable.UID)]
+		if !ok || !v.mayRemove(info.GetPod(), removable.Rule, candidate.Node) {
+			continue
+		}
+		uid := info.GetPod().UID
+		result.removable[uid] = victim{pod: info.GetPod(), rule: removable.Rule, violating: removable.PDBViolating}
+		if !all && !removable.Victim {
+			continue
+		}
+		if !trial.remove(ctx, info) {
+			return nil, trial.failure(ctx)
+		}
+		offered = append(offered, info)
+	}
+
+	if len(offered)+len(result.awaited) == 0 {
+		return nil, failure{cause: causeNothing}
+	}
+	if !trial.fits(ctx) {
+		return nil, trial.failure(ctx)
+	}
+	for _, info := range offered {
+		stays, ok := trial.offerBack(ctx, info)
+		if !ok {
+			return nil, trial.failure(ctx)
+		}
+		if !stays {
+			result.victims = append(result.victims, result.removable[info.GetPod().UID])
+		}
+	}
+	if len(result.victims)+len(result.awaited) == 0 {
+		return nil, failure{cause: causeNoNeed}
+	}
+	if candidate.MaxVictims > 0 && len(result.victims) > candidate.MaxVictims {
+		return nil, failure{cause: causeTooMany}
+	}
+	result.asPlanned = !all && len(result.victims) == plannedCount
+	return result, failure{}
+}
+
+// mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
+// nothing. A pod that should have left long ago, or that could not be evicted, makes no room by being asked again.
+func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
+	if overdue(pod, v.now) || v.refused[string(pod.UID)] {
+		return false
+	}
+	switch rule {
+	case ruleLowerPriority:
+		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
+	case ruleDaemonSetSingle, ruleDaemonSetMultiple:
+		return pinnedTo(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
+	}
+	return false
+}
+
+// byViolation puts those that violate a budget first and keeps the planner's order otherwise.
+func byViolation(removable []wire.Removable) []wire.Removable {
+	ordered := slices.Clone(removable)
+	slices.SortStableFunc(ordered, func(a, b wire.Removable) int {
+		switch {
+		case a.PDBViolating == b.PDBViolating:
+			return 0
+		case a.PDBViolating:
+			return -1
+		}
+		return 1
+	})
+	return ordered
+}
+
+// trial is a copy of one node and of the cycle's state on which pods are removed and put back.
+type trial struct {
+	*verifier
+	node  fwk.NodeInfo
+	state fwk.CycleState
+	last  *fwk.Status // what a plugin of the scheduler answered last
+}
+
+func (t *trial) remove(ctx context.Context, info fwk.PodInfo) bool {
+	if err := t.node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
+		t.last = fwk.AsStatus(err)
+		return false
+	}
+	return t.answered(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, t.node))
+}
+
+func (t *trial) add(ctx context.Context, info fwk.PodInfo) bool {
+	t.node.AddPodInfo(info)
+	return t.answered(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node))
+}
+
+// fits runs the profile's filters, with the pods nominated to the node and without them.
+func (t *trial) fits(ctx context.Context) bool {
+	return ctx.Err() == nil && t.answered(t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node))
+}
+
+func (t *trial) answered(status *fwk.Status) (success bool) {
+	t.last = status
+	return status.IsSuccess()
+}
+
+// failure says why the last step failed. What a plugin answers while the context ends says nothing of the node.
+func (t *trial) failure(ctx context.Context) failure {
+	switch {
+	case ctx.Err() != nil:
+		return failure{cause: causeUnfinished}
+	case t.last.IsRejected():
+		return failure{cause: causeFilters, plugin: t.last.Plugin()}
+	}
+	return failure{cause: causeError}
+}
+
+// offerBack puts a pod back and reports whether it may stay. ok is false where the trial is of no use any more.
+func (t *trial) offerBack(ctx context.Context, info fwk.PodInfo) (stays, ok bool) {
+	if !t.add(ctx, info) {
+		return false, false
+	}
+	if t.fits(ctx) {
+		return true, true
+	}
+	if ctx.Err() != nil {
+		return false, false
+	}
+	return false, t.remove(ctx, info)
+}
