@@ -229,7 +229,7 @@ def _wait_for_end(results: Path, child: subprocess.Popen[bytes]) -> None:
 def _scheduler(variant: str, nats_port: int) -> dict[str, Any]:
     """Give kube-scheduler's configuration: its defaults, and one plugin or the other to preempt.
 
-    With MakeWay the queue is ordered as the chart has it.
+    With MakeWay nominated pods go first in the queue, so that bursts of preemptors end.
     """
     plugin = MAKEWAY if variant == MAKEWAY else _TIMED_DEFAULT
     arguments = {"natsURL": f"nats://127.0.0.1:{nats_port}", "lease": {"name": ""}}

@@ -41,6 +41,17 @@ def test_default_preemption_which_knows_no_policy_is_off_everywhere(fallback: bo
     assert ("MakeWayFallback" in post_filters(options)) is fallback
 
 
+@pytest.mark.parametrize("nominated_sort", [True, False])
+def test_the_queue_keeps_kube_schedulers_order_unless_nominated_pods_are_to_go_first(
+    nominated_sort: bool,
+) -> None:
+    options = ClusterOptions(nominated_sort=nominated_sort)
+
+    profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
+
+    assert ("queueSort" in profile["plugins"]) is nominated_sort
+
+
 def test_the_plugins_arguments_can_be_overridden() -> None:
     options = ClusterOptions(mode="observe", plugin_arguments=(("notAfter", "5s"), ("maxCandidates", 3)))
 

@@ -24,6 +24,8 @@ class ClusterOptions:
     """Whether the scheduler runs the MakeWay plugin; without, it is kube-scheduler."""
     fallback: bool = True
     """Whether MakeWayFallback follows MakeWay in PostFilter and the scheduler may delete pods."""
+    nominated_sort: bool = False
+    """Whether NominatedSort orders the scheduling queue in place of PrioritySort."""
     mode: str = "enforce"
     """`off`, `observe` or `enforce`: the mode of the policy that the cluster begins with."""
     plan_timeout_seconds: float = 0.5

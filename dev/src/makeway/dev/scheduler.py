@@ -32,7 +32,7 @@ _ELECTION = {
 }
 
 QUEUE_SORT = {"enabled": [{"name": "NominatedSort"}], "disabled": [{"name": "PrioritySort"}]}
-"""What orders the scheduling queue, as the chart has it."""
+"""NominatedSort in place of kube-scheduler's own order of the scheduling queue."""
 
 _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 
@@ -70,7 +70,8 @@ def _plugins(options: ClusterOptions) -> dict[str, Any]:
     }
     if options.plugin:
         plugins["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
-        plugins["queueSort"] = QUEUE_SORT
+        if options.nominated_sort:
+            plugins["queueSort"] = QUEUE_SORT
         plugins["postFilter"] = _enabled(["DynamicResources", *ours])
     if options.test_plugins:
         plugins["bind"] = _enabled(["TestBind", "DefaultBinder"])
