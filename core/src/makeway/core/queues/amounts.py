@@ -95,7 +95,7 @@ def texts_of(amounts: Amounts) -> str:
 def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
     """Give by how much usage is above a limit, for the resources that the limit names; only what is.
 
-    This is the seed's "preemptable resource": what has to go for a quota to come into effect.
+    YuniKorn's design calls this the preemptable resource: what has to go for a quota to come into effect.
     """
     return {name: usage.get(name, 0) - most for name, most in limit.items() if usage.get(name, 0) > most}
 

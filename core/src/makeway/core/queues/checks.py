@@ -1,6 +1,6 @@
 """Which trees of queues make no sense: what no number by itself shows.
 
-Sources: the seed's "meaningful quota decrease"; yunikorn-core's configvalidator, which refuses the same
+Sources: YuniKorn's design of quota preemption; yunikorn-core's configvalidator, which refuses the same
 but for a child's maximum above its parent's: here that is no mistake, since the lower of the two holds,
 and a parent's quota can be lowered without touching every child.
 """

@@ -2,7 +2,7 @@
 
 What a queue can release of a resource is what it uses above its guarantee, and no more than its children
 can release together. A need is shared among children in proportion to what they can release, in whole
-units by largest remainder, level by level down to the leaves (the seed's "queue selection and ordering").
+units by largest remainder, level by level down to the leaves (as in YuniKorn's design of quota preemption).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ There is no preemptor, so what compares priorities does not apply: neither Kuber
 PreemptionToleration, which protects a pod from preemptors of some priority. What protects a pod from
 everybody does. Planner and evictor ask this same function.
 
-1. pods of a DaemonSet: they would come straight back to the same node (the seed),
+1. pods of a DaemonSet: they would come straight back to the same node (YuniKorn),
 2. mirror pods, and whom the policy protects: as for every preemption,
 3. system-critical pods: they go only for a pod of higher priority, and there is none.
 """

@@ -1,6 +1,6 @@
 """When a lowered quota is enforced: one timer a queue, as a state machine that is told the time.
 
-What starts, restarts and stops a timer (the seed's rules, and what is decided here where it is silent):
+What starts, restarts and stops a timer (YuniKorn's rules, and what is decided here where they are silent):
 
 * A maximum that is lowered for any resource, or set where there was none, starts it from zero.
 * One that is only raised stops it, whatever else is changed, and though usage is still above.

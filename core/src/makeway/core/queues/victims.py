@@ -1,6 +1,6 @@
 """Who goes when a quota was lowered: taken leaf by leaf, then reprieved where the quota was lowered.
 
-The order in which pods are taken (the seed's, ended by the UID):
+The order in which pods are taken (YuniKorn's, ended by the UID):
 
 1. pods that are not the originator of their application,
 2. lower priority,
