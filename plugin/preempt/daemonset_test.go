@@ -61,7 +61,7 @@ func TestOnlyAPodAsTheDaemonSetControllerWritesItIsPinned(t *testing.T) {
 	}
 }
 
-// RN-8.
+// Case RN-8 of docs/conformance.md.
 func TestAnEqualPriorityVictimOfAPinnedPodPassesUnchanged(t *testing.T) {
 	p := onlyOn(pod("p", "", low, large).Obj(), "n1")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
@@ -112,7 +112,7 @@ func TestNoMorePodsGoThanThePlanAllowsWhateverTheFiltersNeed(t *testing.T) {
 	}
 }
 
-// RN-8, after the scheduler has lost its memory of the order.
+// Case RN-8 of docs/conformance.md, after the scheduler has lost its memory of the order.
 func TestAPinnedPodWaitsForAPreemptedPodOfItsOwnPriority(t *testing.T) {
 	gone := pod("a", "n1", low, large).Obj()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -188,7 +188,7 @@ func TestKubeSchedulersOwnPreemptionMetricsMove(t *testing.T) {
 	}
 }
 
-// DP-16.
+// Case DP-16 of docs/conformance.md.
 func TestAPodWaitsForVictimsOfItsNominatedNodeUntilTheirGraceIsOver(t *testing.T) {
 	preempted := v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}
 	for name, test := range map[string]struct {

@@ -28,7 +28,7 @@ func queuedPod(queue, name, on string, priority int32, cpu string) *v1.Pod {
 	return pod(name, on, priority, map[v1.ResourceName]string{v1.ResourceCPU: cpu + "m"}).Label("queue", queue).Obj()
 }
 
-// Q-2, the scheduler's side.
+// Case Q-2 of docs/conformance.md, the scheduler's side.
 func TestAPodWhoseQueueIsFullEvictsFromThatQueueAlone(t *testing.T) {
 	p := queuedPod("root.a", "p", "", high, "100")
 	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"), queuedPod("root.b", "b", "n1", low, "100"))

@@ -32,7 +32,7 @@ func expectVictims(t *testing.T, e *entry, want ...string) {
 	}
 }
 
-// DP-1.
+// Case DP-1 of docs/conformance.md.
 func TestPlannedVictimsThatTheFiltersConfirmAreActedOn(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, pod("a", "n1", mid, large).Obj(), pod("b", "n2", mid, large).Obj())
@@ -41,7 +41,7 @@ func TestPlannedVictimsThatTheFiltersConfirmAreActedOn(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "a")
 }
 
-// DP-3.
+// Case DP-3 of docs/conformance.md.
 func TestAVictimThatNeedNotGoIsOfferedBack(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("small", "n1", low, small).Obj(), pod("large", "n1", mid, large).Obj())
@@ -50,7 +50,7 @@ func TestAVictimThatNeedNotGoIsOfferedBack(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "large")
 }
 
-// DP-5.
+// Case DP-5 of docs/conformance.md.
 func TestPodsAreOfferedBackInThePlannersOrder(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, small).Obj(), pod("b", "n1", low, small).Obj(),
@@ -60,7 +60,7 @@ func TestPodsAreOfferedBackInThePlannersOrder(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "a", "c")
 }
 
-// DP-8: the planner has no column for affinity, so that the node is unmodelled.
+// Case DP-8 of docs/conformance.md: the planner has no column for affinity, so that the node is unmodelled.
 func TestAPodWhoseAntiAffinityStandsInTheWayIsFoundByVerification(t *testing.T) {
 	p := pod("p", "", high, small).Label("foo", "").Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p,
@@ -73,7 +73,7 @@ func TestAPodWhoseAntiAffinityStandsInTheWayIsFoundByVerification(t *testing.T) 
 	expectVictims(t, w.nominated(p, "n1"), "a")
 }
 
-// DP-9.
+// Case DP-9 of docs/conformance.md.
 func TestAHardSpreadIsVerifiedOnEachNode(t *testing.T) {
 	zone := func(name, zone string) *v1.Node {
 		n := node(name)
@@ -116,7 +116,7 @@ func withGatekeeper(pod string) []tf.RegisterPluginFunc {
 	})}
 }
 
-// DP-17.
+// Case DP-17 of docs/conformance.md.
 func TestVictimsThatOnlyAThirdPartyFilterKnowsAreFound(t *testing.T) {
 	for name, plan := range map[string]*wire.PlanReply{
 		"on an unmodelled node":              {Unmodelled: []wire.Candidate{candidate("n1", "b", "a")}},

@@ -249,7 +249,7 @@ func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	}
 }
 
-// G-1, without a scheduler.
+// Case G-1 of docs/conformance.md, without a scheduler.
 func TestPodsThatRaceIntoAQueueNeverTakeItAboveMax(t *testing.T) {
 	w := limited(t, limit("root", "pods", 50))
 	var racers sync.WaitGroup

@@ -1,5 +1,7 @@
 """KEP-4832 on a real scheduler: what may happen between the nomination and the last delete.
 
+Cases A-1 to A-7 of docs/conformance.md, but for A-6.
+
 Most tests stop the evictor, so that the time between the two is as long as they need, and free the room
 by hand: then only the gate and the nomination stand between the room and whoever comes for it.
 """

@@ -1,5 +1,7 @@
 """kube-scheduler's own preemption rules, asked of the whole of makeway on the real control plane.
 
+The DP cases of docs/conformance.md.
+
 Each case fills nodes of its own, lets one pod fail, and reads the answer where anyone can: the decision
 record, the order, the audit log and the binding. Nodes hold 500 milli-CPU and 500 MiB.
 """

@@ -1,4 +1,7 @@
-"""Cases that need more than one or two nodes: a spread over zones (DP-9), the best of 200 (DP-14)."""
+"""Cases that need more than one or two nodes: a spread over zones (DP-9), the best of 200 (DP-14).
+
+The numbers are of docs/conformance.md.
+"""
 
 import asyncio
 

@@ -1,4 +1,7 @@
-"""DP-16: who waits for pods that are leaving, and for how long."""
+"""Who waits for pods that are leaving, and for how long.
+
+Case DP-16 of docs/conformance.md.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""G-1 to G-3: queues stay at or below max whoever races and whatever is killed; nobody waits for good."""
+"""Queues stay at or below max whoever races and whatever is killed; nobody waits for good.
+
+Cases G-1 to G-3 of docs/conformance.md.
+"""
 
 import asyncio
 import json
@@ -41,7 +44,7 @@ def queue(name: str, **maximum: int) -> tuple[QueueLimit, ...]:
 async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_max(
     queue_space: Space, control: Control
 ) -> None:
-    """G-1."""
+    """Case G-1."""
     space = queue_space
     await space.add_nodes(*(make_node(f"n{i}").cpu("4") for i in range(3)))
     await control.put(*queue("ml", cpu=ROOM * 10))
@@ -64,7 +67,7 @@ async def test_pods_of_two_profiles_that_race_into_a_queue_never_take_it_above_m
 async def test_recreated_pods_wait_with_a_reason_until_the_max_is_raised(
     queue_space: Space, control: Control
 ) -> None:
-    """G-2 and G-3."""
+    """Cases G-2 and G-3."""
     space = queue_space
     await space.add_nodes(make_node("n1"))
     await control.put(*queue("web", pods=4))

@@ -1,4 +1,7 @@
-"""A-13: a scheduler that dies while an order is live; its successor adopts it and issues no second."""
+"""A scheduler that dies while an order is live; its successor adopts it and issues no second.
+
+Case A-13 of docs/conformance.md.
+"""
 
 import pytest
 

@@ -1,5 +1,7 @@
 """What may happen to preemptor, node and victims while an order is in flight.
 
+Cases A-6 to A-12 of docs/conformance.md, but for A-7 and A-9.
+
 The evictor is stopped for the time that a test needs between the order and its first delete. Nobody else
 preempts in this cluster, so whoever is bound was helped by makeway.
 """

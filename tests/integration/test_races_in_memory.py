@@ -1,4 +1,6 @@
-"""A-9: victims that the scheduler has placed and not bound yet, which live in its memory alone.
+"""Victims that the scheduler has placed and not bound yet, which live in its memory alone.
+
+Case A-9 of docs/conformance.md.
 
 The pods are held in Permit, PreBind and Bind by plugins that act on annotations; see
 plugin/internal/testscheduler. kube-scheduler's own preemption left such preemptors stuck

@@ -1,5 +1,7 @@
 """The scheduling cycle is protected: whatever planner and NATS do, PostFilter ends in time and others go on.
 
+Case A-14 of docs/conformance.md.
+
 PostFilter's time is the promise: two plan time-outs and a second of verification. The throughput of pods that
 need no preemption is measured in `tests/bench/scheduling_throughput.py`; here it has a generous bound only.
 """

@@ -1,4 +1,7 @@
-"""DP-17: a Filter plugin of which the planner knows nothing; the plugin's verification finds the victims."""
+"""A Filter plugin of which the planner knows nothing; the plugin's verification finds the victims.
+
+Case DP-17 of docs/conformance.md.
+"""
 
 from integration.builders import make_node
 from integration.preempting import (

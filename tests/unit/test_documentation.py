@@ -16,6 +16,11 @@ PAGES = [
 ]
 
 
+CASE = re.compile(r"\b(?:DP|PT|RN|QP|T|G|Q|A)-\d{1,2}b?\b")
+CASE_IN_A_NAME = re.compile(r"\bdef test_(dp|pt|rn|qp|t|g|q|a)_(\d{1,2}b?)_")
+PARTS = ("bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin", "tests")
+
+
 def anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub names them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
@@ -49,6 +54,24 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
     listed = set((CHECKOUT / "docs").glob("*.md")) | set((CHECKOUT / "docs/policies").glob("*.md"))
     assert {str(page) for page in listed} <= {str(page) for page in reached}
+
+
+def test_every_conformance_case_that_is_cited_is_listed() -> None:
+    listed = set(re.findall(r"^\| (\S+) \|", (CHECKOUT / "docs/conformance.md").read_text(), re.MULTILINE))
+    unknown, bare = {}, []
+    for file in [*PAGES, *(f for part in PARTS for f in (CHECKOUT / part).rglob("*.*"))]:
+        if file.suffix not in (".py", ".go", ".md") or file == Path(__file__):
+            continue
+        text = file.read_text()
+        named = {f"{kind.upper()}-{number}" for kind, number in CASE_IN_A_NAME.findall(text)}
+        cited = set(CASE.findall(text))
+        if found := (cited | named) - listed:
+            unknown[file.name] = sorted(found)
+        if cited and "conformance.md" not in text and file.name != "conformance.md":
+            bare.append(file.name)
+
+    assert unknown == {}
+    assert bare == []
 
 
 def test_every_decision_is_in_the_index_once_and_no_number_is_used_again() -> None:

@@ -1,4 +1,4 @@
-"""The DP cases that resources decide, in makeway's own words. P is the pod that needs room."""
+"""The DP cases of docs/conformance.md that resources decide. P is the pod that needs room."""
 
 from __future__ import annotations
 
