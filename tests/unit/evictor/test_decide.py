@@ -14,12 +14,12 @@ from makeway.evictor.verdicts import (
     Cancelled,
     Delete,
     Epoch,
+    Exempt,
     Expired,
     Failed,
     Gone,
     Proceed,
     Refused,
-    Spared,
     Stop,
     Terminating,
     VictimVerdict,
@@ -204,7 +204,7 @@ class TestAVictim:
     )
     def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:
         verdict = judge(pod)
-        assert isinstance(verdict, Spared)
+        assert isinstance(verdict, Exempt)
         assert verdict.reason == reason
 
     def test_the_preemptor_is_never_its_own_victim(self) -> None:
@@ -218,7 +218,7 @@ class TestAVictim:
             rules=rules_in_force(Policy(), {}),
             now=NOW,
         )
-        assert isinstance(verdict, Spared)
+        assert isinstance(verdict, Exempt)
 
     def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
         assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1")
@@ -228,7 +228,7 @@ class TestAVictim:
         assert judge(a_pod("v").on("node-b").build(), assumed=True) == Gone("elsewhere")
 
     def test_one_spared_victim_refuses_the_order(self) -> None:
-        refused = decide.first_spared({"a": Delete(), "b": Spared("mirror-pod", "a mirror pod")})
+        refused = decide.first_exempt({"a": Delete(), "b": Exempt("mirror-pod", "a mirror pod")})
 
         assert refused is not None
         assert refused.reason == "victim-spared"

@@ -26,12 +26,12 @@ from makeway.evictor.verdicts import (
     Cancelled,
     Delete,
     Epoch,
+    Exempt,
     Expired,
     Failed,
     Gone,
     Proceed,
     Refused,
-    Spared,
     Stop,
     Terminating,
     VictimVerdict,
@@ -161,7 +161,7 @@ def judge(
     `rules`: those in force for this preemptor, over PriorityClasses that were read just now.
     """
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
-        return Spared("is-preemptor", "the order names its preemptor as a victim")
+        return Exempt("is-preemptor", "the order names its preemptor as a victim")
     if isinstance(there := _there(victim, pod), Gone):
         return there
     bound_to = there.spec.node_name or ""
@@ -170,12 +170,12 @@ def judge(
     if there.metadata.deletion_timestamp is not None:
         return Terminating(there.metadata.deletion_grace_period_seconds or 0)
     if not bound_to and not victim.assumed:
-        return Spared("not-bound", "the pod is bound to no node")
+        return Exempt("not-bound", "the pod is bound to no node")
     if bound_to not in ("", order.node):
-        return Spared("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
+        return Exempt("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
     allowed = ask(rules, PreemptionPair(preemptor, facts_of(there), now))
     if not allowed.removable:
-        return Spared(allowed.rule, f"{allowed.rule}: {allowed.detail}")
+        return Exempt(allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
 
 
@@ -206,9 +206,9 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
     if isinstance(stays := staying(victim, pod), Gone | Terminating):
         return stays
     if not stays.spec.node_name:
-        return Spared("not-bound", "the pod is bound to no node, and so not counted")
+        return Exempt("not-bound", "the pod is bound to no node, and so not counted")
     if (bar := quota_exemption_of(facts_of(stays), protection)) is not None:
-        return Spared(bar.rule, bar.detail)
+        return Exempt(bar.rule, bar.detail)
     return _delete(stays)
 
 
@@ -218,10 +218,10 @@ def _delete(pod: Pod) -> Delete:
     return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace)
 
 
-def first_spared(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
+def first_exempt(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
     """An order with a victim that must stay cannot make its room: refuse it before anything is done."""
     for uid, verdict in verdicts.items():
-        if isinstance(verdict, Spared):
+        if isinstance(verdict, Exempt):
             return Refused("victim-spared", f"victim {uid}: {verdict.message}")
     return None
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import structlog
 
@@ -34,12 +34,12 @@ from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import (
     Delete,
     Epoch,
+    Exempt,
     Expired,
     Failed,
     Gone,
     Proceed,
     Refused,
-    Spared,
     Stop,
     Terminating,
     VictimVerdict,
@@ -51,6 +51,14 @@ AWAIT_POLL_SECONDS = 0.1
 
 AWAIT_POLL_LIMIT_SECONDS = 2.0
 """The longest such wait, for orders that take long."""
+
+_RESULTS: Final[dict[type[Deleted | Gone | Terminating | Exempt], str]] = {
+    Deleted: "deleted",
+    Gone: "gone",
+    Terminating: "terminating",
+    Exempt: "spared",
+}
+"""What the log calls a verdict."""
 
 LOOK_LASTS = timedelta(seconds=5)
 """How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
@@ -67,7 +75,7 @@ class Progress:
     """What is known of one victim so far."""
 
     victim: Victim
-    verdict: Deleted | Gone | Terminating | Spared | None = None
+    verdict: Deleted | Gone | Terminating | Exempt | None = None
     error: TemporaryError | PermanentError | None = None
     attempts: int = 0
     delete_sent: bool = False
@@ -76,7 +84,7 @@ class Progress:
     @property
     def may_stay(self) -> bool:
         """Whether the victim has not been seen deleted, leaving or gone: a rollback has to look at it."""
-        return self.verdict is None or isinstance(self.verdict, Spared)
+        return self.verdict is None or isinstance(self.verdict, Exempt)
 
 
 class Halt(Exception):  # noqa: N818 - control flow, not an error
@@ -215,7 +223,7 @@ class Execution:
                 pending.append((self.progress[uid], verdict))
             else:
                 self.progress[uid].verdict = verdict
-        if (refused := decide.first_spared(verdicts)) is not None:
+        if (refused := decide.first_exempt(verdicts)) is not None:
             self._halt(refused)
         return pending
 
@@ -288,7 +296,7 @@ class Execution:
         further attempt, and where it was not read yet (None), it is judged anew.
         """
 
-        async def attempt() -> Deleted | Gone | Terminating | Spared:
+        async def attempt() -> Deleted | Gone | Terminating | Exempt:
             async with self._turn.work():
                 self._may_begin()
                 progress.attempts += 1
@@ -317,7 +325,7 @@ class Execution:
             self._stays(Failed("disruption-budget" if budget else "deadline", message))
         except Halt:
             pass
-        if isinstance(progress.verdict, Spared):
+        if isinstance(progress.verdict, Exempt):
             self._stays(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
         if progress.verdict is None:
             return
@@ -325,7 +333,7 @@ class Execution:
             "victim_handled",
             victim=_name(progress.victim),
             victim_uid=progress.victim.uid,
-            result=type(progress.verdict).__name__.lower(),
+            result=_RESULTS[type(progress.verdict)],
             attempt=progress.attempts,
         )
 

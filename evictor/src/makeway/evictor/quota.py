@@ -19,7 +19,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
 from makeway.evictor.execution import Execution, Progress, side_by_side
-from makeway.evictor.verdicts import Failed, Proceed, Refused, Spared, Stop, VictimVerdict
+from makeway.evictor.verdicts import Exempt, Failed, Proceed, Refused, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
 """A quota order has no preemptor."""
@@ -56,17 +56,17 @@ class QuotaExecution(Execution):
 
 def incomplete(progress: list[Progress]) -> Failed | Refused | None:
     """Say that some victims stay; None where none does."""
-    spared = [one for one in progress if isinstance(one.verdict, Spared)]
+    exempt = [one for one in progress if isinstance(one.verdict, Exempt)]
     stay = [one for one in progress if one.may_stay]
     if not stay:
         return None
     first = stay[0]
     reason = (
-        first.verdict.message if isinstance(first.verdict, Spared) else str(first.error or "not attempted")
+        first.verdict.message if isinstance(first.verdict, Exempt) else str(first.error or "not attempted")
     )
     message = (
         f"{len(stay)} of {len(progress)} victims stay: {first.victim.namespace}/{first.victim.name}: {reason}"
     )
-    if len(spared) == len(progress):
+    if len(exempt) == len(progress):
         return Refused("victim-spared", message)
     return Failed("incomplete", message)

@@ -9,7 +9,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimOu
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.execution import Progress
 from makeway.evictor.rollback import Undone
-from makeway.evictor.verdicts import Cancelled, Expired, Failed, Gone, Refused, Spared, Stop, Terminating
+from makeway.evictor.verdicts import Cancelled, Exempt, Expired, Failed, Gone, Refused, Stop, Terminating
 
 VICTIM_MESSAGE_LIMIT = 256
 """Characters of what is said of one victim. A quota order has up to 500, and NATS takes 1 MiB."""
@@ -100,7 +100,7 @@ def _victim_result(
             return "terminating", "answer-lost" if progress.delete_sent else "", ""
         case Gone(reason=reason):
             return "gone", reason, ""
-        case Spared(reason=reason, message=message):
+        case Exempt(reason=reason, message=message):
             return "spared", reason, message
         case None if progress.error is not None:
             return "failed", progress.error.reason, str(progress.error)

@@ -49,7 +49,7 @@ class Terminating:
 
 
 @dataclass(frozen=True)
-class Spared:
+class Exempt:
     """The victim must not be deleted for this order.
 
     `reason`: not-bound, on-another-node, is-preemptor, or the name of the rule that keeps it.
@@ -59,7 +59,7 @@ class Spared:
     message: str
 
 
-VictimVerdict = Delete | Gone | Terminating | Spared
+VictimVerdict = Delete | Gone | Terminating | Exempt
 
 
 @dataclass(frozen=True)
