@@ -21,7 +21,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.records import BusRecords
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
@@ -52,7 +52,7 @@ class World:
             clock=SystemClock(),
             metrics=metrics,
             events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
-            restraint=Restraint("enforce"),
+            mode_guard=ModeGuard("enforce"),
             slots=self.slots,
         )
 

@@ -69,7 +69,7 @@ async def test_where_another_namespace_is_hard_victims_are_deleted_as_ever() -> 
 async def test_what_the_planner_says_of_hard_budgets_holds_beside_the_evictors_own_policy() -> None:
     world = World(*running("a"))
     rules = Rules(hard_budget_namespaces=("default",))
-    world.restraint.take(ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, rules=rules))
+    world.mode_guard.put_control(ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, rules=rules))
 
     await world.carry_out(make_order("a"))
 

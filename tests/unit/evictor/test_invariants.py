@@ -11,7 +11,7 @@ from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
@@ -179,6 +179,6 @@ def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClo
         clock=clock,
         metrics=metrics,
         events=Events(cluster, clock, metrics, "evictor-1"),
-        restraint=Restraint("enforce"),
+        mode_guard=ModeGuard("enforce"),
         slots=Slots(32, metrics),
     )

@@ -10,7 +10,7 @@ from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.core.policy.mode import Mode
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.repair import Repairing
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import CLUSTER, PodBuilder, a_pod
@@ -46,7 +46,7 @@ class Case:
         self.registry = CollectorRegistry()
         self.repairing = Repairing(
             CLUSTER,
-            Restraint(mode),
+            ModeGuard(mode),
             cluster=self.cluster,
             orders=Orders(live),
             clock=VirtualClock(),

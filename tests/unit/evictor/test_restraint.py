@@ -15,7 +15,7 @@ from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import Api, ApiError
 from unit.evictor.building import NODE, a_pod, make_order
@@ -35,21 +35,21 @@ def told(mode: Mode, **fields: object) -> ControlState:
 def test_the_most_restrictive_of_the_three_holds(
     own: Mode, policy: Mode, control: Mode | None, namespaced: Mode | None
 ) -> None:
-    restraint = Restraint(own, lambda: Policy(mode=policy))
+    mode_guard = ModeGuard(own, lambda: Policy(mode=policy))
     if control is not None:
-        restraint.take(told(control, namespace_modes={"a": namespaced} if namespaced else {}))
+        mode_guard.put_control(told(control, namespace_modes={"a": namespaced} if namespaced else {}))
 
     said = "enforce" if control is None else namespaced or control
-    assert restraint.mode("a") == min((own, policy, said), key=ORDER.index)
+    assert mode_guard.mode("a") == min((own, policy, said), key=ORDER.index)
 
 
 def test_the_lower_of_two_limits_holds() -> None:
-    restraint = Restraint("enforce", lambda: Policy(limits=PolicyLimits(victims_per_order=3)))
-    assert restraint.too_large(make_order("a", "b", "c")) is None
+    mode_guard = ModeGuard("enforce", lambda: Policy(limits=PolicyLimits(victims_per_order=3)))
+    assert mode_guard.too_large(make_order("a", "b", "c")) is None
 
-    restraint.take(told("enforce", limits=Limits(victims_per_order=2)))
+    mode_guard.put_control(told("enforce", limits=Limits(victims_per_order=2)))
 
-    refused = restraint.too_large(make_order("a", "b", "c"))
+    refused = mode_guard.too_large(make_order("a", "b", "c"))
     assert refused is not None
     assert (refused.reason, refused.message) == (
         "too-many-victims",
@@ -73,7 +73,7 @@ async def test_an_order_that_is_tried_again_stops_at_once_when_the_mode_changes(
     world.cluster.fail("delete", "a", *[SERVER_ERROR] * 100)
 
     def off() -> None:
-        world.restraint.take(told("off"))
+        world.mode_guard.put_control(told("off"))
 
     world.cluster.before("delete", "a", off)
 
@@ -100,7 +100,7 @@ async def test_a_namespace_that_only_observes_keeps_its_preemptors_from_evicting
 async def test_no_nomination_is_cleared_any_more_once_the_mode_is_off() -> None:
     waiting = [a_pod(name).on(None).nominated(NODE).phase("Pending").build() for name in ("x", "y")]
     world = World(*running("a"), *waiting)
-    world.cluster.before("get_pod", "x", lambda: world.restraint.take(told("off")))
+    world.cluster.before("get_pod", "x", lambda: world.mode_guard.put_control(told("off")))
     refs = tuple(PodRef(namespace="default", name=name, uid=f"{name}-uid") for name in ("x", "y"))
 
     outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
@@ -193,7 +193,7 @@ async def test_a_braked_namespace_keeps_its_preemptors_from_evicting_and_no_othe
     world = World(*running("a"))
     world.cluster.brake = Brake(namespaces=frozenset({"default"}))
     assert (await world.carry_out(make_order("a"))).reason == "mode-off"
-    assert world.restraint.modes() == ("enforce", {"default": "off"})
+    assert world.mode_guard.modes() == ("enforce", {"default": "off"})
 
 
 async def test_a_quota_order_stops_for_the_brake_as_well() -> None:

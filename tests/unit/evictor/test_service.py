@@ -14,7 +14,7 @@ from makeway.core.policy.mode import Mode
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
 from makeway.evictor.slots import Slots
@@ -51,7 +51,7 @@ class World:
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry)
         self.policy = Policy()
-        self.restraint = Restraint(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
+        self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
@@ -61,7 +61,7 @@ class World:
             clock=self.clock,
             metrics=metrics,
             events=self.events,
-            restraint=self.restraint,
+            mode_guard=self.mode_guard,
             slots=self.slots,
         )
 

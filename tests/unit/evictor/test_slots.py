@@ -19,7 +19,7 @@ from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.rollback import LONGEST, RollingBack
 from makeway.evictor.service import Evictor, Settings
@@ -102,7 +102,7 @@ class Running:
             clock=self.clock,
             metrics=metrics,
             events=Events(self.cluster, self.clock, metrics, "evictor-1"),
-            restraint=Restraint("enforce"),
+            mode_guard=ModeGuard("enforce"),
             slots=self.slots,
         )
         self.taking: asyncio.Task[None] | None = None
@@ -268,8 +268,10 @@ async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_r
             undoing = RollingBack(order, cluster=cluster, records=FakeRecords(), turn=turn, metrics=metrics)
             await undoing.run(order.victims)
         else:
-            restraint = Restraint("enforce")
-            await clear_listed(order, 1000, cluster=cluster, turn=turn, metrics=metrics, restraint=restraint)
+            mode_guard = ModeGuard("enforce")
+            await clear_listed(
+                order, 1000, cluster=cluster, turn=turn, metrics=metrics, mode_guard=mode_guard
+            )
 
     beside: list[int] = []
 

@@ -63,7 +63,7 @@ class Cluster(Protocol):
         """`leaseTransitions` of a Lease, and since when."""
 
     async def read_brake(self) -> Brake:
-        """The brake as it is now, or was a second ago; what this reads the `Restraint` knows of.
+        """The brake as it is now, or was a second ago; what this reads the `ModeGuard` knows of.
 
         Raises no PermanentError.
         """

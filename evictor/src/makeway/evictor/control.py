@@ -11,21 +11,21 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 
 _log = structlog.get_logger()
 
 
 class FollowingControl:
-    """Keeps a `Restraint` to the last good control state. One that is refused changes nothing.
+    """Keeps a `ModeGuard` to the last good control state. One that is refused changes nothing.
 
     They are taken in the order of the stream, in which a writer puts one only if it has read the one before.
     """
 
-    def __init__(self, bus: Bus, cluster_uid: str, restraint: Restraint, metrics: Metrics) -> None:
+    def __init__(self, bus: Bus, cluster_uid: str, mode_guard: ModeGuard, metrics: Metrics) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
-        self._restraint = restraint
+        self._mode_guard = mode_guard
         self._metrics = metrics
         self.read = asyncio.Event()
         """Set when what had been said before this process began has been read."""
@@ -51,7 +51,7 @@ class FollowingControl:
                 namespace_modes=len(state.namespace_modes),
                 policy_revision=state.policy_revision,
             )
-            self._restraint.take(state)
+            self._mode_guard.put_control(state)
 
     def _refuse(self, sequence: int, reason: str) -> None:
         self._metrics.control.labels(result="refused").inc()

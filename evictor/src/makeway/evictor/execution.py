@@ -27,7 +27,7 @@ from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
@@ -131,7 +131,7 @@ class Execution:
         turn: Turn,
         metrics: Metrics,
         events: Events,
-        restraint: Restraint,
+        mode_guard: ModeGuard,
     ) -> None:
         self.order = order
         self._stored_at = stored_at
@@ -147,14 +147,14 @@ class Execution:
         self._clock = _StoppableClock(turn)
         self._metrics = metrics
         self._events = events
-        self._restraint = restraint
+        self._mode_guard = mode_guard
         self._message = patches.mark_message(order)
         self._told = False
         self._reads = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
-        unsubscribe = self._restraint.subscribe(self._reconsider)
+        unsubscribe = self._mode_guard.subscribe(self._reconsider)
         try:
             self._may_begin()
             await self._carry_out()
@@ -168,7 +168,7 @@ class Execution:
         pending = await self._judge_all()
         others, hard = list[tuple[Progress, Delete]](), list[tuple[Progress, Delete]]()
         for one in pending:
-            (hard if self._restraint.has_hard_budgets(one[0].victim.namespace) else others).append(one)
+            (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
         # One after another: a budget's no to the first costs none of the others its life.
         for number, one in enumerate(hard):
             await self._evict(*one, later=number > 0)
@@ -244,7 +244,7 @@ class Execution:
             victim,
             pod,
             preemptor=self.preemptor,
-            rules=rules_for(self.preemptor, self.order.node, self._restraint.policy, self._classes),
+            rules=rules_for(self.preemptor, self.order.node, self._mode_guard.policy, self._classes),
             now=self._clock.now(),
         )
 
@@ -381,7 +381,7 @@ class Execution:
         self._may_act()
         progress.delete_sent = True
         deleted: Deleted | None
-        if self._restraint.has_hard_budgets(victim.namespace):
+        if self._mode_guard.has_hard_budgets(victim.namespace):
             evicted = await self._cluster.evict(victim, judged.resource_version)
             deleted = Deleted(judged.grace_period_seconds) if evicted else None
         else:
@@ -408,12 +408,12 @@ class Execution:
         if self.stop is not None:
             raise Halt
         self._check_time()
-        if (refused := self._restraint.against(self.order)) is not None:
+        if (refused := self._mode_guard.refusal_of(self.order)) is not None:
             self._halt(refused)
 
     def _reconsider(self) -> None:
         """Called when the mode may have changed: what waits to be tried again need not wait to be told."""
-        if (refused := self._restraint.against(self.order)) is not None:
+        if (refused := self._mode_guard.refusal_of(self.order)) is not None:
             self._stop(refused)
 
     def _check_time(self, doing: str = "") -> None:

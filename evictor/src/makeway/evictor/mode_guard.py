@@ -16,7 +16,7 @@ from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.evictor.verdicts import Refused
 
 
-class Restraint:
+class ModeGuard:
     """One evictor's. Nothing of it awaits. `brake`: as it was read last."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Restraint:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def take(self, control: ControlState) -> None:
+    def put_control(self, control: ControlState) -> None:
         """Put a control state of this cluster in force."""
         self._control = control
         self.changed()
@@ -50,7 +50,9 @@ class Restraint:
         """Give the mode that holds for a namespace."""
         if self._brake().holds(namespace):
             return "off"
-        return more_restrictive(self._own_mode, self._policy().mode_for(namespace), self._told(namespace))
+        return more_restrictive(
+            self._own_mode, self._policy().mode_for(namespace), self._control_mode(namespace)
+        )
 
     @property
     def own_mode(self) -> Mode:
@@ -91,7 +93,7 @@ class Restraint:
         bounds = (self._policy().limits.victims_per_order, limits.victims_per_order if limits else None)
         return min((bound for bound in bounds if bound is not None), default=None)
 
-    def against(self, order: EvictionOrder) -> Refused | None:
+    def refusal_of(self, order: EvictionOrder) -> Refused | None:
         """Say why no effect of an order may begin now; None where nothing is against it.
 
         By the preemptor's namespace; an order without one, by the namespaces of all its victims.
@@ -120,7 +122,7 @@ class Restraint:
             "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
         )
 
-    def _told(self, namespace: str) -> Mode:
+    def _control_mode(self, namespace: str) -> Mode:
         if self._control is None:
             return "enforce"
         return self._control.namespace_modes.get(namespace, self._control.mode)

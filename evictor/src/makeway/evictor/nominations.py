@@ -16,7 +16,7 @@ from makeway.bus.messages import EvictionOrder, PodRef
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.runtime.failpoints import failpoint
@@ -34,7 +34,7 @@ async def clear_listed(
     cluster: Cluster,
     turn: Turn,
     metrics: Metrics,
-    restraint: Restraint,
+    mode_guard: ModeGuard,
 ) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
     deadline = min(order.not_after, turn.now() + PATIENCE)
@@ -46,7 +46,7 @@ async def clear_listed(
                 pod = await cluster.get_pod(ref.namespace, ref.name)
                 if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
                     return False
-                if decide.expired(order, turn.now()) or restraint.against(order):
+                if decide.expired(order, turn.now()) or mode_guard.refusal_of(order):
                     return False
                 await failpoint("evictor.before-clear")
                 await cluster.clear_nomination(pod)

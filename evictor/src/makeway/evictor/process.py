@@ -19,7 +19,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.probe import ApiProbe
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import Repairing
@@ -76,13 +76,13 @@ async def run(
         metrics, clock, config_metrics = Metrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
-        restraint = Restraint(mode, lambda: policy.current, lambda: brake.current)
-        brake.subscribe(restraint.changed)
-        control = FollowingControl(bus, cluster_uid, restraint, metrics)
+        mode_guard = ModeGuard(mode, lambda: policy.current, lambda: brake.current)
+        brake.subscribe(mode_guard.changed)
+        control = FollowingControl(bus, cluster_uid, mode_guard, metrics)
         known = asyncio.Event()
 
         def policy_changed() -> None:
-            restraint.changed()
+            mode_guard.changed()
             if not policy.unsynced():
                 known.set()
 
@@ -106,11 +106,11 @@ async def run(
             clock=clock,
             metrics=metrics,
             events=events,
-            restraint=restraint,
+            mode_guard=mode_guard,
             slots=slots,
         )
         repairing = Repairing(
-            cluster_uid, restraint, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
+            cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
 
         def checks() -> dict[str, str]:
@@ -125,7 +125,7 @@ async def run(
         status = Status(
             identity,
             cluster_uid,
-            restraint,
+            mode_guard,
             policy_revision=lambda: policy.revision,
             trouble=lambda: "; ".join(trouble for trouble in checks().values() if trouble),
         )

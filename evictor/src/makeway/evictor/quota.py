@@ -48,7 +48,7 @@ class QuotaExecution(Execution):
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         """No class exempts a pod from what its queue may not hold, so none is read."""
-        return decide.judge_for_quota(victim, pod, self._restraint.policy.protection)
+        return decide.judge_for_quota(victim, pod, self._mode_guard.policy.protection)
 
     def _stays(self, stop: Failed | Refused) -> None:
         """One that stays is no reason to keep the others; `progress` has it."""

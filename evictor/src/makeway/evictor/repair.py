@@ -19,7 +19,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.failpoints import failpoint
 
@@ -50,7 +50,7 @@ class Repairing:
     def __init__(
         self,
         cluster_uid: str,
-        restraint: Restraint,
+        mode_guard: ModeGuard,
         *,
         cluster: Cluster,
         orders: LiveOrders,
@@ -58,7 +58,7 @@ class Repairing:
         metrics: Metrics,
     ) -> None:
         self._cluster_uid = cluster_uid
-        self._restraint = restraint
+        self._mode_guard = mode_guard
         self._cluster = cluster
         self._orders = orders
         self._clock = clock
@@ -85,7 +85,7 @@ class Repairing:
         if proposal.cluster_uid != self._cluster_uid:
             return "other-cluster"
         pod = await self._cluster.get_pod(proposal.namespace, proposal.name)
-        mode = self._restraint.mode(proposal.namespace)
+        mode = self._mode_guard.mode(proposal.namespace)
         against = declined(proposal, pod, cluster_uid=self._cluster_uid, mode=mode)
         if against or pod is None:
             return against

@@ -26,7 +26,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.intake import Delivery, kept
 from makeway.evictor.metrics import Metrics
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.quota import QuotaExecution
 from makeway.evictor.records import Records
@@ -86,12 +86,12 @@ class Evictor:
         clock: Clock,
         metrics: Metrics,
         events: Events,
-        restraint: Restraint,
+        mode_guard: ModeGuard,
         slots: Slots,
     ) -> None:
         self._slots = slots
         self._settings = settings
-        self._restraint = restraint
+        self._mode_guard = mode_guard
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -208,10 +208,10 @@ class Evictor:
             turn=turn,
             metrics=self._metrics,
             events=self._events,
-            restraint=self._restraint,
+            mode_guard=self._mode_guard,
         )
         execution.stop = decide.admit(order, cluster_uid=self._settings.cluster_uid, now=started_at)
-        execution.stop = execution.stop or self._restraint.too_large(order)
+        execution.stop = execution.stop or self._mode_guard.too_large(order)
         if execution.stop is None:
             await execution.run()
         await turn.enter()
@@ -224,7 +224,7 @@ class Evictor:
                 cluster=self._cluster,
                 turn=turn,
                 metrics=self._metrics,
-                restraint=self._restraint,
+                mode_guard=self._mode_guard,
             )
         elif _leaves_traces(execution.stop):
             undone = await RollingBack(

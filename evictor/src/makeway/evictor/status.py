@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.messages import API_VERSION
-from makeway.evictor.mode_guard import Restraint
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.runtime.process import version
 
 
@@ -21,21 +21,21 @@ class Status:
         self,
         identity: str,
         cluster_uid: str,
-        restraint: Restraint,
+        mode_guard: ModeGuard,
         *,
         policy_revision: Callable[[], str],
         trouble: Callable[[], str],
     ) -> None:
         self._identity = identity
         self._cluster_uid = cluster_uid
-        self._restraint = restraint
+        self._mode_guard = mode_guard
         self._policy_revision = policy_revision
         self._trouble = trouble
 
     def now(self) -> ComponentStatus:
         """Give it as it is."""
-        mode, namespace_modes = self._restraint.modes()
-        control = self._restraint.control
+        mode, namespace_modes = self._mode_guard.modes()
+        control = self._mode_guard.control
         return ComponentStatus(
             api_version=API_VERSION,
             component="evictor",
@@ -43,7 +43,7 @@ class Status:
             version=version(),
             at=datetime.now(UTC),
             mode=mode,
-            own_mode=self._restraint.own_mode,
+            own_mode=self._mode_guard.own_mode,
             cluster_uid=self._cluster_uid,
             namespace_modes=namespace_modes,
             revision=control.revision if control else 0,
@@ -51,6 +51,6 @@ class Status:
             told_policy_revision=control.policy_revision if control else "",
             queues_revision=control.queues_revision if control else "",
             leading=True,
-            brake=self._restraint.brake.scope(),
+            brake=self._mode_guard.brake.scope(),
             trouble=self._trouble(),
         )
