@@ -11,7 +11,7 @@ from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
-from makeway.evictor.intake import Delivery
+from makeway.evictor.intake import OrderDelivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.verdicts import Epoch
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
@@ -83,8 +83,8 @@ class FakeCluster:
     def changed(self, name: str, *, mark: bool = True) -> Pod:
         """Let somebody write the pod's status; without `mark` its DisruptionTarget is gone."""
         conditions = self.pods[name].status.conditions or ()
-        kept = tuple(c for c in conditions if mark or c.type != "DisruptionTarget")
-        return self._change(self.pods[name], "status", conditions=kept)
+        extended = tuple(c for c in conditions if mark or c.type != "DisruptionTarget")
+        return self._change(self.pods[name], "status", conditions=extended)
 
     def deletes(self) -> list[str]:
         return [name for operation, name in self.calls if operation == "delete"]
@@ -157,8 +157,8 @@ class FakeCluster:
     async def clear_mark(self, pod: Pod) -> None:
         await self._called("clear_mark", pod.metadata.name)
         current = self._as_read(pod)
-        kept = tuple(c for c in current.status.conditions or () if c.type != "DisruptionTarget")
-        self._change(current, "status", conditions=kept)
+        extended = tuple(c for c in current.status.conditions or () if c.type != "DisruptionTarget")
+        self._change(current, "status", conditions=extended)
 
     async def clear_nomination(self, pod: Pod) -> None:
         await self._called("clear_nomination", pod.metadata.name)
@@ -231,7 +231,7 @@ class FakeRecords:
             raise self.failures.popleft()
         return self.outcomes.setdefault(outcome.order_id, outcome)
 
-    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         await asyncio.sleep(0)
         if self.park_failures:
             raise self.park_failures.popleft()

@@ -11,7 +11,7 @@ from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.core.policy.mode import Mode
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.repair import Repairing
+from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import CLUSTER, PodBuilder, a_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock
@@ -44,7 +44,7 @@ class Case:
     def __init__(self, pod: PodBuilder, *, live: bool | Exception = False, mode: Mode = "enforce") -> None:
         self.cluster = FakeCluster(pod.build())
         self.registry = CollectorRegistry()
-        self.repairing = Repairing(
+        self.mark_repair = MarkRepair(
             CLUSTER,
             ModeGuard(mode),
             cluster=self.cluster,
@@ -55,7 +55,7 @@ class Case:
 
     async def result(self, data: bytes) -> str:
         """Handle it; gives the result that was counted."""
-        await self.repairing.handle(data)
+        await self.mark_repair.handle(data)
         samples = [s for metric in self.registry.collect() for s in metric.samples]
         (result,) = [
             s.labels["result"] for s in samples if s.name == "makeway_evictor_repairs_total" and s.value
@@ -120,7 +120,7 @@ async def test_a_refused_write_is_left_to_the_next_proposal(error: Exception) ->
     case.cluster.fail("clear_mark", "a", error)
 
     assert await case.result(codec.encode(proposal())) == "failed"
-    await case.repairing.handle(codec.encode(proposal()))
+    await case.mark_repair.handle(codec.encode(proposal()))
     assert not case.cluster.is_marked("a")
 
 

@@ -21,7 +21,7 @@ from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
-from makeway.evictor.rollback import LONGEST, RollingBack
+from makeway.evictor.rollback import LONGEST, RollbackRun
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import AT_ONCE, Slots, Turn
 from unit.evictor.building import (
@@ -265,7 +265,7 @@ async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_r
     async def clear() -> None:
         await turn.enter()
         if clearing == "marks":
-            undoing = RollingBack(order, cluster=cluster, records=FakeRecords(), turn=turn, metrics=metrics)
+            undoing = RollbackRun(order, cluster=cluster, records=FakeRecords(), turn=turn, metrics=metrics)
             await undoing.run(order.victims)
         else:
             mode_guard = ModeGuard("enforce")

@@ -16,7 +16,7 @@ from makeway.evictor.slots import Slots
 KEEP_SECONDS = 3.0
 """Between two in-progress acknowledgements; a third of the consumer's AckWait of 10 s."""
 
-MOST_IN_HAND = 500
+MAX_IN_HAND = 500
 """Orders taken ahead. Among these an important one passes the others; when this process is killed, they are
 given to another after `ACK_WAIT_SECONDS`. As many as a scheduler has under way, over two evictors."""
 
@@ -30,8 +30,8 @@ given back at once. Kubernetes waits 30 s before it kills."""
 _log = structlog.get_logger()
 
 
-class Delivery(Protocol):
-    """An order in this process's hands; see `makeway.bus.orders.Delivery`."""
+class OrderDelivery(Protocol):
+    """An order in this process's hands; see `makeway.bus.orders.OrderDelivery`."""
 
     @property
     def data(self) -> bytes:
@@ -66,18 +66,18 @@ class Delivery(Protocol):
         """Never deliver it again."""
 
 
-class Orders(Protocol):
+class OrderSource(Protocol):
     """Where orders come from; see `makeway.bus.orders.OrdersConsumer`."""
 
-    async def next(self, timeout_seconds: float) -> Delivery | None:
+    async def next(self, timeout_seconds: float) -> OrderDelivery | None:
         """The next order, or None when the time is over."""
 
 
 async def take_forever(
-    orders: Orders,
-    handle: Callable[[Delivery], Awaitable[None]],
+    orders: OrderSource,
+    handle: Callable[[OrderDelivery], Awaitable[None]],
     slots: Slots,
-    most: int = MOST_IN_HAND,
+    most: int = MAX_IN_HAND,
 ) -> NoReturn:
     """Hand each order to `handle`, at most `most` at once; which of them work is for `slots` to say.
 
@@ -89,7 +89,7 @@ async def take_forever(
     under_way: set[asyncio.Task[None]] = set()
     broken: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
-    async def run(delivery: Delivery) -> None:
+    async def run(delivery: OrderDelivery) -> None:
         await handle(delivery)
 
     def ended(task: asyncio.Task[None]) -> None:
@@ -119,7 +119,7 @@ async def take_forever(
         await (broken if broken.done() else taking)
     finally:
         taking.cancel()
-        slots.turn_away()
+        slots.stop_waiting()
         await _drain(under_way)
         if not broken.cancel() and not broken.cancelled():
             broken.exception()  # seen: without this the loop would report it as lost
@@ -137,7 +137,7 @@ async def _drain(under_way: set[asyncio.Task[None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def kept(delivery: Delivery) -> AsyncIterator[None]:
+async def extended(delivery: OrderDelivery) -> AsyncIterator[None]:
     """Tell the server every `KEEP_SECONDS` that the order is being worked on.
 
     An order that ends sooner, as most do, costs a timer and no task.

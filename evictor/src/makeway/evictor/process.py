@@ -22,7 +22,7 @@ from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.probe import ApiProbe
 from makeway.evictor.records import BusRecords
-from makeway.evictor.repair import Repairing
+from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, Settings
 from makeway.evictor.slots import Slots
@@ -109,7 +109,7 @@ async def run(
             mode_guard=mode_guard,
             slots=slots,
         )
-        repairing = Repairing(
+        mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
 
@@ -141,7 +141,7 @@ async def run(
             await known.wait()
             await brake.known.wait()
             await control.read.wait()
-            repairs = await bus.repairs.serve(repairing.handle)
+            repairs = await bus.repairs.serve(mark_repair.handle)
             closing.push_async_callback(repairs.unsubscribe)
             await take_forever(orders, evictor.handle, slots)
 

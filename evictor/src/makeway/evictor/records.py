@@ -16,7 +16,6 @@ from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, Refused
 from makeway.bus.quarantine import Parked
-from makeway.evictor.intake import Delivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
 
@@ -38,7 +37,7 @@ class Records(Protocol):
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write an order's one outcome; the one that stands, which may be another evictor's."""
 
-    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Put a message of the orders' stream aside, once however often it is called."""
 
 
@@ -85,7 +84,7 @@ class BusRecords:
         """Write the outcome, or return the one that was there first."""
         return await _translated(self._publish(outcome))
 
-    async def park(self, delivery: Delivery, reason: str, detail: str) -> None:
+    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Store a copy in the quarantine; one that is not known to be stored is a `TemporaryError`."""
         await _translated(
             self._bus.park(

@@ -44,7 +44,7 @@ def declined(proposal: RepairProposal, pod: Pod | None, *, cluster_uid: str, mod
     return "" if lives_on_marked(pod) else "not-marked"
 
 
-class Repairing:
+class MarkRepair:
     """Takes proposals; `handle` raises nothing for what one may contain or the API may answer."""
 
     def __init__(

@@ -8,7 +8,7 @@ from datetime import datetime
 from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimOutcome, VictimResult
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.execution import Progress
-from makeway.evictor.rollback import Undone
+from makeway.evictor.rollback import RollbackReport
 from makeway.evictor.verdicts import Cancelled, Exempt, Expired, Failed, Gone, Refused, Stop, Terminating
 
 VICTIM_MESSAGE_LIMIT = 256
@@ -20,7 +20,7 @@ def summarise(
     stop: Stop | None,
     progress: Iterable[Progress],
     *,
-    undone: Undone | None,
+    undone: RollbackReport | None,
     nominations_cleared: tuple[str, ...],
     evictor: str,
     deliveries: int,

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Undone:
+class RollbackReport:
     """What a rollback did and saw.
 
     `leaving`: victims that turned out to be gone or terminating. `refused`: what could not be undone.
@@ -71,7 +71,7 @@ class Undone:
         )
 
 
-class RollingBack:
+class RollbackRun:
     """One order's rollback. `run` once; cancelled, it can be begun again by another evictor."""
 
     def __init__(
@@ -82,20 +82,22 @@ class RollingBack:
         self._records = records
         self._turn = self._clock = turn
         self._metrics = metrics
-        self._undone = Undone()
+        self._undone = RollbackReport()
         self._places = asyncio.Semaphore(AT_ONCE)
         self._relied_on = SharedReads(self._read_relied_on)
         self._patience = turn.now() + PATIENCE
         self._longest = turn.now() + LONGEST
 
-    async def run(self, undecided: Iterable[Victim]) -> Undone:
+    async def run(self, undecided: Iterable[Victim]) -> RollbackReport:
         """Undo what stands of the order, and learn what became of the `undecided` victims.
 
         What somebody else relies on by now is left alone: see `_relied_on`.
         """
         begun = self._clock.now()
         await failpoint("evictor.before-rollback")
-        work = [self._durably(f"mark of {v.namespace}/{v.name}", partial(self._unmark, v)) for v in undecided]
+        work = [
+            self._durably(f"mark of {v.namespace}/{v.name}", partial(self._clear_mark, v)) for v in undecided
+        ]
         await asyncio.gather(*work, self._durably("nomination", self._revert_nomination))
         self._report((self._clock.now() - begun).total_seconds())
         return self._undone
@@ -132,7 +134,7 @@ class RollingBack:
             await failpoint("evictor.after-revert")
             self._undone.nomination_reverted = True
 
-    async def _unmark(self, victim: Victim) -> None:
+    async def _clear_mark(self, victim: Victim) -> None:
         """Take the mark off a victim that stays, if it is this order's."""
         pod = decide.staying(victim, await self._cluster.get_pod(victim.namespace, victim.name))
         if isinstance(pod, Gone | Terminating):

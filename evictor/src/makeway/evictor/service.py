@@ -24,7 +24,6 @@ from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
-from makeway.evictor.intake import Delivery, kept
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
@@ -32,7 +31,7 @@ from makeway.evictor.quota import QuotaExecution
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
-from makeway.evictor.rollback import RollingBack, Undone
+from makeway.evictor.rollback import RollbackReport, RollbackRun
 from makeway.evictor.slots import Slots, Turn
 from makeway.evictor.verdicts import Refused, Stop
 from makeway.runtime.failpoints import failpoint
@@ -98,7 +97,7 @@ class Evictor:
         self._metrics = metrics
         self._events = events
 
-    async def handle(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: OrderDelivery) -> None:
         """Deal with one delivery to its end. What the bus does not let end comes again."""
         if delivery.deliveries > PARK_AFTER_DELIVERIES:
             await self._park(delivery, "too-many-deliveries", f"{delivery.deliveries} deliveries")
@@ -124,7 +123,7 @@ class Evictor:
             self._metrics.in_flight.track_inprogress(),
         ):
             try:
-                async with kept(delivery):
+                async with extended(delivery):
                     await self._settle_in_turn(order, delivery)
                     await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
@@ -142,9 +141,9 @@ class Evictor:
                 if delivery.deliveries >= PARK_AFTER_DEFECTS:
                     await self._park(delivery, "defect", f"{type(error).__name__}: {error}")
                 else:
-                    await _give_back(delivery)
+                    await _redeliver(delivery)
 
-    async def _park(self, delivery: Delivery, reason: str, detail: str) -> None:
+    async def _park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Put a message aside that cannot be dealt with, so that it stands in nobody's way.
 
         It is in the quarantine before it is taken out of the consumer. Where it cannot be put there, it
@@ -155,7 +154,7 @@ class Evictor:
         except (TemporaryError, PermanentError) as error:
             self._metrics.not_parked.inc()
             _log.error("order_not_parked", reason=reason, sequence=delivery.sequence, error=str(error))
-            await _give_back(delivery)
+            await _redeliver(delivery)
             return
         self._metrics.parked.labels(reason=reason).inc()
         _log.error(
@@ -172,7 +171,7 @@ class Evictor:
 
     # ---------------------------------------------------------------------------------- one order
 
-    async def _settle_in_turn(self, order: EvictionOrder, delivery: Delivery) -> None:
+    async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> None:
         """Wait for a slot, which is free again when the order has ended."""
         turn = self._slots.turn(order, delivery.sequence, self._clock)
         try:
@@ -182,7 +181,7 @@ class Evictor:
         finally:
             turn.end()
 
-    async def _settle(self, order: EvictionOrder, delivery: Delivery, turn: Turn) -> None:
+    async def _settle(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> None:
         """See to it that the order has its outcome."""
         deliveries = delivery.deliveries
         ended = await self._persist("read", lambda: self._records.outcome(order.order_id), turn)
@@ -197,7 +196,7 @@ class Evictor:
         standing = await self._persist("publish", lambda: self._records.publish(outcome), turn)
         self._report(order, outcome, standing)
 
-    async def _carry_out(self, order: EvictionOrder, delivery: Delivery, turn: Turn) -> Outcome:
+    async def _carry_out(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
         execution = (QuotaExecution if order.kind == "quota" else Execution)(
@@ -215,7 +214,7 @@ class Evictor:
         if execution.stop is None:
             await execution.run()
         await turn.enter()
-        undone: Undone | None = None
+        undone: RollbackReport | None = None
         nominations: tuple[str, ...] = ()
         if execution.stop is None:
             nominations = await clear_listed(
@@ -227,7 +226,7 @@ class Evictor:
                 mode_guard=self._mode_guard,
             )
         elif _leaves_traces(execution.stop):
-            undone = await RollingBack(
+            undone = await RollbackRun(
                 order,
                 cluster=self._cluster,
                 records=self._records,
@@ -277,7 +276,7 @@ class Evictor:
         )
 
 
-async def _give_back(delivery: Delivery) -> None:
+async def _redeliver(delivery: OrderDelivery) -> None:
     """Have a message delivered again, after a pause in which the others get their turn."""
     try:
         await delivery.nak(PAUSE_SECONDS)

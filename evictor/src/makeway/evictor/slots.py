@@ -50,10 +50,10 @@ class Slots:
         """Give an order its turn, not begun; `sequence`: of the order in its stream."""
         return Turn(self, order, sequence, clock)
 
-    def turn_away(self) -> None:
+    def stop_waiting(self) -> None:
         """Cancel the tasks of the orders that have not begun: the process ends."""
         for turn in tuple(self._waiting):
-            turn.turn_away()
+            turn.stop_waiting()
 
     # ------------------------------------------------------------------------------- for turns
 
@@ -68,7 +68,7 @@ class Slots:
             self._waiting.remove(turn)
             self._count()
 
-    def give_back(self, turn: Turn) -> None:
+    def release(self, turn: Turn) -> None:
         """Take a slot back, and serve."""
         self._free += 1
         self._working.subtract(turn.namespaces)
@@ -88,14 +88,14 @@ class Slots:
         for turn in tuple(self._waiting) if self._free else ():
             if not self._free:
                 break
-            if not self._holds_up(turn):
+            if not self._blocks_others(turn):
                 self._waiting.remove(turn)
                 self._free -= 1
                 self._working.update(turn.namespaces)
                 turn.granted()
         self._count()
 
-    def _holds_up(self, turn: Turn) -> bool:
+    def _blocks_others(self, turn: Turn) -> bool:
         return any(
             self._troubled[namespace] >= self.share and self._working[namespace] >= self.share
             for namespace in turn.namespaces
@@ -164,7 +164,7 @@ class Turn:
         """Free the slot, where the order has one."""
         if self._holding:
             self._holding = False
-            self._slots.give_back(self)
+            self._slots.release(self)
 
     def end(self) -> None:
         """Leave for good: the order has ended, or is left to another delivery."""
@@ -181,7 +181,7 @@ class Turn:
         self._first = None
         self._given.set()
 
-    def turn_away(self) -> None:
+    def stop_waiting(self) -> None:
         """Called by the slots: cancel an order that has not begun."""
         if self._first is not None:
             self._first.cancel()
