@@ -73,7 +73,7 @@ async def test_a_private_authority_and_a_client_certificate_are_all_it_takes(
 async def test_rotated_certificates_are_used_by_the_next_connection_without_a_restart(
     nats_server: NatsServer, connect_bus: ConnectBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.runtime.tls.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("makeway.runtime.tls.POLL_SECONDS", 0.0)
     old, new, files = Authority(tmp_path / "old"), Authority(tmp_path / "new"), Files(tmp_path)
     files.install(old)
     certified(nats_server, old)

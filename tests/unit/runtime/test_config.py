@@ -200,13 +200,13 @@ def test_a_file_is_read_again_when_it_changes_and_missed_when_it_is_gone(tmp_pat
     world, path = World(), tmp_path / "policy.yaml"
     source = FileSource(world.config, path)
     path.write_text(OBSERVE)
-    source.look()
+    source.poll()
     path.write_text(PROTECT)
-    source.look()
+    source.poll()
     assert world.config.current.protection.namespaces == ("kube-system",)
 
     path.unlink()
-    source.look()
+    source.poll()
 
     assert "No such file" in source.unhealthy()
     assert world.config.current.protection.namespaces == ("kube-system",)
@@ -217,10 +217,10 @@ def test_a_file_that_is_no_text_or_empty_is_not_in_force(tmp_path: Path, text: b
     world, path = World(), tmp_path / "policy.yaml"
     path.write_text(OBSERVE)
     source = FileSource(world.config, path)
-    source.look()
+    source.poll()
 
     path.write_bytes(text)
-    source.look()
+    source.poll()
 
     assert world.config.current.mode == "observe"
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from makeway.dev.pki import Authority, KeyPair
 from makeway.runtime.kube import Api, ApiUnavailable
-from makeway.runtime.tls import LOOK_SECONDS, ReloadedContext
+from makeway.runtime.tls import POLL_SECONDS, ReloadedContext
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ def put(source: Path, target: Path) -> None:
 async def test_a_rotated_authority_and_a_renewed_client_certificate_are_read_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.runtime.tls.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("makeway.runtime.tls.POLL_SECONDS", 0.0)
     old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
     files = {name: tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")}
 
@@ -102,13 +102,13 @@ def test_files_that_cannot_be_used_change_nothing_and_are_looked_at_again(tmp_pa
     tls = ReloadedContext(make, [str(file), None], clock=lambda: now)
     first = tls.current()
     file.write_text("half")
-    now += LOOK_SECONDS
+    now += POLL_SECONDS
     assert tls.current() is first
     file.unlink()
-    now += LOOK_SECONDS
+    now += POLL_SECONDS
     assert tls.current() is first
     file.write_text("another")
     assert tls.current() is first, "not looked at before its time"
-    now += LOOK_SECONDS
+    now += POLL_SECONDS
     assert tls.current() is not first
     assert made == ["one", "another"]

@@ -60,7 +60,7 @@ _RESULTS: Final[dict[type[Deleted | Gone | Terminating | Exempt], str]] = {
 }
 """What the log calls a verdict."""
 
-LOOK_LASTS = timedelta(seconds=5)
+CHECK_LASTS = timedelta(seconds=5)
 """How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
 longer may have lost its order: another gets it `ACK_WAIT_SECONDS` after the last word from this one, which
 is at most `KEEP_SECONDS` older than the look."""
@@ -138,7 +138,7 @@ class Execution:
         self.stop: Stop | None = None
         self.progress = {v.uid: Progress(v) for v in order.victims}
         self.preemptor = PreemptorFacts(0)
-        self._looked_at = stored_at
+        self._checked_at = stored_at
         self._classes: dict[str, PriorityClass] = {}
         self._class_names: set[str] = set()
         self._cluster = cluster
@@ -202,7 +202,7 @@ class Execution:
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
             wanted, pods = await asyncio.gather(
-                self._look(),
+                self._check(),
                 asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
             )
             self._class_names = {name for pod in pods if pod and (name := pod.spec.priority_class_name)}
@@ -248,12 +248,12 @@ class Execution:
             now=self._clock.now(),
         )
 
-    async def _look(self) -> Proceed | Stop:
+    async def _check(self) -> Proceed | Stop:
         """`_still_wanted`: a no stops everything at once, a yes counts from when it was asked."""
         asked_at = self._clock.now()
         wanted = await self._still_wanted()
         if isinstance(wanted, Proceed):
-            self._looked_at = max(self._looked_at, asked_at)
+            self._checked_at = max(self._checked_at, asked_at)
         else:
             self._stop(wanted)
         return wanted
@@ -303,7 +303,7 @@ class Execution:
                 known = judged if progress.attempts == 1 else None
                 verdict: VictimVerdict | None = None if later else known
                 if verdict is None:
-                    verdict = await self._look_again(progress.victim, known)
+                    verdict = await self._recheck(progress.victim, known)
                 if isinstance(verdict, Delete) and verdict.mark:
                     verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
                 return await self._delete(progress, verdict) if isinstance(verdict, Delete) else verdict
@@ -344,7 +344,7 @@ class Execution:
             self._told = True
             self._events.making_room(self.order)
 
-    async def _look_again(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
+    async def _recheck(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
         """Re-check everything right before a later delete: the world has had time to change.
 
         A victim that was `judged` and is to be marked need not be read a second time: it is marked meanwhile,
@@ -355,7 +355,7 @@ class Execution:
             reading = asyncio.ensure_future(self._mark(victim, judged))
         else:
             reading = asyncio.ensure_future(self._read(victim))
-        wanting = asyncio.ensure_future(self._look())
+        wanting = asyncio.ensure_future(self._check())
         classes = asyncio.ensure_future(self._read_classes())
         await asyncio.gather(wanting, reading, classes, return_exceptions=True)
         wanted, pod, _ = wanting.result(), reading.result(), classes.result()
@@ -398,7 +398,7 @@ class Execution:
     def _may_act(self) -> None:
         """Called right before every effect, with no await in between."""
         self._may_begin()
-        if (age := self._clock.now() - self._looked_at) > LOOK_LASTS:
+        if (age := self._clock.now() - self._checked_at) > CHECK_LASTS:
             raise TemporaryError(
                 "stale", f"preemptor, node and fence were read {age.total_seconds():.0f} s ago"
             )

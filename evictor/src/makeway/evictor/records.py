@@ -16,6 +16,7 @@ from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, Refused
 from makeway.bus.quarantine import Parked
+from makeway.evictor.intake import OrderDelivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
 

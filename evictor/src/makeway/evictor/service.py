@@ -24,6 +24,7 @@ from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
+from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.metrics import Metrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed

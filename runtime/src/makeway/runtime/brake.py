@@ -2,7 +2,7 @@
 
 The watch says that something has changed, and a GET by name says what: one source of truth, which needs no
 order between the two. The GET is a read from the server's storage, not from a cache. One is made after every
-change, every `LOOK_SECONDS`, and whenever a caller asks for an answer younger than the last one.
+change, every `POLL_SECONDS`, and whenever a caller asks for an answer younger than the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timi
 FRESH_SECONDS: Final = 1.0
 """How old an answer may be where an eviction depends on it, counted from when its read began."""
 
-LOOK_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 10.0
 """Between two reads where nothing is heard, so that a right that was taken away is noticed."""
 
 RETRY_SECONDS: Final = 1.0
@@ -145,7 +145,7 @@ class BrakeReader:
         """Follow it for ever."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._watch.run())
-            parts.create_task(self._look_forever())
+            parts.create_task(self._poll_forever())
         raise AssertionError("both run for ever")
 
     # What the list-watch calls: each only means that there is something to read.
@@ -164,7 +164,7 @@ class BrakeReader:
 
     # -------------------------------------------------------------------------------- inner work
 
-    async def _look_forever(self) -> NoReturn:
+    async def _poll_forever(self) -> NoReturn:
         while True:
             self._changed.clear()
             try:
@@ -172,7 +172,7 @@ class BrakeReader:
             except (ApiError, ApiUnavailable):
                 pause = RETRY_SECONDS  # told by `_read`
             else:
-                pause = LOOK_SECONDS
+                pause = POLL_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()

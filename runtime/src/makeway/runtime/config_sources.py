@@ -94,10 +94,10 @@ class FileSource:
     async def run(self) -> NoReturn:
         """Look at it for ever."""
         while True:
-            self.look()
+            self.poll()
             await asyncio.sleep(FILE_SECONDS)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Offer what it holds now."""
         try:
             text = self._path.read_text(encoding="utf-8")

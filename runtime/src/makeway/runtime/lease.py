@@ -98,7 +98,7 @@ class _Lease(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Lease).decode
 
 
-class _Lasting:
+class _LastingCondition:
     """A trouble that counts once it has lasted for some seconds without a break, as far as was looked.
 
     After the lease was given up for it, it has to last twice as long, up to `longest`, until it has passed.
@@ -112,7 +112,7 @@ class _Lasting:
 
     def lasting(self) -> str:
         """Return the trouble where it has lasted; else nothing."""
-        trouble = self.look()
+        trouble = self.observe()
         if not trouble:
             return ""
         now = time.monotonic()
@@ -120,7 +120,7 @@ class _Lasting:
             self.since = now
         return trouble if now - self.since > self._wanted else ""
 
-    def look(self) -> str:
+    def observe(self) -> str:
         """Return the trouble, however long it has lasted; where it has passed, forget how long it had to."""
         trouble = self._trouble()
         if not trouble:
@@ -166,8 +166,8 @@ class Leadership:
         self._impaired = impaired
         self._troubles = (
             # One that is unfit takes no lease, so it need not be patient.
-            _Lasting(unfit, settings.unfit_for, settings.unfit_for),
-            _Lasting(impaired, settings.impaired_for, LONGEST_IMPAIRED),
+            _LastingCondition(unfit, settings.unfit_for, settings.unfit_for),
+            _LastingCondition(impaired, settings.impaired_for, LONGEST_IMPAIRED),
         )
         self.settings = settings
         self._identity = identity
@@ -187,7 +187,7 @@ class Leadership:
         """
         while True:
             for trouble in self._troubles:
-                trouble.look()
+                trouble.observe()
             if not self._unfit() and await self._try():
                 _log.info("leading", lease=self.settings.name, holder=self._identity)
                 if await self._lead(work):
@@ -256,7 +256,7 @@ class Leadership:
             if error.status != 404:
                 raise
             lease = _Lease(_Metadata(name=self.settings.name, namespace=self.settings.namespace))
-        self._look(lease)
+        self._read(lease)
         if self.holder != self._identity:
             free_for = time.monotonic() - self._seen_at - (self.settings.duration if self.holder else 0.0)
             unfit, impaired = self._unfit(), self._impaired()
@@ -264,7 +264,7 @@ class Leadership:
                 return False
         return await self._write(lease, began)
 
-    def _look(self, lease: _Lease) -> None:
+    def _read(self, lease: _Lease) -> None:
         """Note the record, and when it was first seen to be as it is."""
         self.holder = lease.spec.holder_identity or ""
         if self._seen is None or self._seen.spec != lease.spec:
@@ -317,7 +317,7 @@ class Leadership:
                 if lease.spec.holder_identity == self._identity:
                     released = msgspec.structs.replace(lease.spec, holder_identity="")
                     if await self._put(lease, released):
-                        self._look(_Lease(lease.metadata, released))
+                        self._read(_Lease(lease.metadata, released))
 
     def _path(self) -> str:
         return f"{self.settings.path}/{self.settings.name}"

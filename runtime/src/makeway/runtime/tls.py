@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-LOOK_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 30.0
 """Between two looks at the files: three calls of stat."""
 
 _log = structlog.get_logger()
@@ -43,13 +43,13 @@ class ReloadedContext:
         self._looked = clock()
 
     def current(self) -> ssl.SSLContext:
-        """Return the context; looks at the files where that was `LOOK_SECONDS` ago."""
-        if self._files and self._clock() - self._looked >= LOOK_SECONDS:
+        """Return the context; looks at the files where that was `POLL_SECONDS` ago."""
+        if self._files and self._clock() - self._looked >= POLL_SECONDS:
             self._looked = self._clock()
-            self._look()
+            self._poll()
         return self._context
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         stamp = _stamp(self._files)
         if stamp == self._stamp:
             return
