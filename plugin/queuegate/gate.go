@@ -99,7 +99,7 @@ func (g *Gate) decide(knows knowledge, why string) {
 		}
 	}
 	g.none.Store(knows == noQueues)
-	g.waiting.all = true
+	g.waiting.lookAtAll()
 	g.notify()
 }
 
@@ -187,7 +187,7 @@ func (g *Gate) countAll(usage *queueUsage) error {
 func (g *Gate) Reconsider() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting.all = true
+	g.waiting.lookAtAll()
 	g.notify()
 }
 
@@ -263,7 +263,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
 			// No preemption follows here: the waker lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
-			w.blocked = nil
+			g.waiting.lookAgain(w)
 			g.waiting.holdBack(w)
 			g.notify()
 			return rejected
@@ -465,7 +465,7 @@ func (g *Gate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *Rejectio
 	}
 	w := newWaiter(pod, wanted, profileMode)
 	w.blockedBy(short)
-	w.tried = before != nil && before.tried
+	w.tried = before != nil && before.tried && !g.waiting.isRelieved(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.enterLine(w)
 	rejected := g.rejection(wanted, own, w.message)
@@ -607,20 +607,15 @@ func sentence(short []shortage) string {
 func (g *Gate) due(leads bool) (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting.due(g.usage, g.knows, g.holds, g.clock.Now(), leads)
+	return g.waiting.round(g.usage, g.knows, g.holds, g.clock.Now(), leads)
 }
 
-// State is how many pods wait, and whether the gate is shut for want of limits. O(waiting).
+// State is how many pods wait, and whether the gate is shut for want of limits.
 func (g *Gate) State() (waiting int, shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	shut = g.knows == undecided || g.knows == missing
-	for _, w := range g.waiting.pods {
-		if !w.promised {
-			waiting++
-		}
-	}
-	return waiting, shut
+	return len(g.waiting.pods) - g.waiting.granted, shut
 }
 
 func refOf(pod *v1.Pod) wire.PodRef {

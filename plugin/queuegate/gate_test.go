@@ -551,7 +551,13 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 					recount.count(uid, &member{demand: demandOf(p), bound: nodes[uid], placed: nodes[uid] || reserved[uid]})
 				}
 			}
-			expectUsage(t, w.gate, recount, fmt.Sprintf("seed %d, step %d", seed, step))
+			when := fmt.Sprintf("seed %d, step %d", seed, step)
+			expectUsage(t, w.gate, recount, when)
+			w.clock.Step(time.Duration(random.IntN(3000)) * time.Millisecond)
+			if action := random.IntN(4); action == 0 {
+				w.woken()
+				expectNoneForgotten(t, w.gate, when)
+			}
 		}
 	}
 }
@@ -586,6 +592,40 @@ func expectUsage(t *testing.T, gate *Gate, want *queueUsage, when string) {
 				t.Fatalf("%s: %s has promised %d, its pods were promised %d", when, q.path, promised, sum)
 			}
 		}
+	}
+}
+
+// expectNoneForgotten finds every waiting pod where a later round finds it, after one that left none due.
+func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
+	t.Helper()
+	gate.mu.Lock()
+	defer gate.mu.Unlock()
+	line, granted := gate.waiting, 0
+	now := gate.clock.Now()
+	if !line.due.empty() {
+		t.Fatalf("%s: pods are due after a round", when)
+	}
+	for uid, w := range line.pods {
+		switch {
+		case w.promised:
+			granted++
+			if w.waits || w.timerIndex == none {
+				t.Fatalf("%s: %s has a promise without an end, or may get another", when, uid)
+			}
+		case !w.waits:
+			t.Fatalf("%s: %s is in no heap", when, uid)
+		case w.timerIndex == none || line.timers[w.timerIndex] != w || !now.Before(w.timer):
+			t.Fatalf("%s: %s is at rest until %s, and it is %s", when, uid, w.timer, now)
+		case w.blocked == nil:
+			if !line.paces[uid].until.Equal(w.timer) {
+				t.Fatalf("%s: %s backs off until another time", when, uid)
+			}
+		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.members[uid], line.claims(int64(w.priority), w))) == 0:
+			t.Fatalf("%s: %s fits and is at rest", when, uid)
+		}
+	}
+	if granted != line.granted {
+		t.Fatalf("%s: %d promises, %d counted", when, granted, line.granted)
 	}
 }
 
@@ -644,6 +684,49 @@ func BenchmarkQueueGateWithoutQueues(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		w.gate.look(p, wire.ModeEnforce)
+	}
+}
+
+// crowded is a gate with a full queue that holds so many pods, all of which have been looked at.
+func crowded(t testing.TB, waiting int) *gateWorld {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b", "cpu", 100))
+	w.shows(on(in("root.a", "v", mid, 100).Obj(), "n1"))
+	for i := range waiting {
+		w.admits(in("root.a", fmt.Sprintf("p%06d", i), low, 50).Obj())
+	}
+	for range 2 + waiting/mostLooks {
+		w.woken()
+	}
+	return w
+}
+
+// What one round of the gate costs while it holds so many pods, and with it every PreEnqueue that waits for its lock:
+// where nothing has changed, where another queue holds less, and where the one that they wait for does.
+func BenchmarkQueueGateRound(b *testing.B) {
+	for _, waiting := range []int{1000, 50000} {
+		for name, change := range map[string]func(w *gateWorld){
+			"nothing": func(*gateWorld) {},
+			"another": func(w *gateWorld) {
+				w.shows(on(in("root.b", "x", mid, 10).Obj(), "n1"))
+				w.deletes(in("root.b", "x", mid, 10).Obj())
+			},
+			"theirs": func(w *gateWorld) {
+				w.shows(on(in("root.a", "x", mid, 10).Obj(), "n1"))
+				w.deletes(in("root.a", "x", mid, 10).Obj())
+			},
+		} {
+			b.Run(fmt.Sprintf("waiting=%d/changed=%s", waiting, name), func(b *testing.B) {
+				w := crowded(b, waiting)
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					change(w)
+					b.StartTimer()
+					w.gate.due(true)
+					w.gate.State()
+				}
+			})
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package queuegate
 
 import (
-	"cmp"
 	"container/heap"
 	"slices"
 	"strings"
@@ -46,7 +45,8 @@ func (p pace) next(now time.Time) pace {
 // does with unschedulable pods, though not with those that PreEnqueue holds.
 const heldFlush = 5 * time.Minute
 
-// mostLooks bounds how many pods one round looks at, since PreEnqueue waits for it.
+// mostLooks bounds how many pods one round looks at, and how many promises and times it lets run out, since PreEnqueue
+// waits for it.
 const mostLooks = 1000
 
 // waiter is a pod that the gate keeps out, or that was promised room.
@@ -56,10 +56,9 @@ type waiter struct {
 	rank          int64 // below which pods may be its victims
 	profileMode   string
 	created       time.Time
-	blocked       *queue    // where it does not fit, as last looked; nil: look again
+	blocked       *queue    // where it does not fit, as last looked; nil: that is not known
 	promised      bool      // the room for it is spoken for
 	admitted      bool      // promised as it came, and not woken from the line
-	until         time.Time // of the promise
 	passed        bool      // it has passed the gate since
 	unlooked      bool      // kept out before the limits were known
 	tried         bool      // a cycle of its own has found no victims that make room; others are not run until something changes
@@ -68,12 +67,16 @@ type waiter struct {
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
 	message       string    // why, for people
 	about         string    // what every message that says so contains
-	marked        uint64    // the round in which it was found to be due; 0: it is not
-	pacedUntil    time.Time // it was woken and came back; with blocked nil it is looked at again then
+
+	looked     uint64 // when it was last looked at, in ticks; it may not change while the pod is in a heap
+	waits      bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
+	links      [orders]heapLinks
+	timer      time.Time // when it is due in any case, or its promise ends
+	timerIndex int       // none: it has no timer
 }
 
 func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
-	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod)}
+	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), timerIndex: none}
 }
 
 // waitingLine are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
@@ -91,15 +94,22 @@ type waitingLine struct {
 	tell func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
 
 	pods     map[types.UID]*waiter
-	relieved map[*queue]bool     // hold less than when they were last looked at
+	due      *waiterSet            // to be looked at
+	blocked  map[*queue]*waiterSet // the others, by where they do not fit; nil: where that is not known
+	timers   timers
+	ticks    uint64              // counts what may let pods in, and rounds
+	relieved map[*queue]uint64   // when a queue has last come to hold less, in ticks
 	paces    map[types.UID]pace  // of pods that were woken and are not placed
-	all      bool                // every pod is to be looked at again
-	round    uint64              // of due
 	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
+	granted  int                 // how many of the pods have a promise
+	standby  time.Time           // promises last at least until then
 }
 
 func newWaitingLine(tell func(uid types.UID, urgent bool)) *waitingLine {
-	return &waitingLine{tell: tell, pods: map[types.UID]*waiter{}, relieved: map[*queue]bool{}, paces: map[types.UID]pace{}}
+	return &waitingLine{
+		tell: tell, pods: map[types.UID]*waiter{}, due: newWaiterSet(), blocked: map[*queue]*waiterSet{},
+		relieved: map[*queue]uint64{}, paces: map[types.UID]pace{},
+	}
 }
 
 // blockedBy notes where a pod does not fit.
@@ -113,8 +123,81 @@ func (l *waitingLine) holdBack(w *waiter) {
 	l.tell(types.UID(w.pod.UID), w.unschedulable)
 }
 
-// enter lets a pod wait that does not.
-func (l *waitingLine) enter(w *waiter) { l.pods[types.UID(w.pod.UID)] = w }
+// enter lets a pod wait that does not, and has just been looked at.
+func (l *waitingLine) enter(w *waiter) {
+	l.pods[types.UID(w.pod.UID)] = w
+	l.rest(w, w.flushAt)
+}
+
+// rest leaves a pod, which has just been looked at, in peace until the queue where it does not fit holds less, or
+// a time (zero: none). O(log waiting).
+func (l *waitingLine) rest(w *waiter, until time.Time) {
+	l.unlink(w)
+	w.looked, w.waits = l.ticks, true
+	set := l.blocked[w.blocked]
+	if set == nil {
+		set = newWaiterSet()
+		l.blocked[w.blocked] = set
+	}
+	set.push(w)
+	l.setTimer(w, until)
+}
+
+// lookAgain lets a pod be looked at in one of the next rounds. O(log waiting).
+func (l *waitingLine) lookAgain(w *waiter) {
+	l.unlink(w)
+	w.waits, w.blocked = true, nil
+	l.due.push(w)
+}
+
+// lookAtAll lets every pod be looked at. O(queues × log waiting).
+func (l *waitingLine) lookAtAll() {
+	for _, set := range l.blocked {
+		l.due.meld(set)
+	}
+}
+
+// unlink takes a pod out of its heaps, where it is in some. O(log waiting).
+func (l *waitingLine) unlink(w *waiter) {
+	if !w.waits {
+		return
+	}
+	w.waits = false
+	for order := range w.links {
+		in := &l.due[order]
+		if w.links[order].up == nil && in.root != w {
+			in = &l.blocked[w.blocked][order]
+		}
+		in.remove(w)
+	}
+}
+
+// setTimer replaces a pod's timer; the zero time is none. O(log waiting).
+func (l *waitingLine) setTimer(w *waiter, at time.Time) {
+	w.timer = at
+	switch {
+	case at.IsZero() && w.timerIndex != none:
+		heap.Remove(&l.timers, w.timerIndex)
+	case at.IsZero():
+	case w.timerIndex == none:
+		heap.Push(&l.timers, w)
+	default:
+		heap.Fix(&l.timers, w.timerIndex)
+	}
+}
+
+// remove lets a pod wait no longer, and takes back what was promised to it: it returns the queue in which, nil where
+// nothing was.
+func (l *waitingLine) remove(w *waiter) *queue {
+	delete(l.pods, types.UID(w.pod.UID))
+	l.unlink(w)
+	l.setTimer(w, time.Time{})
+	if !w.promised {
+		return nil
+	}
+	l.withdraw(w)
+	return w.leaf
+}
 
 // passes notes that a pod has passed the gate. Its promise lasts until its place is reserved.
 func (l *waitingLine) passes(uid types.UID) {
@@ -123,37 +206,42 @@ func (l *waitingLine) passes(uid types.UID) {
 		return
 	}
 	if !w.promised {
-		delete(l.pods, uid)
+		l.remove(w)
 		return
 	}
 	w.passed = true
 }
 
-// leave lets a pod wait no longer. It gives the queue in which room was promised to it, nil where none was.
+// leave lets a pod wait no longer. It returns the queue in which room was promised to it, nil where none was.
 func (l *waitingLine) leave(uid types.UID) *queue {
 	w := l.pods[uid]
 	if w == nil {
 		return nil
 	}
-	delete(l.pods, uid)
-	if !w.promised {
-		return nil
-	}
-	l.promise(w, -1)
-	return w.leaf
+	return l.remove(w)
 }
 
 // settled forgets how often a pod was woken: it is placed or gone.
 func (l *waitingLine) settled(uid types.UID) { delete(l.paces, uid) }
 
-// relieve notes that a queue and those above it hold less.
+// relieve notes that a queue and those above it hold less: pods that do not fit there are looked at again.
+// O(depth × log waiting).
 func (l *waitingLine) relieve(leaf *queue) {
+	l.ticks++
 	for _, q := range leaf.line {
-		l.relieved[q] = true
+		l.relieved[q] = l.ticks
+		if set := l.blocked[q]; set != nil {
+			l.due.meld(set)
+		}
 	}
 }
 
-// update takes a waiting pod in as it is now, and says whether that makes a difference.
+// isRelieved reports whether the queue where a pod does not fit holds less than when the pod was last looked at.
+func (l *waitingLine) isRelieved(w *waiter) bool {
+	return w.blocked != nil && l.relieved[w.blocked] > w.looked
+}
+
+// update takes a waiting pod in as it is now, and reports whether that makes a difference.
 func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 	w := l.pods[pod.UID]
 	if w == nil || w.promised || tree == nil {
@@ -164,13 +252,18 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 		return false
 	}
 	now.place(tree)
-	l.pods[pod.UID] = newWaiter(pod, now, w.profileMode)
+	l.remove(w)
+	w = newWaiter(pod, now, w.profileMode)
+	l.pods[pod.UID] = w
+	l.lookAgain(w)
 	return true
 }
 
-// reenter places all waiting pods in another tree, nil for none. Promises end.
+// reenter places all waiting pods in another tree, nil for none, and lets them be looked at. Promises end.
+// O(waiting × (depth + log waiting)).
 func (l *waitingLine) reenter(tree *queueTree) {
-	l.relieved, l.promised = map[*queue]bool{}, nil
+	l.due, l.blocked, l.timers = newWaiterSet(), map[*queue]*waiterSet{}, nil
+	l.relieved, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
 		l.promised = make([]map[int32][]int64, len(tree.queues))
 		for i := range l.promised {
@@ -182,169 +275,117 @@ func (l *waitingLine) reenter(tree *queueTree) {
 			delete(l.pods, uid)
 			continue
 		}
-		w.leaf, w.needs, w.blocked, w.promised, w.tried = nil, nil, nil, false, false
+		w.leaf, w.needs, w.promised, w.tried = nil, nil, false, false
+		w.waits, w.links, w.timerIndex = false, [orders]heapLinks{}, none
 		if tree != nil {
 			w.place(tree)
 		}
+		l.lookAgain(w)
 	}
 }
 
-// due takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
-// Where more are due than one round looks at, half of it goes to the first in order and half to those that were due first,
-// so that none is passed over for ever; the others stay due, and next is now. O(waiting), and O(depth) for each looked at.
-func (l *waitingLine) due(usage *queueUsage, knows knowledge, holds Applies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
-	// All promises that are over end first: any pod may have that room.
-	for uid, w := range l.pods {
-		if w.promised && !leads {
-			w.until = now.Add(promiseLasts)
-		}
-		if !w.promised || now.Before(w.until) {
-			continue
-		}
-		l.promise(w, -1)
-		l.relieve(w.leaf)
-		w.promised, w.blocked = false, nil
-		if w.passed || w.admitted {
-			delete(l.pods, uid)
-		}
+// round takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
+// Where more are due than one round looks at, half of it goes to the first in order and half to those that were not looked
+// at for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
+// each pod looked at, however many wait.
+func (l *waitingLine) round(usage *queueUsage, knows knowledge, holds Applies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
+	l.ticks++
+	if !leads {
+		l.standby = now.Add(promiseLasts)
 	}
-	soon := func(at time.Time) {
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
-	}
-	var look []*waiter
-	l.round++
-	for _, w := range l.pods {
-		again := w.blocked != nil && l.relieved[w.blocked]
-		if again {
-			w.tried = false
-		}
-		switch {
-		case w.promised:
-			soon(w.until)
-			continue
-		case !w.flushAt.IsZero() && !now.Before(w.flushAt):
-			w.tried, w.flushAt = false, now.Add(heldFlush)
-		case l.all || again || w.marked != 0:
-		case w.blocked == nil:
-			if now.Before(w.pacedUntil) {
-				soon(w.pacedUntil)
-				continue
-			}
-		default:
-			if !w.flushAt.IsZero() {
-				soon(w.flushAt)
-			}
-			continue
-		}
-		if w.marked == 0 {
-			w.marked = l.round
-		}
-		look = append(look, w)
-	}
-	l.all = false
-	clear(l.relieved)
-
-	if knows == inForce && len(look) > mostLooks {
-		look = nextLooks(look)
-		soon(now)
-	}
+	l.runTimers(now)
+	look := l.take(mostLooks/2, byOrder)
+	look = append(look, l.take(mostLooks/2, byAge)...)
 	slices.SortFunc(look, before)
 	for _, w := range look {
-		w.marked = 0
-		if knows == noQueues || !holds(w.profileMode, w.priority, w.namespace) {
-			delete(l.pods, types.UID(w.pod.UID))
+		if l.tryNow(w, usage, knows, holds, now) {
 			pods = append(pods, w.pod)
-			continue
 		}
-		if knows != inForce {
-			continue
-		}
-		uid := types.UID(w.pod.UID)
-		own := usage.members[uid]
-		if short := usage.shortages(w.leaf, w.needs, own, l.claims(int64(w.priority), w)); len(short) > 0 {
-			w.blockedBy(short)
-			if w.flushAt.IsZero() {
-				w.flushAt = now.Add(heldFlush)
-			}
-			soon(w.flushAt)
-			if l.mayTry(w, now, usage.mayPreempt(&w.demand, own, w.rank)) {
-				pods = append(pods, w.pod)
-			}
-			continue
-		}
-		paced := l.paces[uid]
-		if !paced.over(now) {
-			w.blocked, w.pacedUntil = nil, paced.until // to be looked at again then
-			soon(paced.until)
-			continue
-		}
-		l.paces[uid] = paced.next(now)
-		w.passed, w.unlooked, w.held = false, false, false
-		l.give(w, now)
-		soon(w.until)
-		pods = append(pods, w.pod)
+	}
+	switch {
+	case !l.due.empty():
+		next = now
+	case len(l.timers) > 0:
+		next = l.timers[0].timer
 	}
 	return pods, next
 }
 
-// nextLooks are the pods of one round, of more that are due.
-func nextLooks(due []*waiter) []*waiter {
-	chosen := leading(due, mostLooks/2, before)
-	for _, w := range chosen {
-		w.marked = 0
-	}
-	left := make([]*waiter, 0, len(due))
-	for _, w := range due {
-		if w.marked != 0 {
-			left = append(left, w)
+// runTimers ends promises that are over, for any pod may have that room, and lets pods be looked at whose time has come.
+func (l *waitingLine) runTimers(now time.Time) {
+	for range mostLooks {
+		if len(l.timers) == 0 || now.Before(l.timers[0].timer) {
+			return
 		}
-	}
-	return append(chosen, leading(left, mostLooks/2, func(a, b *waiter) int {
-		return cmp.Or(cmp.Compare(a.marked, b.marked), before(a, b))
-	})...)
-}
-
-// leading are the first n of waiters in an order, in any order themselves. O(waiters × log n), and hardly more than
-// O(waiters).
-func leading(waiters []*waiter, n int, order func(a, b *waiter) int) []*waiter {
-	last := &lastFirst{order: order}
-	for _, w := range waiters {
+		w := l.timers[0]
 		switch {
-		case len(last.waiters) < n:
-			heap.Push(last, w)
-		case order(w, last.waiters[0]) < 0:
-			last.waiters[0] = w
-			heap.Fix(last, 0)
+		case w.promised && now.Before(l.standby):
+			l.setTimer(w, l.standby)
+		case w.promised:
+			l.withdraw(w)
+			l.setTimer(w, time.Time{})
+			l.relieve(w.leaf)
+			if w.passed || w.admitted {
+				l.remove(w)
+				continue
+			}
+			l.lookAgain(w)
+		default:
+			if !w.flushAt.IsZero() && !now.Before(w.flushAt) {
+				w.tried, w.flushAt = false, now.Add(heldFlush)
+			}
+			l.setTimer(w, time.Time{})
+			l.lookAgain(w)
 		}
 	}
-	return last.waiters
 }
 
-// lastFirst is a heap whose root is the last in order.
-type lastFirst struct {
-	waiters []*waiter
-	order   func(a, b *waiter) int
-}
-
-func (h *lastFirst) Len() int           { return len(h.waiters) }
-func (h *lastFirst) Less(i, j int) bool { return h.order(h.waiters[i], h.waiters[j]) > 0 }
-func (h *lastFirst) Swap(i, j int)      { h.waiters[i], h.waiters[j] = h.waiters[j], h.waiters[i] }
-
-// Push implements heap.Interface.
-func (h *lastFirst) Push(w any) {
-	if w, ok := w.(*waiter); ok {
-		h.waiters = append(h.waiters, w)
+// take takes so many of the pods that are due, the first in an order.
+func (l *waitingLine) take(n, order int) []*waiter {
+	var taken []*waiter
+	for len(taken) < n && !l.due.empty() {
+		w := l.due[order].root
+		if l.isRelieved(w) {
+			w.tried = false
+		}
+		l.unlink(w)
+		taken = append(taken, w)
 	}
+	return taken
 }
 
-// Pop implements heap.Interface.
-func (h *lastFirst) Pop() any {
-	end := len(h.waiters) - 1
-	w := h.waiters[end]
-	h.waiters = h.waiters[:end]
-	return w
+// tryNow reports whether a pod is to be tried now. It is in no heap before; afterwards it rests, has a promise, or waits
+// no longer.
+func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, knows knowledge, holds Applies, now time.Time) bool {
+	if knows == noQueues || !holds(w.profileMode, w.priority, w.namespace) {
+		l.remove(w)
+		return true
+	}
+	if knows != inForce {
+		w.blocked = nil
+		l.rest(w, time.Time{})
+		return false
+	}
+	uid := types.UID(w.pod.UID)
+	own := usage.members[uid]
+	if short := usage.shortages(w.leaf, w.needs, own, l.claims(int64(w.priority), w)); len(short) > 0 {
+		w.blockedBy(short)
+		if !now.Before(w.flushAt) {
+			w.flushAt = now.Add(heldFlush)
+		}
+		l.rest(w, w.flushAt)
+		return l.mayTry(w, now, usage.mayPreempt(&w.demand, own, w.rank))
+	}
+	paced := l.paces[uid]
+	if !paced.over(now) {
+		w.blocked = nil
+		l.rest(w, paced.until)
+		return false
+	}
+	l.paces[uid] = paced.next(now)
+	w.passed, w.unlooked, w.held = false, false, false
+	l.give(w, now)
+	return true
 }
 
 // mayTry reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
@@ -365,8 +406,18 @@ func (l *waitingLine) mayTry(w *waiter, now time.Time, mayPreempt bool) bool {
 
 // give promises a pod its room.
 func (l *waitingLine) give(w *waiter, now time.Time) {
-	w.promised, w.until = true, now.Add(promiseLasts)
+	l.unlink(w)
+	w.promised = true
+	l.setTimer(w, now.Add(promiseLasts))
 	l.promise(w, 1)
+	l.granted++
+}
+
+// withdraw takes a promise back.
+func (l *waitingLine) withdraw(w *waiter) {
+	w.promised = false
+	l.promise(w, -1)
+	l.granted--
 }
 
 func (l *waitingLine) promise(w *waiter, sign int64) {

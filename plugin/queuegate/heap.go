@@ -1,0 +1,148 @@
+package queuegate
+
+import "cmp"
+
+// The orders in which waiting pods are looked at.
+const (
+	byOrder = iota // as they are to be tried
+	byAge          // longest not looked at first
+	orders
+)
+
+// heapLinks are a waiter's place in one heap.
+type heapLinks struct {
+	left, right, up *waiter
+	rank            int // how many steps down the right side end in nothing
+}
+
+// waiterHeap is a leftist heap of waiters: the first comes out, any can be taken out, and two become one, each in
+// O(log waiters) at worst. A waiter is in one heap of each order at most.
+type waiterHeap struct {
+	order int
+	root  *waiter
+}
+
+func (h *waiterHeap) less(a, b *waiter) bool {
+	if h.order == byAge {
+		return cmp.Or(cmp.Compare(a.looked, b.looked), before(a, b)) < 0
+	}
+	return before(a, b) < 0
+}
+
+// push puts a waiter in that is in no heap of this order.
+func (h *waiterHeap) push(w *waiter) {
+	w.links[h.order] = heapLinks{rank: 1}
+	h.root = h.join(h.root, w)
+}
+
+// meld takes all of another heap in, which is empty then.
+func (h *waiterHeap) meld(other *waiterHeap) {
+	h.root, other.root = h.join(h.root, other.root), nil
+}
+
+// remove takes a waiter out that is in this heap.
+func (h *waiterHeap) remove(w *waiter) {
+	own := w.links[h.order]
+	w.links[h.order] = heapLinks{}
+	below := h.join(own.left, own.right)
+	if below != nil {
+		below.links[h.order].up = own.up
+	}
+	if own.up == nil {
+		h.root = below
+		return
+	}
+	above := &own.up.links[h.order]
+	if above.left == w {
+		above.left = below
+	} else {
+		above.right = below
+	}
+	for up := own.up; up != nil && h.settle(up); up = up.links[h.order].up {
+	}
+}
+
+// join returns the root of two trees, either of which may be nil.
+func (h *waiterHeap) join(a, b *waiter) *waiter {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case h.less(b, a):
+		a, b = b, a
+	}
+	links := &a.links[h.order]
+	links.right = h.join(links.right, b)
+	links.right.links[h.order].up = a
+	h.settle(a)
+	return a
+}
+
+// settle puts the higher rank to the left, and reports whether the waiter's own rank has changed.
+func (h *waiterHeap) settle(w *waiter) bool {
+	links := &w.links[h.order]
+	if h.rank(links.left) < h.rank(links.right) {
+		links.left, links.right = links.right, links.left
+	}
+	before := links.rank
+	links.rank = h.rank(links.right) + 1
+	return links.rank != before
+}
+
+func (h *waiterHeap) rank(w *waiter) int {
+	if w == nil {
+		return 0
+	}
+	return w.links[h.order].rank
+}
+
+// waiterSet are waiters in both orders.
+type waiterSet [orders]waiterHeap
+
+func newWaiterSet() *waiterSet { return &waiterSet{byOrder: {order: byOrder}, byAge: {order: byAge}} }
+
+func (s *waiterSet) empty() bool { return s[byOrder].root == nil }
+
+func (s *waiterSet) push(w *waiter) {
+	for order := range s {
+		s[order].push(w)
+	}
+}
+
+func (s *waiterSet) meld(other *waiterSet) {
+	for order := range s {
+		s[order].meld(&other[order])
+	}
+}
+
+// timers is a heap of waiters by when something is to happen with them.
+type timers []*waiter
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].timer.Before(t[j].timer) }
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].timerIndex, t[j].timerIndex = i, j
+}
+
+// Push implements heap.Interface.
+func (t *timers) Push(w any) {
+	if w, ok := w.(*waiter); ok {
+		w.timerIndex = len(*t)
+		*t = append(*t, w)
+	}
+}
+
+// Pop implements heap.Interface.
+func (t *timers) Pop() any {
+	end := len(*t) - 1
+	w := (*t)[end]
+	(*t)[end] = nil
+	*t = (*t)[:end]
+	w.timerIndex = none
+	return w
+}
+
+// none is the index of a waiter without a timer.
+const none = -1

@@ -1,0 +1,85 @@
+package queuegate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestPodsComeOutOfAHeapInOrderWhicheverWereTakenOutBefore(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		for order := range orders {
+			heaps := []*waiterHeap{{order: order}, {order: order}}
+			in := []map[*waiter]bool{{}, {}}
+			for i := range 300 {
+				at := random.IntN(2)
+				switch action := random.IntN(8); {
+				case action < 5:
+					w := &waiter{demand: demand{priority: int32(random.IntN(5))}, looked: uint64(random.IntN(5)), pod: wire.PodRef{UID: fmt.Sprintf("%03d", i)}}
+					heaps[at].push(w)
+					in[at][w] = true
+				case action < 7:
+					for w := range in[at] {
+						heaps[at].remove(w)
+						delete(in[at], w)
+						break
+					}
+				default:
+					heaps[at].meld(heaps[1-at])
+					for w := range in[1-at] {
+						in[at][w] = true
+					}
+					clear(in[1-at])
+				}
+			}
+			for at, h := range heaps {
+				var got, want []*waiter
+				for w := range in[at] {
+					want = append(want, w)
+				}
+				slices.SortFunc(want, func(a, b *waiter) int {
+					if h.less(a, b) {
+						return -1
+					}
+					return 1
+				})
+				for h.root != nil {
+					got = append(got, h.root)
+					h.remove(h.root)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("seed %d, order %d: %d came out in another order, of %d", seed, order, len(got), len(want))
+				}
+			}
+		}
+	}
+}
+
+// roundOf is the time of one round after the queue that all wait for has come to hold less, at best.
+func roundOf(t *testing.T, waiting int) time.Duration {
+	t.Helper()
+	w := crowded(t, waiting)
+	best := time.Hour
+	for range 30 {
+		w.shows(on(in("root.a", "x", mid, 10).Obj(), "n1"))
+		w.deletes(in("root.a", "x", mid, 10).Obj())
+		began := time.Now()
+		w.gate.due(true)
+		w.gate.State()
+		best = min(best, time.Since(began))
+	}
+	return best
+}
+
+func TestARoundTakesNoLongerWithFortyTimesAsManyPods(t *testing.T) {
+	few, many := roundOf(t, 1000), roundOf(t, 40000)
+
+	if many > 8*few { // both look at 1,000
+		t.Errorf("%s with 40,000 waiting pods, %s with 1,000", many, few)
+	}
+}
