@@ -194,14 +194,6 @@ def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) 
 @given(st.integers(0, 2**32))
 def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int) -> None:
     draw = random.Random(seed)
-    with (
-        patch("makeway.planner.plan.node_scores.BATCH_NODES", draw.choice([1, 3, 512])),
-        patch("makeway.planner.plan.node_scores._FRONT", draw.choice([1, 3, 256])),
-    ):
-        _ask_again_and_again(draw)
-
-
-def _ask_again_and_again(draw: random.Random) -> None:
     most = draw.choice([1, 2, 16])
     cluster, now = Cluster(draw.choice(POLICIES), draw.choice(QUEUES)), NOW
     questions = [replace(one, max_candidates=most) for one in askers()]
@@ -277,9 +269,7 @@ def test_a_plan_for_another_queue_looks_only_at_nodes_that_changed(looked: list[
     assert looked == [1 + asked.max_candidates + 1]
 
 
-def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found(monkeypatch: Any) -> None:
-    monkeypatch.setattr("makeway.planner.plan.node_scores.BATCH_NODES", 10)
-    monkeypatch.setattr("makeway.planner.plan.node_scores._FRONT", 4)
+def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found() -> None:
     snapshot = Snapshot()
 
     def put(number: int, priority: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
-from makeway.planner.plan.batch import BATCH_NODES, InFlightPods, NodeBatch
+from makeway.planner.plan.batch import InFlightPods, NodeBatch
 from makeway.planner.plan.constraint_layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.ranking import score, top
@@ -25,9 +25,6 @@ from makeway.planner.snapshot.state import Snapshot
 
 CHUNK_NODES = 4096
 """Nodes that are looked at without a pause: about 10 ms with 30 pods each."""
-
-_FRONT = 256
-"""So many of the best nodes are the front, to be compared without all others."""
 
 _NEVER = -1
 _REMEMBERED_ROWS = 2**20
@@ -55,11 +52,6 @@ class NodeScoreCache:
     `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
     columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
     `refusal_stats`: for refusing the class, once one of it was refused.
-
-    The best nodes are kept apart as the front, so that not all have to be compared each time. `_front`:
-    bool[rows], those that were the best when all were compared, the open ones, and all that were put down
-    since. `_front_unchanged`: bool[rows], those that were the best and are as they were; a row that is not in
-    front ranks behind each of them. `_all_in_front`: no other row is helped.
     """
 
     def __init__(self) -> None:
@@ -70,9 +62,6 @@ class NodeScoreCache:
         self._seen: Ints = np.zeros(0, np.int64)
         self._until: Ints = np.zeros(0, np.int64)
         self._covered: Flags = np.zeros(0, np.bool_)
-        self._front: Flags = np.zeros(0, np.bool_)
-        self._front_unchanged: Flags = np.zeros(0, np.bool_)
-        self._all_in_front = True
         self._before: ScoreInputs | None = None
 
     def stale(self, snapshot: Snapshot, now: ScoreInputs, rows: Ints) -> Ints:
@@ -103,7 +92,6 @@ class NodeScoreCache:
             helped = np.flatnonzero(found.helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
             self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
-        self._front[rows], self._front_unchanged[rows] = True, False
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)
@@ -119,37 +107,11 @@ class NodeScoreCache:
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Give rows to look at in full: of some the open ones, and the best of those that are helped.
 
-        At most so many best ones; in no special order. O(rows), one comparison for most of them.
+        At most so many best ones; in no special order. O(rows).
         """
-        front = self._front_rows(snapshot, rows, most)
-        opened = self.open[front]
-        helped = front[self.helps[front] & ~opened]
-        return np.concatenate([front[opened], self._top(snapshot, helped, most)])
-
-    def _front_rows(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
-        """Give those of some rows that may be among so many best ones; all others rank behind as many."""
-        if rows.size <= BATCH_NODES:
-            return rows
-        front = rows[self._front[rows]]
-        if front.size <= BATCH_NODES and self._front_suffices(front, most):
-            return front
-        self._compare(snapshot)
-        front = rows[self._front[rows]]
-        return front if self._front_suffices(front, most) else rows
-
-    def _front_suffices(self, front: Ints, most: int) -> bool:
-        return self._all_in_front or int(np.count_nonzero(self._front_unchanged[front])) >= most
-
-    def _compare(self, snapshot: Snapshot) -> None:
-        """Find the best of all rows anew. O(all rows)."""
-        helped = np.flatnonzero(self.helps & ~self.open)
-        self._all_in_front = helped.size <= _FRONT
-        self._front_unchanged[:] = False
-        self._front_unchanged[self._top(snapshot, helped, _FRONT)] = True
-        np.logical_or(self._front_unchanged, self.open, out=self._front)
-
-    def _top(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
-        return top((*self._keys, snapshot.name_rank()), rows, most)
+        opened = self.open[rows]
+        helped = rows[self.helps[rows] & ~opened]
+        return np.concatenate([rows[opened], top((*self._keys, snapshot.name_rank()), helped, most)])
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size
@@ -157,10 +119,6 @@ class NodeScoreCache:
             return
         self.helps, self.open = extended(self.helps, more), extended(self.open, more)
         self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
-        self._front, self._front_unchanged = (
-            extended(self._front, more),
-            extended(self._front_unchanged, more),
-        )
         self._seen = extended(self._seen, more, _NEVER)
         self._until = extended(self._until, more, FOREVER)
 
