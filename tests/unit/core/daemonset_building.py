@@ -63,5 +63,5 @@ def chosen(
 
 
 def victims(found: Single | Multiple | NoSelection) -> list[str]:
-    """Give the UIDs of the victims, in order; of a refusal, none."""
+    """Return the UIDs of the victims, in order; of a refusal, none."""
     return [] if isinstance(found, NoSelection) else [pod.uid for pod in found.victims]

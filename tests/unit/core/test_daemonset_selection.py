@@ -26,13 +26,13 @@ def test_the_single_pod_of_the_right_size_and_lowest_priority_goes() -> None:
     assert chosen(mixed_node(), need=5) == Single(a_pod(5, 5, priority=5), Fraction(0))
 
 
-def test_nobody_goes_where_it_would_take_more_than_may_go() -> None:
+def test_no_pod_goes_where_it_would_take_more_than_may_go() -> None:
     found = chosen(mixed_node(), need=25, most=3)
 
     assert found == NoSelection((("single", NoneCovers()), ("multiple", TooMany(4))))
 
 
-def test_nobody_goes_for_a_resource_that_nobody_holds() -> None:
+def test_no_pod_goes_for_a_resource_that_no_pod_holds() -> None:
     found = chosen(mixed_node(), need={"cpu": 5, "example.com/disk": 1})
 
     assert found == NoSelection((("single", NoneCovers()), ("multiple", TooLittle({"example.com/disk": 1}))))
@@ -211,7 +211,7 @@ def test_a_choice_covers_the_need_and_not_one_victim_could_be_given_back(
 
 
 @given(pods=pods, need=needs)
-def test_somebody_goes_wherever_it_is_enough_that_all_go(pods: list[Occupant], need: dict[str, int]) -> None:
+def test_some_pod_goes_wherever_it_is_enough_that_all_go(pods: list[Occupant], need: dict[str, int]) -> None:
     enough = all(sum(pod.amounts[name] for pod in pods) >= amount for name, amount in need.items())
 
     assert bool(victims(chosen(pods, need=need, most=len(pods) + 1))) == enough

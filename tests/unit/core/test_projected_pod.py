@@ -34,7 +34,7 @@ def read(data: bytes) -> Pod:
 
 
 def unset(view: View, path: str) -> Iterator[str]:
-    """Give the fields that have their defaults, in a view and the first of each kind below it."""
+    """Return the fields that have their defaults, in a view and the first of each kind below it."""
     for field in msgspec.structs.fields(type(view)):
         value = getattr(view, field.name)
         where = f"{path}.{field.encode_name}"

@@ -23,7 +23,7 @@ PROTECTION = Protection(
         ("never-evict", PodFacts(namespace="shop", never_evict=True)),
     ],
 )
-def test_who_is_protected_from_everybody_is_protected_from_quotas(rule: str, victim: PodFacts) -> None:
+def test_a_pod_protected_from_all_is_protected_from_quotas(rule: str, victim: PodFacts) -> None:
     exemption = quota_exemption_of(victim, PROTECTION)
 
     assert exemption is not None
@@ -38,7 +38,7 @@ def test_who_is_protected_from_everybody_is_protected_from_quotas(rule: str, vic
         PodFacts(namespace="elsewhere", never_evict=True),
     ],
 )
-def test_what_only_ranks_a_pod_or_is_not_honoured_there_keeps_nobody(victim: PodFacts) -> None:
+def test_what_only_ranks_a_pod_or_is_not_honoured_there_keeps_no_pod(victim: PodFacts) -> None:
     assert quota_exemption_of(victim, PROTECTION) is None
 
 

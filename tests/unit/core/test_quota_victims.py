@@ -57,7 +57,7 @@ def test_what_the_guarantee_keeps_is_left_over() -> None:
     assert "5 short" in plan.message
 
 
-def test_nobody_goes_where_more_would_be_left_over_than_may_be() -> None:
+def test_no_pod_goes_where_more_would_be_left_over_than_may_be() -> None:
     world = World(tree(queue("a", guaranteed=50, maximum=55, miss=10))).run("root.a", 20, 20, 20, 20, 20)
 
     plan = world.enforce("root.a")
@@ -168,7 +168,7 @@ def test_of_equal_remainders_the_earlier_queue_gives_one_more() -> None:
     assert largest_remainder(0, [(1, 7)]) == []
 
 
-def test_a_parent_comes_down_to_its_maximum_and_nobody_goes_who_could_have_stayed() -> None:
+def test_a_parent_comes_down_to_its_maximum_and_no_pod_goes_that_could_have_stayed() -> None:
     built = tree(queue("p", *(queue(name) for name in "abcde"), maximum=10))
     world = World(built)
     for name, pods in {
@@ -239,7 +239,7 @@ def test_a_pod_without_any_resource_that_is_needed_stays() -> None:
     assert uids(world.enforce("root.a")) == ["young"]
 
 
-def test_a_guarantee_of_a_resource_that_nobody_needs_keeps_pods_too() -> None:
+def test_a_guarantee_of_a_resource_that_no_pod_needs_keeps_pods_too() -> None:
     world = World(tree(queue("a", guaranteed={"memory": 50}, maximum={"cpu": 5})))
     world.run("root.a", {"cpu": 5, "memory": 40}, {"cpu": 5, "memory": 20}, uids="old young")
 
@@ -249,7 +249,7 @@ def test_a_guarantee_of_a_resource_that_nobody_needs_keeps_pods_too() -> None:
     assert "memory 50" in plan.message
 
 
-def test_nobody_goes_where_usage_is_at_the_maximum() -> None:
+def test_no_pod_goes_where_usage_is_at_the_maximum() -> None:
     plan = World(tree(queue("a", maximum=20))).run("root.a", 10, 10).enforce("root.a")
 
     assert plan.result == "notNeeded"

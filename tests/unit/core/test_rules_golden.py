@@ -21,7 +21,7 @@ _TABLES = Path(__file__).parents[3] / "bus/testdata/rules"
 
 
 def cases(table: str) -> pytest.MarkDecorator:
-    """Give the cases of a table, each under its name."""
+    """Return the cases of a table, each under its name."""
     read = json.loads((_TABLES / f"{table}.json").read_text())
     return pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in read])
 

@@ -98,7 +98,7 @@ def test_without_seconds_there_is_no_toleration() -> None:
         ("٢٠٠", "30"),
     ],
 )
-def test_a_class_that_cannot_be_read_exempts_its_pods_from_everybody_and_says_what_is_wrong(
+def test_a_class_that_cannot_be_read_exempts_its_pods_from_all_and_says_what_is_wrong(
     minimum: str, seconds: str, preemptor: int
 ) -> None:
     found = ask(preemptor, make_class(minimum, seconds), make_victim(ago=LONG_AGO))

@@ -44,7 +44,7 @@ def fits(case: NodeCase, preemptor: PodRecord, present: list[PodRecord]) -> bool
 
 
 def charged(pod: PodRecord, budgets: list[Budget], policy: Policy) -> list[Budget]:
-    """Give the budgets that an eviction is charged to: where they are hard, as the eviction API has it."""
+    """Return the budgets that an eviction is charged to: where they are hard, as the eviction API has it."""
     named = pod.namespace, pod.name, pod.labels
     if not policy.has_hard_budgets(pod.namespace):
         return [one for one in budgets if one.covers(*named)]
@@ -90,7 +90,7 @@ def answer(
     rules: Sequence[Rule],
     refused: frozenset[str] = frozenset(),
 ) -> Answer | str | None:
-    """Give the victims on one node, "unmodelled", or None where nothing helps."""
+    """Return the victims on one node, "unmodelled", or None where nothing helps."""
 
     def held(pods: list[PodRecord]) -> list[PodRecord]:
         return [pod for pod in pods if policy.has_hard_budgets(pod.namespace)]

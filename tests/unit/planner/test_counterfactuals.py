@@ -107,7 +107,7 @@ def waiting(cpu: str = "1", priority: int = 0, **more: Any) -> Object:
 
 
 def unblocking(case: Blocked) -> list[Counterfactual]:
-    """Give the counterfactuals, after each has been made in the objects and found to help as it says."""
+    """Return the counterfactuals, after each has been made in the objects and found to help as it says."""
     found = case.judged()
     if found.answer.result != "refused":
         assert found.unblocked_by == ()

@@ -219,7 +219,7 @@ def test_the_first_pod_of_an_application_goes_after_the_others() -> None:
     assert victims(the(snapshot, bound(10))) == {"late worker"}
 
 
-def test_nobody_goes_before_the_start_delay_is_over() -> None:
+def test_no_pod_goes_before_the_start_delay_is_over() -> None:
     snapshot = on_node(76, mixed_pods())
     early = ask(bound(5), nodes=[NODE], daemonset_node=NODE, unfit_seconds=9.5)
 
@@ -241,7 +241,7 @@ def test_a_policy_that_is_off_leaves_the_pod_to_the_ordinary_plan() -> None:
     assert {pod.rule for pod in candidate.removable} == {"lower-priority"}
 
 
-def test_pods_that_other_orders_remove_are_awaited_and_nobody_else_goes() -> None:
+def test_pods_that_other_orders_remove_are_awaited_and_no_other_pod_goes() -> None:
     snapshot = on_node(20, [running("going", 10), running("stays", 10)])
     question = ask(bound(10), nodes=[NODE], daemonset_node=NODE, in_flight={"going": "ord-1"})
 
@@ -354,7 +354,7 @@ def with_guarantee(cpu: int, *pods: PodRecord, policy: Policy = ON) -> Snapshot:
     return snapshot
 
 
-def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important() -> None:
+def test_a_queue_at_its_guarantee_is_exempt_though_its_pods_are_less_important() -> None:
     pods = [in_queue("a0", "root.a"), in_queue("a1", "root.a"), in_queue("b0", "root.b", 5)]
 
     candidate = the(with_guarantee(20, *pods), bound(10))

@@ -148,7 +148,7 @@ def test_a_preemptor_that_asks_does_not_count_on_an_order_of_its_own() -> None:
     assert ledger.in_flight([told("ord-1", "a")], NOW, asking="uid-p") == {"a": "ord-1", "b": "ord-2"}
 
 
-def test_what_ended_long_ago_is_kept_nowhere_though_nobody_asks_who_is_leaving() -> None:
+def test_what_ended_long_ago_is_kept_nowhere_though_no_plan_asks_what_is_leaving() -> None:
     ledger = Ledger()
     ledger.ended(outcome("ord-1", "succeeded", a="deleted"))
 

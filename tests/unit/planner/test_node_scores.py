@@ -293,7 +293,7 @@ def test_as_the_best_nodes_get_worse_one_after_another_the_next_ones_are_found()
 def played(
     snapshot: Snapshot, asked: Question, between: Callable[[], None] = lambda: None
 ) -> tuple[Plan | PlanRefusal, int]:
-    """Plan with pauses, and have something happen at each; give the answer and how many there were."""
+    """Plan with pauses, and have something happen at each; return the answer and how many there were."""
     steps, pauses = planning(snapshot, asked, NOW, cache_of(snapshot)), 0
     while (found := next(steps)) is None:
         pauses += 1

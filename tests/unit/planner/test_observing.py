@@ -118,7 +118,7 @@ class Bench:
             self.observing.put(pod_object(uid, record.labels, spec=spec, status={"conditions": [condition]}))
 
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
-        """Let so much time pass; gives everything that was written by then."""
+        """Let so much time pass; returns everything that was written by then."""
         self.now += span
         looking = asyncio.create_task(self.observing.poll_forever())
         writing = asyncio.create_task(self.observing.write_forever())

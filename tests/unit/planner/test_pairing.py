@@ -82,7 +82,7 @@ def test_what_makeways_own_orders_remove_is_no_sign_of_default_preemption() -> N
     assert (pair.node, pair.evicted) == ("", ())
 
 
-def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_nobody() -> None:
+def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_no_plan() -> None:
     pairing = Pairing()
     pairing.expect(plan("P", 1))
     pairing.nominated("P", "n1", after(1.1))

@@ -109,7 +109,7 @@ def test_dp_7_a_pod_whose_disruption_is_counted_already_violates_nothing() -> No
     assert candidate.pdb_violations == 0
 
 
-def test_dp_8_a_node_whose_columns_need_nobody_gone_is_left_to_verification() -> None:
+def test_dp_8_a_node_whose_columns_need_no_pod_gone_is_left_to_verification() -> None:
     snapshot = make_snapshot(
         ["n1"],
         [make_pod("a", "n1", LOW, S), make_pod("b", "n1", MID, S), make_pod("c", "n1", HIGH, S)],

@@ -267,7 +267,7 @@ def test_whoever_holds_the_claim_for_one_pod_has_to_go_wherever_it_runs() -> Non
     assert choices(plan) == [("a", {"holder"})]
 
 
-def test_a_claim_for_many_pods_is_in_nobodys_way() -> None:
+def test_a_claim_for_many_pods_is_in_no_pods_way() -> None:
     snapshot = cluster(node("a"), pod("holder", "a", volumes=[claim("data")]))
 
     assert not planned(snapshot, question(preemptor(volumes=[claim("data")]))).candidates

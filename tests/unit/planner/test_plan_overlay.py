@@ -119,7 +119,7 @@ def test_a_victim_of_a_live_order_is_awaited_and_not_ordered_a_second_time() -> 
     assert [one.pod.uid for one in candidate.removable] == ["b"]
 
 
-def test_where_awaited_pods_alone_make_room_nobody_else_goes() -> None:
+def test_where_awaited_pods_alone_make_room_no_other_pod_goes() -> None:
     pods = [make_pod("a", "n1", LOW, L), make_pod("b", "n1", LOW, M), make_pod("c", "n2", LOW, XL)]
     question = ask(make_pod("P", priority=HIGH, size=L), in_flight={"a": "ord-1"})
 
@@ -148,7 +148,7 @@ def test_awaited_pods_count_in_ranking() -> None:
     assert result.candidates[0].decided_by == "lowest-highest-priority"
 
 
-def test_of_two_equal_nodes_the_one_that_evicts_nobody_new_wins() -> None:
+def test_of_two_equal_nodes_the_one_that_evicts_no_new_pod_wins() -> None:
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
     question = ask(make_pod("P", priority=HIGH, size=XL), in_flight={"b": "ord-1"})
 

@@ -260,7 +260,7 @@ def test_it_depends_on_the_classes_that_exempt_and_are_in_use() -> None:
     assert refused(tolerant(("x", 500, 10)), ask(URGENT)).depends_on == (("PriorityClass", "", "steady"),)
 
 
-def test_the_nearest_nodes_name_who_is_spared_by_which_rule_with_its_numbers() -> None:
+def test_the_nearest_nodes_name_which_pods_are_exempt_by_which_rule_with_its_numbers() -> None:
     refusal = refused(tolerant(("x", 500, 10)), ask(URGENT))
 
     (near,) = refusal.nearest
@@ -294,7 +294,7 @@ def test_without_policy_a_refusal_depends_on_nothing() -> None:
     assert (refusal.reason, refusal.depends_on, refusal.exempt) == ("NoLowerPriorityPods", (), {})
 
 
-def test_the_best_candidates_say_who_is_spared_there_the_least_important_first() -> None:
+def test_the_best_candidates_say_which_pods_are_exempt_there_the_least_important_first() -> None:
     kept = [make_pod(f"k{i}", "a", LOW, 10, start=i, facts=PodFacts(mirror=True)) for i in range(10)]
     snapshot = make_snapshot(["a"], [make_pod("v", "a", MID, 400), *kept])
 

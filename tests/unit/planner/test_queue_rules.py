@@ -35,7 +35,7 @@ def victims(result: Plan | PlanRefusal) -> dict[str, list[str]]:
     return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in result.candidates}
 
 
-def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important() -> None:
+def test_a_queue_at_its_guarantee_is_exempt_though_its_pods_are_less_important() -> None:
     built = tree(queue("a", guaranteed={"cpu": 300}), queue("b"), queue("p"))
     low = [pod(f"a{number}", "root.a", "n1", LOW) for number in range(3)]
     mid = [pod(f"b{number}", "root.b", "n1", MID) for number in range(2)]

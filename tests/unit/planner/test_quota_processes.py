@@ -135,7 +135,7 @@ def test_victims_that_stayed_are_planned_for_again_after_a_pause() -> None:
     assert control.ended == {}
 
 
-def test_orders_that_evict_nobody_end_the_process_after_a_while() -> None:
+def test_orders_that_evict_no_pod_end_the_process_after_a_while() -> None:
     control = under_way("x")
     for number in range(MOST_FRUITLESS):
         assert PATH in control.processes
@@ -148,7 +148,7 @@ def test_orders_that_evict_nobody_end_the_process_after_a_while() -> None:
     assert "victim-spared" in ended.message
 
 
-def test_an_order_that_nobody_carried_out_is_planned_for_again() -> None:
+def test_an_order_that_no_evictor_carried_out_is_planned_for_again() -> None:
     control = under_way("x")
 
     control.outcome(PATH, None, NOW)
@@ -156,7 +156,7 @@ def test_an_order_that_nobody_carried_out_is_planned_for_again() -> None:
     assert control.due(TREE, NOW + timedelta(minutes=1)) == [PATH]
 
 
-def test_a_quota_raised_meanwhile_sends_nobody_more_away_than_it_asks_for() -> None:
+def test_a_quota_raised_meanwhile_evicts_no_more_pods_than_it_asks_for() -> None:
     control = fired()
     raised = tree(queue("a", maximum={"memory": 70, "cpu": 1}))
     lifted = tree(queue("a"))

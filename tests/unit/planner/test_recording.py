@@ -333,7 +333,7 @@ def test_what_is_no_part_of_a_recording_is_refused(data: bytes) -> None:
         list(Replay().read(data))
 
 
-def test_a_journal_that_nobody_writes_down_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_is_never_written_down_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("makeway.planner.recording.journal.MOST_WAITING", 3)
     snapshot = JournaledSnapshot()
     snapshot.journal.begin("rec-1")

@@ -23,7 +23,7 @@ from unit.planner.offline_building import (
 )
 
 
-def test_a_pod_that_fits_is_said_to_fit_and_takes_nobodys_place() -> None:
+def test_a_pod_that_fits_is_said_to_fit_and_takes_no_pods_place() -> None:
     (answer,) = simulated(world(node("a"), node("b"), pod("p", "a")), pod("new", priority=1000))
 
     assert (answer.result, answer.node, answer.nominated_node) == ("fits", "b", None)

@@ -54,7 +54,7 @@ class Judgement:
     start_micros: int
 
     def keys(self) -> tuple[int, ...]:
-        """Give the numbers in the order of RULES, the less the better."""
+        """Return the numbers in the order of RULES, the less the better."""
         return (
             len(self.violating),
             self.highest_priority,
@@ -94,7 +94,7 @@ def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judge
 
 
 def compare(one: Judgement, other: Judgement) -> tuple[RelativeRank, str]:
-    """Say how one choice stands beside another, and the rule that decides; equal by none."""
+    """Return how one choice stands beside another, and the rule that decides; equal by none."""
     for rule, own, others in zip(RULES, one.keys(), other.keys(), strict=True):
         if own != others:
             return ("better" if own < others else "worse"), rule

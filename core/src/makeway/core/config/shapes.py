@@ -252,7 +252,7 @@ def _shown(node: Node) -> str:
 
 
 def _plain(node: Node) -> Any:
-    """A value nobody looks into, as texts, lists and mappings."""
+    """A value that is not looked into, as texts, lists and mappings."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, Sequence):

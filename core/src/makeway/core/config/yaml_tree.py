@@ -1,6 +1,6 @@
 """YAML text to a tree of nodes that know where they stand, read strictly and within bounds.
 
-What a scalar means is left to whoever knows what should be there: YAML 1.1 takes `off` for a boolean,
+What a scalar means is left to the caller that knows what should be there: YAML 1.1 takes `off` for a boolean,
 which is a mode here. Refused, with the line: aliases and anchors (a few lines could stand for gigabytes),
 tags, keys that are no scalars, what nests too deep, what is too long.
 """
@@ -96,7 +96,7 @@ def pieces(text: str) -> list[tuple[int, str]]:
 
 
 def _readable(lines: list[str]) -> list[str]:
-    """Give the lines, without `...` where it ends a document that is empty: alone it would be no YAML."""
+    """Return the lines, without `...` where it ends a document that is empty: alone it would be no YAML."""
     if all(line.startswith("...") or line.lstrip()[:1] in ("", "#") for line in lines):
         return [line if not line.startswith("...") else line[3:] for line in lines]
     return lines

@@ -13,10 +13,10 @@ _NAME_FIELD = "metadata.name"
 
 
 def bound_node(pod: Pod) -> str:
-    """Give the one node that a DaemonSet's pod may run on, empty where it is no such pod.
+    """Return the one node that a DaemonSet's pod may run on, empty where it is no such pod.
 
     Both must hold: a DaemonSet is its controller, and every required term names that node by a matching
-    field. Anybody may write such an affinity into a pod of their own; the owner alone does not bind it.
+    field. Any user may write such an affinity into a pod; the owner alone does not bind it.
     """
     owners = pod.metadata.owner_references or ()
     if not any(owner.controller and owner.kind == _KIND for owner in owners):
@@ -28,7 +28,7 @@ def bound_node(pod: Pod) -> str:
 
 
 def _named(term: NodeSelectorTerm) -> str:
-    """Give the node that a term names; empty where it names none, or more than one."""
+    """Return the node that a term names; empty where it names none, or more than one."""
     names = {
         field.values[0]
         for field in term.match_fields or ()

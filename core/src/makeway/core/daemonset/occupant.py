@@ -41,11 +41,11 @@ class Occupant:
     budgets: tuple[BudgetKey, ...] = ()
 
     def covers(self, need: Mapping[str, int]) -> bool:
-        """Say whether its room alone is enough."""
+        """Report whether its room alone is enough."""
         return all(self.amounts.get(name, 0) >= amount for name, amount in need.items())
 
     def size(self, need: Mapping[str, int]) -> Fraction:
-        """Give how much of the need it holds, summed over its types; 1 is all of one type."""
+        """Return how much of the need it holds, summed over its types; 1 is all of one type."""
         return sum((Fraction(self.amounts.get(name, 0), amount) for name, amount in need.items()), Fraction())
 
 

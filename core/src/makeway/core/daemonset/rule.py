@@ -44,7 +44,7 @@ def displaceable(pair: PreemptionPair) -> Verdict:
 def rules_for(
     preemptor: PreemptorFacts, node: str, policy: Policy, classes: Mapping[str, PriorityClass]
 ) -> tuple[Rule, ...]:
-    """Give the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
+    """Return the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
 
     Those of the simple preemptor where the policy turns it on and the pod is bound to this very node,
     else those of ordinary preemption.

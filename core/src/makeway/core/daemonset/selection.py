@@ -20,18 +20,18 @@ from makeway.core.daemonset.strategies import (
 from makeway.core.policy.document import DaemonSets
 
 Miss = NoneCovers | TooLarge | TooMany | TooLittle
-"""Why a strategy chose nobody."""
+"""Why a strategy chose no pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoSelection:
-    """No strategy chose anybody; `misses`: why, by strategy, in the order in which they were tried."""
+    """No strategy chose a pod; `misses`: why, by strategy, in the order in which they were tried."""
 
     misses: tuple[tuple[str, Miss], ...]
 
 
 def strategy_names(settings: DaemonSets) -> tuple[str, ...]:
-    """Give the strategies in the order in which they are tried."""
+    """Return the strategies in the order in which they are tried."""
     return tuple(settings.preemption_victim_pods_selection_strategy.split(","))
 
 

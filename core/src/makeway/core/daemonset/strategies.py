@@ -1,7 +1,7 @@
 """How victims are chosen among the pods of one node: `single` and `multiple`.
 
 Both are given the `need`: what the node lacks for the pod, by resource type, and only types that it
-lacks. Both give the same answer for the same pods in any order. Source: the simple preemptor's design
+lacks. Both return the same answer for the same pods in any order. Source: the simple preemptor's design
 for YuniKorn; that free room counts, and the tie-breaks, are makeway's.
 """
 
@@ -28,7 +28,7 @@ class Single:
 
     @property
     def victims(self) -> tuple[Occupant, ...]:
-        """The victim, as the other strategy gives its own."""
+        """The victim, as the other strategy returns its own."""
         return (self.victim,)
 
 
@@ -137,7 +137,7 @@ def multiple(
 def needed_of(pods: Iterable[Occupant], need: Need) -> list[Occupant]:
     """Reprieve the pods that the need, which all these cover, leaves over, most important first. O(n log n).
 
-    None of those that it gives could stay in its turn, nor at the end. They keep their order.
+    None of those that it returns could stay in its turn, nor at the end. They keep their order.
     """
     going = list(pods)
     spare = {name: sum(pod.amounts.get(name, 0) for pod in going) - amount for name, amount in need.items()}
@@ -150,7 +150,7 @@ def needed_of(pods: Iterable[Occupant], need: Need) -> list[Occupant]:
 
 
 def deviation(pod: Occupant, need: Need, request: Need) -> Fraction:
-    """Give how far a pod is larger than the need, as a share of the request: of the type where most."""
+    """Return how far a pod is larger than the need, as a share of the request: of the type where most."""
     return max(
         (Fraction(pod.amounts.get(name, 0) - amount, request[name]) for name, amount in need.items()),
         default=Fraction(),

@@ -37,7 +37,7 @@ class Term:
         return self.selector.matches(labels)
 
     def resolved(self, namespaces: Mapping[str, Labels]) -> Term:
-        """Give the term with the namespaces that its selector selects now named one by one.
+        """Return the term with the namespaces that its selector selects now named one by one.
 
         `namespaces`: labels by name. As kube-scheduler does for the incoming pod's own terms. It keeps the
         selector and matches it against no labels later, so that one of only NotIn and DoesNotExist matches
@@ -57,13 +57,13 @@ class Term:
 
 
 def affinity_terms(pod: Pod) -> tuple[Term, ...]:
-    """Give the pod's required affinity terms. Raises SelectorError."""
+    """Return the pod's required affinity terms. Raises SelectorError."""
     affinity = pod.spec.affinity
     return _terms(pod.metadata.namespace, affinity.pod_affinity if affinity else None)
 
 
 def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
-    """Give the pod's required anti-affinity terms. Raises SelectorError."""
+    """Return the pod's required anti-affinity terms. Raises SelectorError."""
     affinity = pod.spec.affinity
     return _terms(pod.metadata.namespace, affinity.pod_anti_affinity if affinity else None)
 

@@ -17,12 +17,12 @@ QUOTA_MESSAGE = "makeway: preempting to bring the pod's queue down to its maximu
 
 
 def preemption_message(scheduler_name: str) -> str:
-    """Give the condition's message; it names no pod."""
+    """Return the condition's message; it names no pod."""
     return f"{scheduler_name}: {_MESSAGE}"
 
 
 def lives_on_marked(pod: Pod) -> bool:
-    """Say whether a pod carries preemption's mark and is not on its way out."""
+    """Report whether a pod carries preemption's mark and is not on its way out."""
     if pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED_PHASES:
         return False
     return any(
@@ -35,7 +35,7 @@ def lives_on_marked(pod: Pod) -> bool:
 
 
 def preempted_by(pod: Pod) -> str:
-    """Give the name of the scheduler whose preemption marked a pod, leaving or not; empty where none did."""
+    """Return the name of the scheduler whose preemption marked a pod, leaving or not; empty if none."""
     for condition in pod.status.conditions or ():
         if (
             condition.type == DISRUPTION_TARGET

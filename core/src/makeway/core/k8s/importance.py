@@ -1,7 +1,7 @@
 """Which of two pods matters more: the order in which pods are reprieved.
 
 Source: pkg/scheduler/util, MoreImportantPod: higher priority first, then the longer running. Two pods
-that are equal there are ordered by UID here, so that the same input gives the same plan.
+that are equal there are ordered by UID here, so that the same input leads to the same plan.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Importance = tuple[int, int, str]
 
 
 def microseconds(moment: datetime | None) -> int:
-    """Give a time as microseconds since 1970; no time is NOT_STARTED. Exact, no floating point."""
+    """Return a time as microseconds since 1970; no time is NOT_STARTED. Exact, no floating point."""
     return NOT_STARTED if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 def moment_of(micros: int) -> datetime:
-    """Give microseconds since 1970 as a time in UTC."""
+    """Return microseconds since 1970 as a time in UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def importance(priority: int, start_micros: int, uid: str) -> Importance:
-    """Give the sort key of a pod: higher priority, then earlier start, then lower UID comes first."""
+    """Return the sort key of a pod: higher priority, then earlier start, then lower UID comes first."""
     return -priority, start_micros, uid

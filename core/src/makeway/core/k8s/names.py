@@ -10,7 +10,7 @@ _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def is_qualified_name(name: str) -> bool:
-    """Say whether it is `name` or `prefix/name`, as apimachinery's IsQualifiedName has it."""
+    """Report whether it is `name` or `prefix/name`, as apimachinery's IsQualifiedName has it."""
     prefix, slash, last = name.rpartition("/")
     if _NAME.fullmatch(last) is None:
         return False
@@ -18,5 +18,5 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Say whether it may be a label's value: at most 63 characters, or none."""
+    """Report whether it may be a label's value: at most 63 characters, or none."""
     return _VALUE.fullmatch(value) is not None

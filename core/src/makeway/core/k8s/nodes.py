@@ -38,7 +38,7 @@ class NodeTerm:
     fields: tuple[Condition, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a node is meant; a term without any condition means none."""
+        """Report whether a node is meant; a term without any condition means none."""
         if not self.expressions and not self.fields:
             return False
         return all(_holds(*one, labels) for one in self.expressions) and all(
@@ -59,7 +59,7 @@ class RequiredNodes:
         return not self.labels and self.terms is None
 
     def match(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a node of that name and with those labels will do. O(conditions)."""
+        """Report whether a node of that name and with those labels will do. O(conditions)."""
         if any(labels.get(key) != value for key, value in self.labels):
             return False
         return self.terms is None or any(term.matches(name, labels) for term in self.terms)
@@ -88,7 +88,7 @@ def field_holds(key: str, operator: str, values: tuple[str, ...], name: str) -> 
 
 
 def keeps_out(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Say whether a taint that forbids scheduling is not tolerated."""
+    """Report whether a taint that forbids scheduling is not tolerated."""
     tolerations = tuple(tolerations)
     return any(
         taint.effect in _KEEPS_OUT and not any(tolerates(one, taint) for one in tolerations)

@@ -19,7 +19,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Give the host ports of a pod's containers and sidecars, each once, in order."""
+    """Return the host ports of a pod's containers and sidecars, each once, in order."""
     sidecars = [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
     if not any(container.ports for container in (*sidecars, *pod.spec.containers)):
         return ()
@@ -33,7 +33,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    """Say whether two pods cannot share a node: a port twice on one address, or on one and on all."""
+    """Report whether two pods cannot share a node: a port twice on one address, or on one and on all."""
     taken = tuple(taken)
     return any(
         one.port == other.port

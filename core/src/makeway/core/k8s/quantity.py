@@ -32,7 +32,7 @@ class QuantityError(ValueError):
 
 
 def parse(quantity: str | int | float) -> Nanos:
-    """Give a quantity's exact value in billionths, rounded away from zero below that.
+    """Return a quantity's exact value in billionths, rounded away from zero below that.
 
     JSON may carry a quantity as a bare number, which means the same as its text. Raises
     QuantityError where the form is not Kubernetes' own.

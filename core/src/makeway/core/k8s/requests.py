@@ -69,7 +69,7 @@ class KnownRequests:
 
 
 def _asked(container: Container) -> Hashable:
-    """Give all of a container that its requests depend on."""
+    """Return all of a container that its requests depend on."""
     return container.name, container.restart_policy, _amounts(container.resources)
 
 
@@ -82,7 +82,7 @@ def _reports(status: PodStatus) -> bool:
 
 
 def _reported(pod: Pod) -> Hashable:
-    """Give all of a pod's status that its requests depend on."""
+    """Return all of a pod's status that its requests depend on."""
     status = pod.status
     of_containers = [
         (name, _amounts(one.resources), tuple((one.allocated_resources or {}).items()))
@@ -121,7 +121,7 @@ def _of_containers(pod: Pod, *, placed: bool) -> Exact:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """Give the statuses that report resources, by container name."""
+    """Return the statuses that report resources, by container name."""
     status = pod.status
     both: Iterable[ContainerStatus] = (
         *(status.container_statuses or ()),
@@ -161,7 +161,7 @@ def _is_pod_level(name: str) -> bool:
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Say whether the kubelet has found that a resize asked for can never be given."""
+    """Report whether the kubelet has found that a resize asked for can never be given."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

@@ -18,7 +18,7 @@ _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 def is_extended(name: str) -> bool:
-    """Say whether the name is an extended resource: qualified, and outside *kubernetes.io/.
+    """Report whether the name is an extended resource: qualified, and outside *kubernetes.io/.
 
     Source: pkg/apis/core/v1/helper, IsExtendedResourceName.
     """
@@ -28,7 +28,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_counted(name: str) -> bool:
-    """Say whether NodeResourcesFit counts a request of this name, other than the number of pods.
+    """Report whether NodeResourcesFit counts a request of this name, other than the number of pods.
 
     Names of no known form are ignored there and here. Resources that stand for a DeviceClass are
     left out: they are devices, which neither upstream nor makeway frees by preemption.
@@ -49,7 +49,7 @@ def column_value(name: str, nanos: int) -> int:
 
 
 def allocatable(amounts: Mapping[str, Quantity] | None) -> dict[str, int]:
-    """Give a node's allocatable by column: milli-CPU, bytes, units, and the number of pods.
+    """Return a node's allocatable by column: milli-CPU, bytes, units, and the number of pods.
 
     Raises QuantityError.
     """

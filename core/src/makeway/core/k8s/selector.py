@@ -22,7 +22,7 @@ class Requirement:
     values: frozenset[str]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether the labels meet it. An absent label meets NotIn."""
+        """Report whether the labels meet it. An absent label meets NotIn."""
         if self.operator == "In":
             return labels.get(self.key) in self.values
         if self.operator == "NotIn":
@@ -42,7 +42,7 @@ class Selector:
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether every requirement holds. O(requirements)."""
+        """Report whether every requirement holds. O(requirements)."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 

@@ -28,7 +28,7 @@ class Spread:
 
 
 def hard_spreads(pod: Pod) -> tuple[Spread, ...]:
-    """Give the constraints that forbid a node. Raises SelectorError."""
+    """Return the constraints that forbid a node. Raises SelectorError."""
     return tuple(
         _spread(pod, constraint)
         for constraint in pod.spec.topology_spread_constraints or ()

@@ -141,11 +141,11 @@ class Policy(PolicySection, frozen=True):
     queues: QueueRules = QueueRules()
 
     def mode_for(self, namespace: str) -> Mode:
-        """Give the mode that holds for a namespace."""
+        """Return the mode that holds for a namespace."""
         return self.modes().get(namespace, self.mode)
 
     def modes(self) -> Mapping[str, Mode]:
-        """Give the modes that stand in place of `mode`, by namespace; none where that is off."""
+        """Return the modes that stand in place of `mode`, by namespace; none where that is off."""
         return {} if self.mode == "off" else self.namespace_modes
 
     @property

@@ -31,7 +31,7 @@ class PolicyEditError(ValueError):
 
 
 def with_mode(policy: Policy, mode: Mode | None, namespace: str = "") -> Policy:
-    """Give a policy with one mode changed. None takes a namespace's own mode away."""
+    """Return a policy with one mode changed. None takes a namespace's own mode away."""
     if not namespace:
         return policy if mode is None else msgspec.structs.replace(policy, mode=mode)
     modes = {name: own for name, own in policy.namespace_modes.items() if name != namespace}
@@ -41,7 +41,7 @@ def with_mode(policy: Policy, mode: Mode | None, namespace: str = "") -> Policy:
 
 
 def set_mode(text: str, mode: Mode | None, namespace: str = "") -> str:
-    """Give the text with the mode of the cluster, or of a namespace, changed. O(characters).
+    """Return the text with the mode of the cluster, or of a namespace, changed. O(characters).
 
     `mode` None takes a namespace's own mode away, so that the cluster's holds for it.
 

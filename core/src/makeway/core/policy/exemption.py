@@ -46,7 +46,7 @@ class Exemption(NamedTuple):
     until: int
 
     def applies(self, preemptor_priority: int, now_micros: int) -> bool:
-        """Say whether the pod stays for such a preemptor now."""
+        """Report whether the pod stays for such a preemptor now."""
         return preemptor_priority < self.below and now_micros <= self.until
 
     @property

@@ -83,12 +83,12 @@ def facts_of(pod: Pod) -> PodFacts:
 
 
 def opts_out(priority_class: Metadata) -> bool:
-    """Say whether a PriorityClass, given by its metadata, opts its pods out by annotation."""
+    """Report whether a PriorityClass, given by its metadata, opts its pods out by annotation."""
     return (priority_class.annotations or {}).get(ALLOW_PREEMPTION) == "false"
 
 
 def annotations_read(metadata: Metadata) -> Mapping[str, str]:
-    """Give those annotations of a pod that its facts depend on; most pods have none of them."""
+    """Return those annotations of a pod that its facts depend on; most pods have none of them."""
     annotations = metadata.annotations
     if not annotations or _READ.isdisjoint(annotations):
         return _NOTHING
@@ -96,7 +96,7 @@ def annotations_read(metadata: Metadata) -> Mapping[str, str]:
 
 
 def scheduled_since(pod: Pod) -> int:
-    """Give since when a pod has been scheduled, in microseconds, or NOT_SCHEDULED."""
+    """Return since when a pod has been scheduled, in microseconds, or NOT_SCHEDULED."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled":
             return (

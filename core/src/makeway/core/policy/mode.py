@@ -12,5 +12,5 @@ MODES: Final[tuple[Mode, ...]] = ("off", "observe", "enforce")
 
 
 def more_restrictive(*modes: Mode) -> Mode:
-    """Give the one that allows least; `enforce` of none."""
+    """Return the one that allows least; `enforce` of none."""
     return min(modes, key=MODES.index, default="enforce")

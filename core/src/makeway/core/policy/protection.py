@@ -1,4 +1,4 @@
-"""Pods that are never victims: mirror pods always, and whom the policy protects.
+"""Pods that are never victims: mirror pods always, and those that the policy protects.
 
 Source: the policy document's `protection`. Protection looks at the pod alone: no preemptor's priority is
 high enough.
@@ -34,7 +34,7 @@ def exemption_of(victim: PodFacts, protection: Protection) -> Exemption:
 
 
 def detail_of(exemption: Exemption, victim: PodFacts, protection: Protection) -> str:
-    """Say in words why a pod is protected, or that it is not."""
+    """Return in words why a pod is protected, or that it is not."""
     if exemption.below < ANY_PREEMPTOR:
         return "not protected"
     match exemption.rule:

@@ -81,7 +81,7 @@ def system_critical(pair: PreemptionPair) -> Verdict:
 
 
 def protected(policy: Policy) -> Rule:
-    """Make the rule that keeps mirror pods and whom the policy protects; it speaks with each one's name."""
+    """Make the rule that keeps mirror pods and those that the policy protects, each by its own name."""
 
     def rule(pair: PreemptionPair) -> Verdict:
         exemption = protection.exemption_of(pair.victim, policy.protection)
@@ -107,7 +107,7 @@ def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
 
 
 def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
-    """Give the rules of ordinary preemption, in the order in which they are asked.
+    """Return the rules of ordinary preemption, in the order in which they are asked.
 
     Those that time changes come last, so that the first that forbids says how long it stays so.
     """
@@ -115,12 +115,12 @@ def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tupl
 
 
 def victim_rules(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
-    """Give the rules that hold for every kind of preemption, also where equal priorities may go."""
+    """Return the rules that hold for every kind of preemption, also where equal priorities may go."""
     return (system_critical, protected(policy), tolerating(classes))
 
 
 def exemption_of(victim: PodFacts, policy: Policy, classes: Mapping[str, PriorityClass]) -> Exemption:
-    """Give `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1)."""
+    """Return `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1)."""
     exemption = protection.exemption_of(victim, policy.protection)
     if exemption != NOT_EXEMPT:
         return exemption

@@ -1,9 +1,9 @@
 """PreemptionToleration: a PriorityClass may exempt its pods from preemption, for a time or for ever.
 
 Source: KEP "Preemption Toleration" of kubernetes-sigs/scheduler-plugins, whose annotations on the
-PriorityClass are read as they stand. `can_tolerate_preemption` is public: whoever plans evictions of
-their own asks it, and gets the planner's answer. Decided here, where the KEP leaves it open or its
-plugin gives up a whole node: a class that cannot be read, or is gone, exempts its pods (protect when in
+PriorityClass are read as they stand. `can_tolerate_preemption` is public: a program that plans evictions of
+its own can ask it, and gets the planner's answer. Decided here, where the KEP leaves it open or its
+plugin skips a whole node: a class that cannot be read, or is gone, exempts its pods (protect when in
 doubt); the toleration ends *after* its last second; 0 seconds, or none, is no toleration at all.
 """
 
@@ -71,7 +71,7 @@ class TolerationVerdict:
 def can_tolerate_preemption(
     victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int, now: datetime
 ) -> TolerationVerdict:
-    """Say whether a pod is exempt from preemption by its PriorityClass. Public API; never raises. O(1).
+    """Report whether a pod is exempt from preemption by its PriorityClass. Public API; never raises. O(1).
 
     `victim`: facts of the pod that might go (`makeway.core.policy.facts.facts_of`). `priority_class`: the
     object that has the victim's `priority_class` for a name, as it is now, or None where there is none.
@@ -131,7 +131,7 @@ def _last_micros(victim: PodFacts, seconds: int) -> int:
 
 
 def _detail(victim: PodFacts, priority_class: PriorityClass | None, preemptor_priority: int) -> str:
-    """Say what decided, with the numbers; it names no namespace and no pod."""
+    """Return what decided, with the numbers; it names no namespace and no pod."""
     name = victim.priority_class
     if not name:
         return "the pod has no PriorityClass"

@@ -1,1 +1,4 @@
-"""Hierarchical queues: their configuration, who is in them, and what a lowered quota costs whom. Pure."""
+"""Hierarchical queues: their configuration, which pods are in them, and which go for a lowered quota.
+
+Pure.
+"""

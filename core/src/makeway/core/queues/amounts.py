@@ -34,7 +34,7 @@ class AmountError(ValueError):
 
 
 def resource_name(name: str) -> str:
-    """Give the resource that a name in queues.yaml means: `vcore` is cpu.
+    """Return the resource that a name in queues.yaml means: `vcore` is cpu.
 
     Raises AmountError for a name that no pod's request is ever counted under, since a limit on it would
     never hold anyone.
@@ -93,7 +93,7 @@ def texts_of(amounts: Amounts) -> str:
 
 
 def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
-    """Give by how much usage is above a limit, for the resources that the limit names; only what is.
+    """Return by how much usage is above a limit, for the resources that the limit names; only what is.
 
     YuniKorn's design calls this the preemptable resource: what has to go for a quota to come into effect.
     """
@@ -101,7 +101,7 @@ def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
 
 
 def looser(one: Amounts, other: Amounts) -> dict[str, int]:
-    """Give the higher of two limits for each resource; none where one of them has none."""
+    """Return the higher of two limits for each resource; none where one of them has none."""
     return {name: max(most, other[name]) for name, most in one.items() if name in other}
 
 

@@ -18,7 +18,7 @@ from makeway.core.queues.tree import DEFAULT, DEFAULT_PATH, NEVER, ROOT, QueueSp
 
 
 def check(root: QueueSpec, places: Mapping[str, str], document: Document[QueuesFile]) -> list[Problem]:
-    """Give what is wrong with a tree; `places` says where in the file each queue stands. O(queues)."""
+    """Return what is wrong with a tree; `places` says where in the file each queue stands. O(queues)."""
     checking = _Checking(places, document)
     checking.guaranteed(root, ROOT, {})
     for child in root.children:
@@ -34,7 +34,7 @@ class _Checking:
         self.problems: list[Problem] = []
 
     def guaranteed(self, queue: QueueSpec, path: str, above: Mapping[str, tuple[str, int]]) -> Amounts:
-        """Check the guarantees at and below a queue; give what it needs to be sure of.
+        """Check the guarantees at and below a queue; return what it needs to be guaranteed.
 
         `above`: the lowest maximum among the ancestors, by resource, and whose it is.
         """

@@ -1,4 +1,4 @@
-"""How much of a need each leaf below a queue has to give: fairly, and never from a guarantee.
+"""How much of a need each leaf below a queue has to release: fairly, and never from a guarantee.
 
 What a queue can release of a resource is what it uses above its guarantee, and no more than its children
 can release together. A need is shared among children in proportion to what they can release, in whole
@@ -17,7 +17,7 @@ from makeway.core.queues.usage import Usage
 class Distribution:
     """The shares of one need below one queue.
 
-    `running`: paths of queues that a process runs for; they and all below them give nothing, as the
+    `running`: paths of queues that a process runs for; they and all below them release nothing, as the
     process takes what there is. O(queues below · resources needed).
     """
 
@@ -35,7 +35,7 @@ class Distribution:
         self._share(queue, self.target)
 
     def releasable(self, number: int) -> Amounts:
-        """Give what a queue at or below the one concerned can release, of the resources needed."""
+        """Return what a queue at or below the one concerned can release, of the resources needed."""
         return self._releasable.get(number, {})
 
     def _fill(self, queue: Queue, running: Set[str]) -> None:

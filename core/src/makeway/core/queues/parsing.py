@@ -52,7 +52,7 @@ def parse_queues(text: str, source: str) -> Queues:
 
 
 def _delays(tree: QueueTree) -> Iterator[str]:
-    """Say which delays do not do what they seem to."""
+    """Return which delays do not do what they seem to."""
     paths = [queue.path for queue in tree if queue.delay != NEVER]
     if paths and not tree.quota_preemption:
         yield (

@@ -7,7 +7,8 @@ The order, the same in the scheduler's queue gate:
 3. else `root.default`.
 
 A label that names no leaf, or one that the pod's namespace may not use, counts as `root.default`, with a
-warning. `root.<namespace>` counts under the same conditions, without a warning, as nobody asked for it.
+warning. `root.<namespace>` counts under the same conditions, without a warning, as the pod did not ask for
+it.
 """
 
 from __future__ import annotations

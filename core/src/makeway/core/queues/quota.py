@@ -2,8 +2,8 @@
 
 * success: usage will be at or below the maximum,
 * best effort: it stays above by no more than `quota.preemption.miss` per cent of the need, for every
-  resource, and somebody goes,
-* unsuccessful: nobody goes; what stood in the way is named.
+  resource, and pods go,
+* unsuccessful: no pod goes; what stood in the way is named.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 There is no preemptor, so what compares priorities does not apply: neither Kubernetes' own rule nor
 PreemptionToleration, which protects a pod from preemptors of some priority. What protects a pod from
-everybody does. Planner and evictor ask this same function.
+any preemptor does. Planner and evictor ask this same function.
 
 1. pods of a DaemonSet: they would come straight back to the same node (YuniKorn),
-2. mirror pods, and whom the policy protects: as for every preemption,
+2. mirror pods, and those that the policy protects: as for every preemption,
 3. system-critical pods: they go only for a pod of higher priority, and there is none.
 """
 
@@ -35,7 +35,7 @@ class QuotaExemption:
 
 
 def quota_exemption_of(victim: PodFacts, protected: Protection) -> QuotaExemption | None:
-    """Give what forbids to evict a pod for any quota; None where nothing does. O(protected namespaces)."""
+    """Return what forbids to evict a pod for any quota; None where nothing does. O(protected namespaces)."""
     if victim.daemon:
         return QuotaExemption(DAEMON_SET, "a DaemonSet's pod would come back to its node at once")
     exemption = protection.exemption_of(victim, protected)

@@ -68,7 +68,7 @@ class Timers:
         }
 
     def timer(self, path: str) -> Timer | None:
-        """Give a queue's timer, where one runs."""
+        """Return a queue's timer, where one runs."""
         return self._timers.get(path)
 
     @property
@@ -88,9 +88,9 @@ class Timers:
         self._terms = settings
 
     def fired(self, tree: QueueTree, now: datetime) -> list[str]:
-        """Give the queues whose timers have fired, in the order in which to enforce them; they fire once.
+        """Return the queues whose timers have fired, in the order in which to enforce them; they fire once.
 
-        Leaves come before their ancestors, since what a leaf gives helps those above it. Queues that the
+        Leaves come before their ancestors, since what a leaf releases helps those above it. Queues that the
         tree no longer has are left out. O(timers).
         """
         due = [path for path, timer in self._timers.items() if timer.fires_at <= now]
@@ -135,12 +135,12 @@ def timer_settings_of(tree: QueueTree | None, mode: Mode) -> dict[str, TimerSett
 
 
 def is_lowered(before: Amounts, after: Amounts) -> bool:
-    """Say whether a maximum is lower for any resource, where none means no limit."""
+    """Report whether a maximum is lower for any resource, where none means no limit."""
     return any(name not in before or most < before[name] for name, most in after.items())
 
 
 def is_raised(before: Amounts, after: Amounts) -> bool:
-    """Say whether a maximum is higher for some resource and lower for none."""
+    """Report whether a maximum is higher for some resource and lower for none."""
     return before != after and not is_lowered(before, after)
 
 

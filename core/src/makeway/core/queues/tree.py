@@ -15,7 +15,7 @@ DEFAULT_PATH: Final = f"{ROOT}.{DEFAULT}"
 """Where pods go that name no queue, or one that they may not use. It is always there."""
 
 NEVER: Final = timedelta(0)
-"""The delay that means: a lowered quota evicts nobody."""
+"""The delay that means: a lowered quota evicts no pod."""
 
 EVICT_WHAT_IS_POSSIBLE: Final = 100
 """`quota.preemption.miss` where it is not given."""
@@ -45,7 +45,7 @@ class Queue:
 
     `number`: its place in the tree's order; `parent`: the parent's, -1 for root. `line`: the numbers of
     the queue and its ancestors, itself first. `below`: the number after the last of its subtree, so that
-    the subtree is `range(number, below)`. `namespaces`: who may use it, empty for everybody.
+    the subtree is `range(number, below)`. `namespaces`: whose pods may use it, empty for any.
     """
 
     path: str
@@ -81,7 +81,7 @@ class QueueTree:
 
     @classmethod
     def of(cls, root: QueueSpec, *, quota_preemption: bool = True) -> QueueTree:
-        """Number a tree. `root.default` is added where it is missing: open to everybody, without limits.
+        """Number a tree. `root.default` is added where it is missing: for every namespace, without limits.
 
         O(queues · depth). Raises ValueError where the root is called otherwise, two children of one queue
         have one name, or `root.default` has children.
@@ -107,20 +107,20 @@ class QueueTree:
         return iter(self.queues)
 
     def at(self, path: str) -> Queue:
-        """Give the queue of a path; KeyError where there is none."""
+        """Return the queue of a path; KeyError where there is none."""
         return self.queues[self.numbers[path]]
 
     def find(self, path: str) -> Queue | None:
-        """Give the queue of a path, or None."""
+        """Return the queue of a path, or None."""
         number = self.numbers.get(path)
         return None if number is None else self.queues[number]
 
     def line(self, number: int) -> list[Queue]:
-        """Give a queue and its ancestors, itself first."""
+        """Return a queue and its ancestors, itself first."""
         return [self.queues[one] for one in self.queues[number].line]
 
     def leaves(self, queue: Queue) -> list[Queue]:
-        """Give the leaves at or below a queue."""
+        """Return the leaves at or below a queue."""
         return [one for one in self.queues[queue.number : queue.below] if one.is_leaf]
 
 
@@ -146,7 +146,7 @@ def _number(
     inherited: frozenset[str],
     queues: list[Queue | None],
 ) -> int:
-    """Enter a queue and its subtree; give its number."""
+    """Enter a queue and its subtree; return its number."""
     number = len(queues)
     queues.append(None)
     path = f"{above}.{spec.name}" if above else spec.name
@@ -170,5 +170,8 @@ def _number(
 
 
 def paths_in_order(queues: Sequence[Queue]) -> list[str]:
-    """Give the paths of some queues: deepest first, then by path. The order in which quotas are enforced."""
+    """Return the paths of some queues: deepest first, then by path.
+
+    The order in which quotas are enforced.
+    """
     return [queue.path for queue in sorted(queues, key=lambda queue: (-queue.depth, queue.path))]

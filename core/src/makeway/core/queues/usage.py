@@ -21,7 +21,7 @@ class Usage:
         self._held = [dict(one) for one in held] if held is not None else [{} for _ in tree]
 
     def of(self, number: int) -> Amounts:
-        """Give what a queue holds. The mapping is live: it changes with the queue."""
+        """Return what a queue holds. The mapping is live: it changes with the queue."""
         return self._held[number]
 
     def add(self, number: int, amounts: Amounts) -> None:
@@ -43,5 +43,5 @@ class Usage:
                     held.pop(name, None)
 
     def copy(self) -> Usage:
-        """Give a copy to be changed at will. O(queues · resources)."""
+        """Return a copy to be changed at will. O(queues · resources)."""
         return Usage(self._tree, self._held)

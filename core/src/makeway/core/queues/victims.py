@@ -9,7 +9,7 @@ The order in which pods are taken (YuniKorn's, ended by the UID):
 5. lower UID.
 
 A pod is taken while it lowers a resource that is not met yet, unless its queue or any queue above would
-then be below its guarantee of a resource that the pod uses. Where leaves could not give their shares (pods
+then be below its guarantee of a resource that the pod uses. Where leaves could not release their shares (pods
 are not divisible, and some may not be evicted) the rest is taken from all leaves together. At last
 every pod that is not needed is reprieved, the last in the order first.
 """
@@ -79,7 +79,7 @@ Members: TypeAlias = Callable[[int], Iterable[Member]]
 pause."""
 
 Veto: TypeAlias = Callable[[Member], str]
-"""Asked right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
+"""Called right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class _Taking:
     def take(
         self, candidates: Iterable[Ordered], unmet: dict[str, int]
     ) -> Steps[list[tuple[Member, Guarantee | str]]]:
-        """Take pods until nothing is unmet; `unmet` is changed. Give who was kept, and by what.
+        """Take pods until nothing is unmet; `unmet` is changed. Return the pods that were kept, and by what.
 
         `candidates` come in the order of being taken.
         """
@@ -219,7 +219,7 @@ class _Taking:
         return kept
 
     def top_up(self, leaves: list[Queue], short: dict[str, int], running: Set[int]) -> Steps[Selection]:
-        """Take what is still short from all leaves together; give who was kept, and by what."""
+        """Take what is still short from all leaves together; return the pods that were kept, and by what."""
         kept: list[tuple[Member, Guarantee | str]] = []
         busy: list[tuple[Member, str]] = []
         useful: list[Ordered] = []
@@ -263,7 +263,7 @@ class _Taking:
         return Selection(victims=(), freed={}, guaranteed=guaranteed, exempt=exempt, busy=owners)
 
     def reprieve(self, need: Amounts) -> Steps[tuple[Member, ...]]:
-        """Let everyone stay who is not needed for what was reached; give who goes, in order."""
+        """Let every pod stay that is not needed for what was reached; return those that go, in order."""
         taken: list[Ordered] = []
         for one, pause in _chunks(merge(*self._runs)):
             if pause:
@@ -299,7 +299,7 @@ class _Taking:
         return known
 
     def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
-        """Give what is above the guarantees of a leaf and its ancestors, by queue; live."""
+        """Return what is above the guarantees of a leaf and its ancestors, by queue; live."""
         guards = []
         for queue in self._tree.line(leaf):
             if queue.guaranteed:
@@ -320,7 +320,7 @@ class _Taking:
 
 
 def _kept_by(guards: list[tuple[int, dict[str, int]]], requests: Amounts) -> tuple[int, str] | None:
-    """Give the nearest queue, and the resource, whose guarantee a pod's removal would break."""
+    """Return the nearest queue, and the resource, whose guarantee a pod's removal would break."""
     for number, spare in guards:
         for name, most in spare.items():
             if requests.get(name, 0) > max(most, 0):

@@ -35,7 +35,7 @@ class Observed:
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
-    """Give what judging looks at of a pod, with the budgets that cover it now."""
+    """Return what judging looks at of a pod, with the budgets that cover it now."""
     keys = snapshot.budgets.covering_keys(pod.namespace, pod.name, pod.labels)
     return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys)
 
@@ -49,7 +49,7 @@ def observed(snapshot: Snapshot, decision: Decision) -> Observed:
 
 
 def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected:
-    """Give what pairing needs to know of a decision. O(budgets + candidates)."""
+    """Return what pairing needs to know of a decision. O(budgets + candidates)."""
     question, result = decision.question, decision.result
     taken = debits(snapshot, question.leaving | question.in_flight.keys())
     budgets = (snapshot.budgets.get(key) for key in snapshot.budgets.keys())  # noqa: SIM118 - no mapping
@@ -69,9 +69,9 @@ def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected
 
 
 def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetime) -> Comparison | None:
-    """Give what a pair comes to; None where there is nothing to compare.
+    """Return what a pair comes to; None where there is nothing to compare.
 
-    That is: neither found a way, or the pod found a place without anybody's being evicted.
+    That is: neither found a way, or the pod found a place without any eviction.
     """
     decision, allowed = seen.decision, pair.expected.allowed
     ours = None if seen.own is None else judge(seen.own, allowed)
@@ -105,7 +105,7 @@ def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetim
 def _verdict(
     seen: Observed, pair: ComparedPair, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
-    """Give the result, the rule that decides it, and what there is to say besides."""
+    """Return the result, the rule that decides it, and what there is to say besides."""
     if theirs is None:
         return ("undetermined", "", UNSEEN) if pair.node else ("makewayOnly", "", "")
     if ours is None:

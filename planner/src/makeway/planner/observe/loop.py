@@ -169,9 +169,9 @@ class ObserveLoop:
                 self._say(comparison)
 
     def _said_before(self, comparison: Comparison) -> bool:
-        """Say whether the last word about this pod was the same and nothing has happened since.
+        """Report whether the last word about this pod was the same and nothing has happened since.
 
-        A pod that nobody makes room for is planned for again and again.
+        A pod that no component makes room for is planned for again and again.
         """
         ours = comparison.makeway
         answer = (comparison.result, *((ours.node, ours.victims) if ours is not None else ()))

@@ -1,6 +1,6 @@
 """Which of the pods that DefaultPreemption evicts belong to which plan made in mode `observe`.
 
-Nobody says so: the API shows the preemptor's nomination, and marks (DisruptionTarget) on pods that go. A
+The API does not say so; it shows the preemptor's nomination, and marks (DisruptionTarget) on pods that go. A
 mark belongs to a preemptor that is nominated to that node, that is of higher priority and of the scheduler
 that the mark names, and that was planned for before. Where several are, it belongs to the first whose own
 plan would take that pod on that node, else to the last planned for; and all of them are said to be `shared`.
@@ -30,7 +30,7 @@ MOST_WAITING = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """A pod that somebody marked for preemption, as it was seen; `scheduler`: who the mark says it was."""
+    """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was."""
 
     pod: PodRecord
     gone: RemovedPod
@@ -100,7 +100,7 @@ class Pairing:
         return len(self._open)
 
     def expect(self, expected: Expected) -> list[ComparedPair]:
-        """Wait for the counterpart of a plan; gives the pair of the pod's last plan, which that ends.
+        """Wait for the counterpart of a plan; returns the pair of the pod's last plan, which that ends.
 
         A pod is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
         """
@@ -117,7 +117,7 @@ class Pairing:
         return pairs
 
     def waits_for(self, uid: str) -> bool:
-        """Say whether a pod's plan waits."""
+        """Report whether a pod's plan waits."""
         return uid in self._open
 
     def nominated(self, uid: str, node: str, now: datetime) -> None:
@@ -150,7 +150,7 @@ class Pairing:
         return [self._close(waiting, bound=bool(node))]
 
     def due(self, now: datetime) -> list[ComparedPair]:
-        """Give the pairs of which nothing more is expected, and forget marks that belong to no plan."""
+        """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
         acted = {
             owner.expected.uid
             for marks in self._evicted.values()
@@ -193,7 +193,7 @@ class Pairing:
         del self._open[waiting.expected.uid]
 
     def _owner(self, mark: Evicted) -> _Open | None:
-        """Give whose victim a marked pod is; None where no plan that waits can be behind it."""
+        """Return whose victim a marked pod is; None where no plan that waits can be behind it."""
         able = [
             one
             for one in self._on_node.get(mark.pod.node, {}).values()

@@ -42,7 +42,7 @@ class Admitted:
 
 
 def stand_in_uid(namespace: str, name: str) -> str:
-    """Give a UID to an object that has none, the same for the same name."""
+    """Set a UID on an object that has none, the same for the same name."""
     return str(uuid.uuid5(_NAMES, f"{namespace}/{name}"))
 
 
@@ -114,7 +114,7 @@ def _prioritise(
 
 
 def _global_default(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
-    """Give the class for pods that name none: of several defaults the one of lowest value, as upstream."""
+    """Return the class for pods that name none: of several defaults the one of lowest value, as upstream."""
     defaults = [one for one in classes.values() if one.global_default]
     return min(defaults, key=lambda one: (one.value, one.metadata.name)) if defaults else None
 

@@ -79,15 +79,15 @@ class Case:
     cache: PlanCache = field(default_factory=PlanCache)
 
     def asking(self, **fields: Any) -> Case:
-        """Give the same case with another question."""
+        """Return the same case with another question."""
         return replace(self, question=replace(self.question, **fields))
 
     def at(self, moment: datetime) -> Case:
-        """Give the same case later."""
+        """Return the same case later."""
         return replace(self, now=moment)
 
     def of_priority(self, priority: int) -> Case:
-        """Give the pod another priority."""
+        """Return the pod another priority."""
         pod = self.question.preemptor
         facts = msgspec.structs.replace(pod.facts, priority=priority)
         return self.asking(preemptor=msgspec.structs.replace(pod, priority=priority, facts=facts))
@@ -108,7 +108,7 @@ class Case:
         )
 
     def varied(self) -> Callable[[Callable[[Snapshot], None]], Case]:
-        """Give a function that gives the case on another cluster; each call overrides the call before.
+        """Return a function that gives the case on another cluster; each call overrides the call before.
 
         One copy serves all calls, so a call must set all that an earlier one may have set.
         """
@@ -122,19 +122,19 @@ class Case:
 
 
 def with_policy(policy: Policy) -> Callable[[Snapshot], None]:
-    """Give what puts a policy in force."""
+    """Return what puts a policy in force."""
     return lambda snapshot: snapshot.apply(
         Enforce(policy, snapshot.exemptions.revision, snapshot.exemptions.source)
     )
 
 
 def with_queues(tree: QueueTree) -> Callable[[Snapshot], None]:
-    """Give what puts a tree of queues in force."""
+    """Return what puts a tree of queues in force."""
     return lambda snapshot: snapshot.apply(Adopt(tree, snapshot.queues.revision, snapshot.queues.source))
 
 
 def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapshot], None]:
-    """Give what lets budgets allow so much."""
+    """Return what lets budgets allow so much."""
 
     def change(snapshot: Snapshot) -> None:
         for key, number in allowed.items():
@@ -146,7 +146,7 @@ def with_allowances(allowed: Mapping[tuple[str, str], int]) -> Callable[[Snapsho
 
 
 def with_node(node: NodeRecord) -> Callable[[Snapshot], None]:
-    """Give what adds a node or puts it otherwise."""
+    """Return what adds a node or puts it otherwise."""
     return lambda snapshot: snapshot.apply(PutNode(node))
 
 

@@ -62,7 +62,7 @@ def _covering(case: Case, uid: str) -> tuple[Key, ...]:
 
 
 def _budgets(case: Case, judged: PodVerdict) -> list[Key]:
-    """Give the budgets that keep pods which the pod could otherwise have, if they are hard."""
+    """Return the budgets that keep pods which the pod could otherwise have, if they are hard."""
     refusal = judged.refusal
     policy = case.snapshot.exemptions.policy
     if refusal is None or not policy.hard_budgets:
@@ -128,7 +128,7 @@ def _limits(case: Case) -> tuple[QueueMaximum, ...]:
 
 
 def _raised(tree: QueueTree, more: Mapping[str, Mapping[str, int]]) -> QueueTree:
-    """Give a tree whose maxima are higher."""
+    """Return a tree whose maxima are higher."""
 
     def raised(queue: Queue) -> Queue:
         add = more.get(queue.path, {})

@@ -42,7 +42,7 @@ def take(world: World, key: str, text: str | None, source: Source) -> None:
 
 
 def _of_configmap(text: str, where: str, key: str) -> str:
-    """Give what a ConfigMap manifest holds under a key; any other text as it is."""
+    """Return what a ConfigMap manifest holds under a key; any other text as it is."""
     if "kind: ConfigMap" not in text and '"ConfigMap"' not in text:
         return text
     maps: list[dict[str, Any]] = [one for one in documents(text, where) if one.get("kind") == "ConfigMap"]

@@ -35,7 +35,7 @@ FINDERS: Final[tuple[Finder, ...]] = (
 
 
 def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
-    """Give what would unblock a refused pod; nothing for one that fits or may preempt.
+    """Return what would unblock a refused pod; nothing for one that fits or may preempt.
 
     Costs some dozens of plans, and a copy of the snapshot for each kind of change to the cluster.
     """
@@ -60,7 +60,7 @@ def _beside(granted: tuple[Change, ...], case: Case, judged: PodVerdict) -> Iter
 
 
 def _lifts(case: Case, judged: PodVerdict) -> Iterator[tuple[tuple[Change, ...], Case]]:
-    """Give what lifts a whole obstacle, where there is one."""
+    """Return what lifts a whole obstacle, where there is one."""
     allowed = pod_changes.lift_never(case)
     if allowed is not None:
         yield (allowed[0],), allowed[1]

@@ -15,7 +15,7 @@ from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 OFFLINE: Final = "offline"
-"""Stands for ids that only a running planner gives."""
+"""Stands for ids that only a running planner has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ _decode_item = msgspec.json.Decoder(_Item).decode
 
 
 def world_of(data: bytes, source: str) -> tuple[World, dict[tuple[str, str], ConfigMap]]:
-    """Read a dump; give the cluster and the ConfigMaps in it by namespace and name. O(bytes + pods · slots).
+    """Read a dump; return the cluster, and its ConfigMaps by namespace and name. O(bytes + pods · slots).
 
     Raises ManifestError where it is no dump; an object that cannot be read is left out and told.
     """

@@ -43,7 +43,7 @@ class Feasibility:
     excluded: dict[str, int]
 
     def roomiest(self, snapshot: Snapshot) -> str:
-        """Give the node that keeps most free, of equals the lower name: kube-scheduler's LeastAllocated."""
+        """Return the node that keeps most free, of equals the lower name: kube-scheduler's LeastAllocated."""
         order = np.lexsort((snapshot.name_rank()[self.fits], -self.free))
         return snapshot.names[int(self.fits[order[0]])]
 
@@ -82,7 +82,7 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: Pl
 
 
 def _never(evaluated: EvaluatedBatch, excluded: dict[str, int]) -> Flags:
-    """Say which nodes of a batch no removal helps, and count them by reason.
+    """Return which nodes of a batch no removal helps, and count them by reason.
 
     The filters are asked in the scheduler's order, and the first that says no on a node decides.
     """

@@ -52,7 +52,7 @@ def judge_pod(snapshot: Snapshot, question: Question, now: datetime, cache: Plan
 
 
 def _excluded(refusal: PlanRefusal, found: Feasibility) -> PlanRefusal:
-    """Say why no node may be helped."""
+    """Return why no node may be helped."""
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(found.excluded.items()))
     message = f"{refusal.message}: {told}" if told else refusal.message
     return replace(refusal, message=message, node_reasons=found.excluded)

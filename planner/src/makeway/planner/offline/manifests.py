@@ -85,7 +85,7 @@ def _pods(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[M
 
 
 def _replicas(one: Manifest, kind: str, source: str) -> Iterator[Manifest]:
-    """Give the pods of a workload, as its controller would make them."""
+    """Return the pods of a workload, as its controller would make them."""
     spec, meta = one.get("spec") or {}, one.get("metadata") or {}
     field = _COUNTED.get(kind) or _ONE_AT_A_TIME[kind]
     count = 1 if spec.get(field) is None else spec[field]
@@ -136,7 +136,7 @@ def _template(spec: Manifest, where: str) -> Manifest:
 
 
 def _named(pod: Manifest, number: int) -> Manifest:
-    """Give a pod with `generateName` the name of its first."""
+    """Name a pod with `generateName` as its first would be."""
     meta = pod.get("metadata") or {}
     if not isinstance(meta, dict) or meta.get("name") or not meta.get("generateName"):
         return pod

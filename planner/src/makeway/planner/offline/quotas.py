@@ -83,7 +83,7 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
 
 
 def not_enforced(before: QueueTree | None, after: QueueTree) -> Iterator[str]:
-    """Say of each queue whose maximum is lowered without a delay, or without the switch, that no pod goes."""
+    """Return a note for each queue whose maximum is lowered without a delay, or without the switch."""
     for queue in after:
         old = before.find(queue.path) if before is not None else None
         if not is_lowered(old.maximum if old is not None else {}, queue.maximum):

@@ -54,7 +54,7 @@ class Replay:
         self._in_flight = ChangingSet[InFlight]()
 
     def read(self, data: bytes) -> Iterable[AnyDecided]:
-        """Take the next chunk of the recording; give each decision with the snapshot as it was then.
+        """Take the next chunk of the recording; return each decision with the snapshot as it was then.
 
         Raises RecordingError where the chunk is damaged, or not the next one.
         """
@@ -129,7 +129,7 @@ def differences(recorded: DecisionRecord, replayed: DecisionRecord) -> list[Diff
 
 
 def _plain(record: DecisionRecord) -> dict[str, Any]:
-    """Give a record as its readers have it."""
+    """Return a record as its readers have it."""
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
     return found
 

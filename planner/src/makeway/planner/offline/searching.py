@@ -17,12 +17,12 @@ Finder = Callable[[Case, PodVerdict], Found]
 
 
 def helps(case: Case) -> bool:
-    """Say whether the pod would not stay pending."""
+    """Report whether the pod would not stay pending."""
     return judge_pod(case.snapshot, case.question, case.now, case.cache).refusal is None
 
 
 def first(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
-    """Give the first value that works, where all after one that works do too; None where the last does not.
+    """Return the first value that works, where all after one that works do too; None where the last does not.
 
     O(log values).
     """

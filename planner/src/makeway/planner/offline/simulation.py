@@ -70,7 +70,7 @@ class Simulation:
         )
 
     def run(self, manifest: Manifest, source: str) -> SimulatedPod:
-        """Say what becomes of one pod, and let it happen. Raises ManifestError. O(slots · nodes)."""
+        """Decide what becomes of one pod, and let it happen. Raises ManifestError. O(slots · nodes)."""
         admitted = self.admit(manifest, source)
         where = f"{source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
         if admitted.pod.spec.node_name:

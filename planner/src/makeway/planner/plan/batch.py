@@ -53,7 +53,7 @@ class NodeBatch:
 
     @property
     def awaits(self) -> Flags:
-        """Give bool[M], whether pods of the node are awaited to go."""
+        """Return bool[M], whether pods of the node are awaited to go."""
         awaits = np.zeros(self.rows.size, np.bool_)
         awaits[list(self.awaited)] = True
         return awaits
@@ -69,13 +69,13 @@ class NodeBatch:
             self.slots[node] = [pod for slot, pod in enumerate(here) if slot not in left]
 
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
-        """Give (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
+        """Return (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
         pods = self.slots[int(self.nodes[place])]
         return [(slot, pods[slot]) for slot in np.flatnonzero(chosen).tolist()]
 
 
 def plain_batch(snapshot: Snapshot, rows: Ints) -> NodeBatch:
-    """Give nodes as the snapshot has them. O(1)."""
+    """Return nodes as the snapshot has them. O(1)."""
     nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
     return NodeBatch(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
 
@@ -107,7 +107,7 @@ class Overlay:
     placed: Sequence[tuple[int, PodRecord]]
 
     def batch(self, rows: Ints) -> NodeBatch:
-        """Give nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
+        """Return nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
         touched = [
             (place, self.in_flight_pods[row])
             for place, row in enumerate(rows.tolist())

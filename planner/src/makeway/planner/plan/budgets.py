@@ -46,7 +46,7 @@ def debits(snapshot: Snapshot, leaving: Iterable[str]) -> dict[Key, int]:
 
 
 def violating_beyond(sets: Ints, victims: Flags, budgets: BudgetTable, debits: Mapping[Key, int]) -> Flags:
-    """Say which pods would violate a budget if, on each node, first the victims went and then the rest.
+    """Return which pods would violate a budget if, on each node, first the victims went and then the rest.
 
     `sets`: int64[slots, nodes], the set of budgets of each removable pod and 0 elsewhere; `victims`:
     bool[slots, nodes], some of them. O(covered pods · log), and O(slots · log slots) for each node on

@@ -1,7 +1,7 @@
 """What plans on one snapshot have worked out, kept for the next plan on it.
 
-It changes no answer: a plan with an empty cache says the same, later. Owned by whoever plans more than once
-on a snapshot, and handed to each plan.
+It changes no answer: a plan with an empty cache says the same, later. Owned by a caller that plans more than
+once on a snapshot, and handed to each plan.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class EvaluatedBatch:
     queues: QueueConstraints
 
     def helped_candidates(self) -> CandidateBatch | None:
-        """Give the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
+        """Return the nodes where removing pods, or awaiting others' removal, makes room; None without any."""
         places = np.flatnonzero(self.found.helps | self.found.waits)
         if not places.size:
             return None
@@ -66,7 +66,7 @@ class EvaluatedBatch:
         return CandidateBatch(self, scores, places, victims, violating, awaited)
 
     def unmodelled(self) -> CandidateBatch | None:
-        """Give the nodes whose columns need nobody gone, ranked as if all removable pods went.
+        """Return the nodes whose columns need no pod gone, ranked as if all removable pods went.
 
         None where there are none, which is the rule.
         """
@@ -141,7 +141,7 @@ class EvaluatedBatch:
         )
 
     def _needed(self, places: Ints) -> dict[int, list[PodRecord]]:
-        """Give, by place, the awaited pods without whose removal the preemptor does not fit; others may stay.
+        """Return, by place, the awaited pods that must go for the preemptor to fit; others may stay.
 
         O(awaited pods on these nodes · asked resources and layers).
         """
@@ -164,7 +164,7 @@ class EvaluatedBatch:
         }
 
     def _taken(self, pod: PodRecord) -> Ints:
-        """Give int64[R], what a pod takes of the asked resources and of the layers."""
+        """Return int64[R], what a pod takes of the asked resources and of the layers."""
         amounts = self.batch.columns.amounts(pod.requests)[self.found.asked]
         if not self.found.constraints:
             return amounts
@@ -177,7 +177,7 @@ class EvaluatedBatch:
 def best_candidates(
     ranked: Iterable[CandidateBatch | None], most: int, most_pods: int, unlisted: int = 0
 ) -> tuple[tuple[PlanCandidate, ...], int]:
-    """Rank the nodes of all batches together and write down the best; give how many there were.
+    """Rank the nodes of all batches together and write down the best; return how many there were.
 
     `most` nodes, and no further one once `most_pods` pods have been written down, so that the reply
     stays well below what NATS carries. `unlisted`: how many more there are that rank behind all of these.

@@ -39,7 +39,7 @@ SPREAD_OVER = "Topology spread over "
 
 MOST_KEYS = 10
 """So many topology keys have layers, of each sort of constraint, so that a question has 32 at the most.
-Beyond them verification decides: anybody may write a pod with a thousand, and each takes 8 bytes a slot."""
+Beyond them verification decides: any user may write a pod with a thousand, and each takes 8 bytes a slot."""
 
 _PYTHON = 100
 """Steps of a tally for a signature that is weighed by itself, without numpy."""
@@ -94,7 +94,7 @@ class Layers:
         return (*(layer.key for layer in self.layers), *affinity)
 
     def differ(self, other: Layers, rows: int) -> Flags:
-        """Give bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
+        """Return bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
         differs = np.zeros(rows, np.bool_)
         for layer, before in zip(self.layers, other.layers, strict=True):
             known = before.room.size
@@ -154,7 +154,7 @@ class AffinityOnNodes:
     may_come: Flags
 
     def kept(self, removable: Flags) -> Flags:
-        """Say on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M]."""
+        """Return on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M]."""
         gone = np.einsum("sn,sn->n", self.uses, removable.astype(np.int64))
         holds: Flags = (self.there - gone > 0).all(axis=0)
         first = self.anywhere - gone * self.there.shape[0] <= 0
@@ -209,7 +209,7 @@ def layers_of(
         AllowanceUsedUp: the tallies' allowance did not suffice.
     """
     builder = _LayerBuilder(snapshot, tallies, tuple(placed), constraints.left_out)
-    # All at once and first: to group pods by another label gives them signatures that no tally has seen
+    # All at once and first: to group pods by another label makes signatures that no tally has seen
     # before.
     selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
     builder.labels_ready([*selectors, *(one.selector for one in constraints.spreads)])
@@ -250,7 +250,7 @@ class _LayerBuilder:
         return self.tallies.get(self.snapshot, key, weigh, counted, cost)
 
     def held(self, tally: Tally) -> Ints:
-        """Give int64[nodes], what is counted on each node, assumed pods included."""
+        """Return int64[nodes], what is counted on each node, assumed pods included."""
         nodes = self.snapshot.columns.nodes
         held = tally.held[:nodes]
         if not self.placed:
@@ -264,7 +264,7 @@ class _LayerBuilder:
         return self.snapshot.topology.domains(key, self.snapshot.columns.nodes)
 
     def totals(self, held: Ints, domains: Ints, counted: Flags, key: str) -> Ints:
-        """Give int64[domains], what the counted nodes of each domain hold."""
+        """Return int64[domains], what the counted nodes of each domain hold."""
         count = max(1, self.snapshot.topology.count(key))
         return np.bincount(domains[counted], weights=held[counted], minlength=count).astype(np.int64)
 
@@ -438,7 +438,7 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
 
 
 def _least_of_others(totals: Ints, exists: Flags) -> Ints:
-    """Give int64[domains], the least that any other existing domain holds; MOST where there is none."""
+    """Return int64[domains], the least that any other existing domain holds; MOST where there is none."""
     held = np.where(exists, totals, MOST)
     if held.size == 1:
         return np.full(1, MOST, np.int64)

@@ -26,7 +26,7 @@ def dependencies(
     exempt: Mapping[str, int],
     queues: QueueConstraints,
 ) -> tuple[tuple[str, str, str], ...]:
-    """Give the objects whose change may help, as (kind, namespace, name), at most MOST.
+    """Return the objects whose change may help, as (kind, namespace, name), at most MOST.
 
     `budgets`: hard ones that keep pods; `limited`: a bound forbids victims. The policy where it keeps pods
     or forbids victims; the configuration of queues where they do, and the queues that are at their maximum;

@@ -26,7 +26,7 @@ class Evaluation:
     * `removable`: bool[slots, M]; `violating`, `victims`: bool[slots, M], only on nodes that `help`.
     * `under_budget`: bool[slots, M], pods that may not go because of a hard budget; `guaranteed`: because of
       the guarantee of a queue.
-    * `fits`: bool[M], the columns need nobody gone. `waits`: bool[M], it is enough that the awaited go.
+    * `fits`: bool[M], the columns need no pod gone. `waits`: bool[M], it is enough that the awaited go.
     * `helps`: bool[M], removing pods makes room, and the `victims` are those that must go.
     * `room`: int64[R, M], what is left with the preemptor there and the awaited gone.
     * `over_budget`, `over_limit`: bool[M], it would make room, but against a hard budget, or with more
@@ -178,7 +178,7 @@ def evaluate(
 
 
 def _all(flags: Flags) -> Flags:
-    """Say for each node whether it holds for all resources, also where none is asked."""
+    """Report for each node whether it holds for all resources, also where none is asked."""
     return np.asarray(np.logical_and.reduce(flags, axis=0))
 
 
@@ -186,7 +186,7 @@ def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> 
     """Reprieve removed pods where there is room: first those under a violated budget, then by importance.
 
     `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
-    placed. Gives bool[slots, M], who found no place.
+    placed. Returns bool[slots, M], the pods that found no place.
     """
     left = room.copy()
     back = np.zeros(removable.shape, np.bool_)

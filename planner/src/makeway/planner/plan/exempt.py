@@ -67,7 +67,7 @@ def exempt_pods_of(
 
 
 def budget_detail(snapshot: Snapshot, pod: PodRecord) -> str:
-    """Say which hard budgets keep a pod, or that this is not known yet."""
+    """Return which hard budgets keep a pod, or that this is not known yet."""
     if pod.namespace in snapshot.undecided:
         return f"the disruption budgets of namespace {pod.namespace} are being applied"
     names = snapshot.budgets.members(snapshot.budget_set(pod.uid))
@@ -76,7 +76,7 @@ def budget_detail(snapshot: Snapshot, pod: PodRecord) -> str:
 
 
 def exempt_text(counts: Counter[str], ends: str) -> str:
-    """Say how many pods of lower priority stay, by rule; nothing where none does."""
+    """Return how many pods of lower priority stay, by rule; nothing where none does."""
     parts = []
     for rule, number in sorted(counts.items()):
         until = f", the first until {ends}" if ends and rule == PREEMPTION_TOLERATION else ""

@@ -50,7 +50,7 @@ class NodeScoreCache:
     """The scores of all rows of a snapshot for one class.
 
     `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
-    columns need nobody gone though some may go, or pods that are awaited may have to be waited for.
+    columns need no pod gone though some may go, or pods that are awaited may have to be waited for.
     `refusal_stats`: for refusing the class, once one of it was refused.
     """
 
@@ -105,7 +105,7 @@ class NodeScoreCache:
             )
 
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
-        """Give rows to look at in full: of some the open ones, and the best of those that are helped.
+        """Return rows to look at in full: of some the open ones, and the best of those that are helped.
 
         At most so many best ones; in no special order. O(rows).
         """

@@ -1,6 +1,6 @@
 """The planner's core: which pods would have to go for a pod to fit, over all nodes at once.
 
-Pure: no await, logger, clock or client. The same input gives the same answer, to the last UID.
+Pure: no await, logger, clock or client. The same input leads to the same answer, to the last UID.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class Evaluator:
         """Look at the nodes of some rows that matter: what has changed, what is open, and the best.
 
         The scores of the others for the preemptor's class are known from plans before. Looks at no more than
-        `at_most` of the changed ones, and gives None where that was not enough.
+        `at_most` of the changed ones, and returns None where that was not enough.
         """
         snapshot = self._snapshot
         key = (
@@ -276,7 +276,7 @@ class Evaluator:
         """Return the statistics for a refusal on some rows, none of which is helped.
 
         What is known from refusals of the class before is not looked at again, beyond what was just looked
-        at. Looks at no more nodes than `at_most`, and gives None where that was not enough.
+        at. Looks at no more nodes than `at_most`, and returns None where that was not enough.
         """
         stats = nodes.scores.refusal_stats = nodes.scores.refusal_stats or RefusalStats()
         for evaluated in nodes.batches:
@@ -306,7 +306,7 @@ class Evaluator:
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
-    """Give rows without some others, in their order. O(nodes)."""
+    """Return rows without some others, in their order. O(nodes)."""
     if not others.size:
         return rows
     left = np.ones(snapshot.columns.nodes, np.bool_)
@@ -315,7 +315,7 @@ def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
 
 
 def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
-    """Give the rows that may be helped, ascending, and how many named nodes are not known."""
+    """Return the rows that may be helped, ascending, and how many named nodes are not known."""
     names = question.nodes.names
     if question.nodes.all_but:
         chosen = snapshot.present.copy()

@@ -1,4 +1,4 @@
-"""What queues mean for one preemptor: whom it may evict, and from where it has to.
+"""What queues mean for one preemptor: which pods it may evict, and from where it has to.
 
 Two rules, as numbers over the columns:
 
@@ -51,7 +51,7 @@ class QueueMaximum:
     reason: str
 
     def used_by(self, pod: PodRecord, number: int) -> int:
-        """Give what a pod uses of it; `number`: of its queue."""
+        """Return what a pod uses of it; `number`: of its queue."""
         inside = self.queue.number <= number < self.queue.below
         return pod.requests.get(self.resource, 0) if inside else 0
 
@@ -89,13 +89,13 @@ class QueueConstraints:
         )
 
     def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
-        """Give int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
+        """Return int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
         if self.numbers is None:
             return np.full((slots, nodes.size), -1, np.int64)
         return self.numbers[columns.signature[:slots, nodes]] - 1
 
     def kept(self, batch: NodeBatch, removable: Flags) -> Flags:
-        """Give bool[slots, M]: removable pods that guarantees keep.
+        """Return bool[slots, M]: removable pods that guarantees keep.
 
         On every node the least important pods are let go as long as the queue stays at or above its
         guarantee, so that all that is left as removable may go together. O(slots · nodes), and again for
@@ -131,7 +131,7 @@ class QueueConstraints:
         return keep
 
     def layers(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> tuple[Ints, Ints, Ints]:
-        """Give what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
+        """Return what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
         columns, nodes = batch.columns, batch.nodes
         uses = np.zeros((len(self.maxima), slots, nodes.size), np.int64)
         room = np.zeros((len(self.maxima), nodes.size), np.int64)
@@ -190,7 +190,7 @@ def queue_constraints_of(
 def _maxima(
     snapshot: Snapshot, tree: QueueTree, own: Queue, preemptor: PodRecord, assumed: list[PodRecord]
 ) -> Iterable[QueueMaximum]:
-    """Give the maxima that the preemptor would go over, nearest queue first."""
+    """Return the maxima that the preemptor would go over, nearest queue first."""
     queues = snapshot.queues
     for queue in tree.line(own.number):
         held = queues.held.of(queue.number) if queues.held is not None else {}
@@ -208,7 +208,7 @@ def _maxima(
 
 
 def margins_of(snapshot: Snapshot, question: Question) -> tuple[GuaranteeMargin, ...]:
-    """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    """Return the guarantees, outside the preemptor's own queues, that pods of one node could break."""
     tree, own = snapshot.queues.tree, snapshot.queues.queue_of(question.preemptor)
     return () if tree is None or own is None else tuple(_margins(snapshot, tree, own, question))
 
@@ -216,7 +216,7 @@ def margins_of(snapshot: Snapshot, question: Question) -> tuple[GuaranteeMargin,
 def _margins(
     snapshot: Snapshot, tree: QueueTree, own: Queue, question: Question
 ) -> Iterable[GuaranteeMargin]:
-    """Give the guarantees, outside the preemptor's own queues, that pods of one node could break."""
+    """Return the guarantees, outside the preemptor's own queues, that pods of one node could break."""
     guaranteed = [queue for queue in tree if queue.guaranteed and queue.number not in own.line]
     if not guaranteed:
         return
@@ -234,13 +234,13 @@ def _margins(
 
 
 def _beyond(uses: Ints, spare: int) -> Flags:
-    """Say which pods are too much: int64[slots, M] counted from the last slot, of at most `spare` in all."""
+    """Return which pods are too much, counted from the last slot, of at most `spare` in all."""
     total = uses[::-1].cumsum(axis=0)[::-1]
     return np.asarray((uses > 0) & (total > spare))
 
 
 def guarantee_of(snapshot: Snapshot, pod: PodRecord, question: Question) -> str:
-    """Say which guarantee keeps a pod, with the numbers."""
+    """Return which guarantee keeps a pod, with the numbers."""
     queues = snapshot.queues
     tree, number = queues.tree, queues.number_of(pod)
     own = queues.queue_of(question.preemptor)

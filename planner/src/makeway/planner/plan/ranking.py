@@ -1,8 +1,8 @@
 """Which node is best to make room on.
 
 The rules are those of docs/ranking.md: kube-scheduler's (preemption.pickOneNodeForPreemption), and two more,
-so that the same input gives the same plan. The scheduler plugin ranks by the same ones; both are tested with
-the cases of bus/testdata/ranking.
+so that the same input leads to the same plan. The scheduler plugin ranks by the same ones; both are tested
+with the cases of bus/testdata/ranking.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scores:
     name: Ints
 
     def order(self) -> Ints:
-        """Give the places of the nodes, best first. O(M log M)."""
+        """Return the places of the nodes, best first. O(M log M)."""
         return np.lexsort(tuple(reversed(self._all())))
 
     def decided_by(self, better: int, worse: int) -> str:
@@ -53,7 +53,7 @@ class Scores:
         return RULES[-1]
 
     def keys(self) -> tuple[Ints, ...]:
-        """Give what upstream ranks by, the less the better."""
+        """Return what upstream ranks by, the less the better."""
         return self.violations, self.highest, self.priority_sum, self.count, -self.start
 
     def _all(self) -> tuple[Ints, ...]:
@@ -61,7 +61,7 @@ class Scores:
 
 
 def top(keys: Sequence[NDArray[Any]], places: Ints, most: int) -> Ints:
-    """Give those `most` of some places that have the least by the first key, then the second …, unordered.
+    """Return those `most` of some places that have the least by the first key, then the second …, unordered.
 
     Each key narrows the places down to those that are surely among them and those that are tied for the
     rest. O(places) a key; nothing is sorted.
@@ -88,7 +88,7 @@ def top(keys: Sequence[NDArray[Any]], places: Ints, most: int) -> Ints:
 def score(
     columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints | None = None
 ) -> Scores:
-    """Give the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
+    """Return the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
 
     The victims stand in order of importance, so the first is of the highest priority, and the longest
     running of that priority. A pod that has not started counts as NOT_STARTED, later than all: upstream

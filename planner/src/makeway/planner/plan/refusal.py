@@ -138,7 +138,7 @@ def until_deleted(retry_at: datetime | None, exempt: Mapping[str, int], now: dat
 
 
 def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
-    """Give the refusal's reason and its sentence."""
+    """Return the refusal's reason and its sentence."""
     potential = scope.nodes_potential
     if not potential:
         return NO_NODES, f"preemption would not help on any of {scope.nodes_total} nodes"
@@ -163,7 +163,7 @@ def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
 
 
 def _told(excluded: Mapping[str, int]) -> str:
-    """Say how many nodes the pod cannot use at all, and why; nothing where there are none."""
+    """Return how many nodes the pod cannot use at all, and why; nothing where there are none."""
     if not excluded:
         return ""
     parts = [f"{counted(number, 'node')} ({reason.lower()})" for reason, number in sorted(excluded.items())]

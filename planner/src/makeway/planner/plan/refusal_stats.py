@@ -51,7 +51,7 @@ class RefusalStats:
     # ---------------------------------------------------------------------------------- reading
 
     def unknown(self, snapshot: Snapshot, rows: Ints) -> Ints:
-        """Give those of some rows whose nodes have to be looked at."""
+        """Return those of some rows whose nodes have to be looked at."""
         self._grow(snapshot)
         return rows[~self._known[rows]]
 
@@ -70,11 +70,11 @@ class RefusalStats:
         )
 
     def first_end(self, rows: Ints) -> int | None:
-        """Give the first microsecond after which a toleration no longer keeps a pod."""
+        """Return the first microsecond after which a toleration no longer keeps a pod."""
         return _first(self._ends[rows])
 
     def first_help(self, rows: Ints) -> int | None:
-        """Give the microsecond after which tolerations have ended whose pods make enough room on a node."""
+        """Return the microsecond after which tolerations have ended whose pods make enough room on a node."""
         return _first(self._enough[rows])
 
     def sample(self, snapshot: Snapshot, rows: Ints, others: Ints, turn: int) -> Ints:
@@ -94,7 +94,7 @@ class RefusalStats:
         return found
 
     def nearest(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
-        """Give the rows of the nodes that lack least, relative to what is asked, in that order, then by name.
+        """Return the rows of the nodes that lack least, relative to what is asked, in order, then by name.
 
         A node from which no pod may go is near, too, where that is because rules exempt its pods.
         """
@@ -103,7 +103,7 @@ class RefusalStats:
         return chosen[np.lexsort((snapshot.name_rank()[chosen], self._relative[chosen]))]
 
     def budgets(self, snapshot: Snapshot, rows: Ints) -> set[Key]:
-        """Give the hard budgets that keep pods. O(rows that they keep pods on)."""
+        """Return the hard budgets that keep pods. O(rows that they keep pods on)."""
         wanted = self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] > 0
         sets = frozenset[int]().union(*(self._budgets.get(row, ()) for row in rows[wanted].tolist()))
         return {key for number in sets for key in snapshot.budgets.members(number)}
@@ -166,13 +166,13 @@ class RefusalStats:
 
 
 def resource_names(batch: NodeBatch, found: Evaluation) -> list[str]:
-    """Give the names of the asked resources, in the order of the evaluation's layers."""
+    """Return the names of the asked resources, in the order of the evaluation's layers."""
     by_layer = {layer: name for name, layer in batch.columns.resources.items()}
     return [by_layer[layer] for layer in found.asked.tolist()]
 
 
 def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
-    """Give bool[M] by what may stand in the way."""
+    """Return bool[M] by what may stand in the way."""
     empty = ~found.removable.any(axis=0)
     stay = exempt_pods | found.under_budget | found.guaranteed
     exempt = empty & stay.any(axis=0) & ~found.over_budget
@@ -194,7 +194,7 @@ def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[st
 
 
 def _relative(evaluated: EvaluatedBatch, exempt: Flags) -> NDArray[np.float64]:
-    """Give float64[M], the greatest shortfall relative to what is asked; infinite where nobody could go."""
+    """Return float64[M], the greatest shortfall relative to what is asked; infinite where no pod could go."""
     batch, found, needs = evaluated.batch, evaluated.found, evaluated.question.needs
     if not found.short.shape[0]:
         return np.full(batch.rows.size, np.inf)
@@ -205,7 +205,7 @@ def _relative(evaluated: EvaluatedBatch, exempt: Flags) -> NDArray[np.float64]:
 
 
 def _enough(found: Evaluation, until: Ints) -> Ints:
-    """Give int64[M], when so many tolerations have ended that nothing is short any more.
+    """Return int64[M], when so many tolerations have ended that nothing is short any more.
 
     `until`: int64[slots, M], FOR_EVER for pods without one. On each node they end one after the other; the
     pods freed so far are added up. O(slots · nodes · asked resources), more for sorting.

@@ -87,7 +87,7 @@ class Tally:
             self._revision = snapshot.revision
 
     def counts(self, number: int) -> int:
-        """Give what a pod with this signature counts where it is."""
+        """Return what a pod with this signature counts where it is."""
         return int(self._counted[number])
 
 
@@ -130,7 +130,7 @@ class Tallies:
         return BoundedTallies(self, allowance)
 
     def remembered(self, key: Hashable, stamp: int, find: Callable[[], Any]) -> Any:
-        """Give what was found for a key, found anew where the stamp is another."""
+        """Return what was found for a key, found anew where the stamp is another."""
         known = self._remembered.get(key)
         if known is None or known[0] != stamp:
             known = self._remembered[key] = (stamp, find())

@@ -66,7 +66,7 @@ class QuotaAnswer:
 
 
 def mode_of(policy: Policy, own: Mode) -> Mode:
-    """Give how far quotas go: as far as they may for the pods of any namespace; `own`: at the most."""
+    """Return how far quotas go: as far as they may for the pods of any namespace; `own`: at the most."""
     return more_restrictive(own, max((policy.mode, *policy.modes().values()), key=MODES.index))
 
 
@@ -85,13 +85,13 @@ def answering(
     """Decide who goes so that a queue comes down to a maximum, with a pause after every few thousand pods.
 
     The snapshot may change meanwhile. What queues held and which pods were in them is taken at the beginning;
-    whoever acts on the answer asks `still_needed` first.
+    a caller that acts on the answer asks `still_needed` first.
 
     `refused`, `stuck`: why pods could not be evicted, by UID. Neither are taken, but where too little can be
     had without them, those that are stuck may be.
 
     `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
-    in any case. `running`: queues that another process runs for. `mode`: as `mode_of` gives it; namespaces
+    in any case. `running`: queues that another process runs for. `mode`: as `mode_of` returns it; namespaces
     with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
     """
     usage, members = snapshot.queues.without(leaving)
@@ -245,7 +245,7 @@ class _Allowances:
         self._left: dict[Key, int] = {}
 
     def violates(self, uid: str) -> bool:
-        """Take a pod; say whether a budget does not allow it. One that is not allowed is not counted."""
+        """Take a pod; report whether a budget does not allow it. One that is not allowed is not counted."""
         budgets, held = self._snapshot.budgets, self._snapshot.budget_set(uid)
         keys = budgets.charged(held)
         for key in keys:

@@ -325,7 +325,7 @@ class QuotaLoop:
     async def _plan(
         self, control: QuotaProcesses, tree: QueueTree, inputs: QuotaInputs, now: datetime
     ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
-        """Plan in chunks; return the plan and whom to order first, who have to go as the snapshot is now.
+        """Plan in chunks; return the plan and the victims to order first, who have to go as of now.
 
         None where the plan does not hold any more when it is made.
         """
@@ -354,7 +354,7 @@ class QuotaLoop:
         return now < order.not_after + PAST_DEADLINE and await self._outcome(order) is None
 
     async def _outcome(self, order: EvictionOrder) -> Last[Outcome] | None:
-        """Give an order's outcome; one that cannot be read is none, and the order ends by its deadline."""
+        """Return an order's outcome; one that cannot be read is none, and the order ends by its deadline."""
         try:
             return await self._orders.outcome(order.order_id)
         except Malformed:

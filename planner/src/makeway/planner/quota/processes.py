@@ -213,12 +213,12 @@ class QuotaProcesses:
     # ----------------------------------------------------------------------------------- reading
 
     def maximum_for(self, path: str, queue: Queue) -> Amounts:
-        """Give the maximum that a process brings its queue down to: its own, or a higher one by now."""
+        """Return the maximum that a process brings its queue down to: its own, or a higher one by now."""
         began_with = self.processes[path].maximum
         return queue.maximum if began_with is None else looser(began_with, queue.maximum)
 
     def leaving(self) -> set[str]:
-        """Give the UIDs that orders in flight remove."""
+        """Return the UIDs that orders in flight remove."""
         return {uid for process in self.processes.values() for uid in process.victims}
 
     def left_out(self, path: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -239,7 +239,7 @@ class QuotaProcesses:
         )
 
     def running(self, path: str) -> frozenset[str]:
-        """Give the queues that other processes run for."""
+        """Return the queues that other processes run for."""
         return frozenset(self.processes) - {path}
 
     def waits_for(self, path: str) -> tuple[str, ...]:
@@ -247,11 +247,11 @@ class QuotaProcesses:
         return tuple(other for other in self.processes if other.startswith(f"{path}."))
 
     def timer(self, path: str) -> Timer | None:
-        """Give a queue's timer, where one runs."""
+        """Return a queue's timer, where one runs."""
         return self.timers.timer(path)
 
     def awaited(self) -> Mapping[str, EvictionOrder]:
-        """Give the orders in flight, by queue."""
+        """Return the orders in flight, by queue."""
         return {path: one.order for path, one in self.processes.items() if one.order is not None}
 
 

@@ -1,7 +1,7 @@
 """What is recorded: changes of the snapshot, and decisions between them, in the order in which they came.
 
 A *recording* begins with the whole snapshot, as changes that make it out of nothing, and goes on with what
-came then; read from its beginning it gives the snapshot at any decision in it. Entries travel in chunks of
+came then; read from its beginning it makes the snapshot at any decision in it. Entries travel in chunks of
 compressed MessagePack, by position and not by name. They are read by the same version of makeway, or by a
 newer one that knows them; another `VERSION` is refused. Pure.
 """

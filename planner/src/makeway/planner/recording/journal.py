@@ -1,7 +1,7 @@
 """The journal that takes notes of a snapshot's changes and of decisions, and what a recording begins with.
 
-A note is one append of a value that never changes; whoever writes the journal down does all the rest later.
-Pure state.
+A note is one append of a value that never changes; the recorder that writes the journal down does all the
+rest later. Pure state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.state import Snapshot
 
 MOST_WAITING: Final = 200_000
-"""Entries that may wait to be written; a writer so far behind gives the recording up and begins another."""
+"""Entries that may wait to be written; a writer so far behind ends the recording and begins another."""
 
 
 class Journal:

@@ -94,7 +94,7 @@ class Recorder:
 
     async def _record(self) -> None:
         """Write one recording, from the snapshot as it is now until it is long enough."""
-        while self._unsynced():  # noqa: ASYNC110 - a question; nobody tells when its answer changes
+        while self._unsynced():  # noqa: ASYNC110 - nothing signals when this changes
             await asyncio.sleep(PAUSE_SECONDS)
         now = datetime.now(UTC)
         whole = contents(self._snapshot, self._cluster_uid, self._identity, now)

@@ -35,7 +35,7 @@ QUEUES: Final[Kind[Queues | None]] = Kind(
 
 
 def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
-    """Give the limits of a tree as they are told, parents before children."""
+    """Return the limits of a tree as they are told, parents before children."""
     return tuple(
         QueueLimit(
             path=queue.path,
@@ -79,11 +79,11 @@ class Configuration:
         return braked(self.policy.current, self.brake.current)
 
     def unsynced(self) -> str:
-        """Give what is missing before anything may be planned; empty where nothing is."""
+        """Return what is missing before anything may be planned; empty where nothing is."""
         return self.brake.unsynced() or self.policy.unsynced() or self.queues.unsynced()
 
     def unhealthy(self) -> str:
-        """Give what stands in the way of reading, or of what was read; for readiness."""
+        """Return what stands in the way of reading, or of what was read; for readiness."""
         return "; ".join(
             trouble for source in (self.brake, *self._sources) if (trouble := source.unhealthy())
         )
@@ -100,7 +100,7 @@ class Configuration:
             events.begin()
 
     def end_telling(self) -> None:
-        """Leave Events to whoever leads now."""
+        """Leave Events to the planner that leads now."""
         for events in self._events:
             events.end()
 
@@ -111,7 +111,7 @@ class Configuration:
             self._recorder.record(verdict.about, event_type, reason, "Enforce", note)
 
     def control_state(self, mode: Mode, cluster_uid: str) -> ControlState | None:
-        """Give what is to be in force, without a revision; None while that is not known."""
+        """Return what is to be in force, without a revision; None while that is not known."""
         if self.unsynced():
             return None
         return state_of(
@@ -124,5 +124,5 @@ class Configuration:
         )
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
-        """Give the coroutines to run; each runs for ever."""
+        """Return the coroutines to run; each runs for ever."""
         return [source.run() for source in (self.brake, *self._sources)]

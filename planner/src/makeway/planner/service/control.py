@@ -1,7 +1,7 @@
 """Telling plugin and evictors what is in force: the control state, published by the planner that leads.
 
 What is stored is read every few seconds and published again where it is not what should be: NATS may have
-lost it, or somebody else may have spoken. Two planners that both believe to lead cannot undo one
+lost it, or another client may have published. Two planners that both believe to lead cannot undo one
 another unseen, as each word is published with the sequence of the last that its writer has read.
 """
 
@@ -48,7 +48,7 @@ class ControlPublisher(Protocol):
     async def publish_control(
         self, state: ControlState, expected_last_sequence: int, at: datetime
     ) -> Published | AlreadyExists:
-        """Say the next; raises BusError."""
+        """Publish the next; raises BusError."""
 
 
 Queues = Callable[[], tuple[str, tuple[QueueLimit, ...]]]
@@ -64,7 +64,7 @@ def state_of(
     queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
     own_namespace: str = "",
 ) -> ControlState:
-    """Give what a policy means to plugin and evictors, without a revision. Pure.
+    """Return what a policy means to plugin and evictors, without a revision. Pure.
 
     `mode` is the planner's own argument: nothing may go further. `own_namespace`: makeway's, empty where that
     is not known.
@@ -122,7 +122,7 @@ def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> Contr
 
 
 def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
-    """Give a revision above every one that this cluster has seen.
+    """Return a revision above every one that this cluster has seen.
 
     Milliseconds, so that it also rises where the stream was lost together with what stood in it. Raises
     OverflowError where the stored one leaves no room.

@@ -91,7 +91,7 @@ class Planner:
     async def handle(self, data: bytes, sender: str = "") -> bytes:
         """Answer one plan request. Never raises for what a request may contain.
 
-        `sender`: whoever has one clock, as far as that is known.
+        `sender`: the process with one clock, as far as that is known.
         """
         await failpoint("planner.request-received")
         now = datetime.now(UTC)
@@ -125,7 +125,7 @@ class Planner:
         return reply
 
     async def _check(self, request: PlanRequest, sender: str, now: datetime) -> bytes | None:
-        """Give the reply to a request that cannot be planned here and now."""
+        """Return the reply to a request that cannot be planned here and now."""
         request_id = request.request_id
         if request.cluster_uid != self._facts.cluster_uid:
             message = f"this planner plans for cluster {self._facts.cluster_uid}, not {request.cluster_uid}"
@@ -241,7 +241,7 @@ class Planner:
         )
 
     def _decline(self, label: str, reason: str, message: str, request_id: str) -> bytes:
-        """Say why there is no plan. Not a refusal: nothing was decided, so the scheduler may help itself."""
+        """Return why there is no plan. No refusal: nothing was decided, so the scheduler may help itself."""
         self._metrics.attempts.labels(label).inc()
         if label == "malformed":
             self._metrics.undecodable("plan")

@@ -72,7 +72,7 @@ class Ledger:
         self._live.clear()
 
     def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
-        """Give the UIDs that live orders remove, each with its order's id.
+        """Return the UIDs that live orders remove, each with its order's id.
 
         `told`: the plugin's complete set, which may be ahead of the streams or behind them, and names an
         order that has succeeded until its victims have left the scheduler's cache: they are leaving, and
@@ -100,19 +100,19 @@ class Ledger:
         return found
 
     def removes(self, uid: str) -> bool:
-        """Say whether an order removes a pod, or has done so lately. O(orders)."""
+        """Report whether an order removes a pod, or has done so lately. O(orders)."""
         return any(uid in live.victims for live in self._live.values()) or any(
             uid in ended.removed for ended in self._ended.values()
         )
 
     def quota_orders(self, now: datetime) -> list[EvictionOrder]:
-        """Give the live orders of quotas, one a queue: the last."""
+        """Return the live orders of quotas, one a queue: the last."""
         self._forget(now)
         live = [one.order for _, one in sorted(self._live.items()) if one.order.kind == "quota"]
         return list({order.queue: order for order in live}.values())
 
     def leaving(self, now: datetime) -> frozenset[str]:
-        """Give the UIDs that orders removed so lately that budgets may not show it."""
+        """Return the UIDs that orders removed so lately that budgets may not show it."""
         self._forget(now)
         return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
 

@@ -1,7 +1,7 @@
 """Marks left behind: pods that carry preemption's DisruptionTarget, live on, and belong to no live order.
 
 An evictor takes its marks back when its order fails. Where NATS has lost the order as well as the
-evictor, nobody remembers them. The planner sees every pod, so it notices; it may write nothing, so it
+evictor, no process remembers them. The planner sees every pod, so it notices; it may write nothing, so it
 proposes the repair to the evictors, which look again before they act.
 """
 
@@ -72,7 +72,7 @@ class Marks:
             del self._seen[uid]
 
     def due(self, live: Collection[str]) -> list[Mark]:
-        """Give the marks to propose now. `live`: UIDs that live orders name; their patience begins anew."""
+        """Return the marks to propose now. `live`: UIDs that live orders name; their patience begins anew."""
         now = self._monotonic()
         waiting = []
         for uid, seen in self._seen.items():

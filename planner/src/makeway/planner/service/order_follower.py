@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 
 class MisroutedError(Exception):
-    """A message on another subject than its own, or of a time that no writer gives: not to be noted."""
+    """A message on another subject than its own, or of a time that no writer uses: not to be noted."""
 
 
 class OrderFollower:

@@ -1,4 +1,4 @@
-"""Between the queues' configuration, the snapshot, and whoever asks about queues."""
+"""Between the queues' configuration, the snapshot, and clients that ask about queues."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class QueueWarnings:
     def tell(self) -> None:
         """Tell of pods that were not told of yet; the rest have their turn later. O(misplaced pods)."""
         if self._snapshot.pending_updates.pending:
-            return  # whoever is not placed yet is not well placed either
+            return  # a pod that is not placed yet is not well placed either
         misplaced = self._snapshot.queues.misplaced
         self._told = {uid: said for uid, said in self._told.items() if uid in misplaced}
         left = AT_ONCE

@@ -29,7 +29,7 @@ class PlannerFence:
         self._counted: int | None = None
 
     async def get(self) -> Fence:
-        """Give the fence; the counter is increased once in a process. Raises BusUnavailable."""
+        """Return the fence; the counter is increased once in a process. Raises BusUnavailable."""
         if self._leadership is not None:
             lease = self._leadership.settings
             return Fence(

@@ -38,7 +38,7 @@ class PlannerStatus:
         self._trouble = trouble
 
     def now(self) -> ComponentStatus:
-        """Give it as it is."""
+        """Return it as it is."""
         in_force = self._configuration.in_force
         return ComponentStatus(
             api_version=API_VERSION,

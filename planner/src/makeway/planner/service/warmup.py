@@ -1,4 +1,4 @@
-"""A first plan that nobody asked for: what is loaded on first use is loaded before the first request."""
+"""A first plan without a request: what is loaded on first use is loaded before the first request."""
 
 from __future__ import annotations
 

@@ -402,13 +402,13 @@ class Watch:
         return max(part.age_seconds() for part in self._parts)
 
     def behind(self, seen: Mapping[str, int]) -> bool:
-        """Whether somebody who has seen these versions, by resource, knows more; yes where it is empty."""
+        """Whether a client that has seen these versions, by resource, knows more; yes where it is empty."""
         return not seen or any(part.version < seen.get(part.resource.name, 0) for part in self._parts)
 
     def unhealthy(self) -> str:
-        """Give what stands in the way of a fresh snapshot, for readiness."""
+        """Return what stands in the way of a fresh snapshot, for readiness."""
         return "; ".join(trouble for part in self._parts if (trouble := part.unhealthy()))
 
     def runs(self) -> list[Any]:
-        """Give the coroutines to run, one a resource; each runs for ever."""
+        """Return the coroutines to run, one a resource; each runs for ever."""
         return [part.run() for part in (*self._parts, *self._optional)]

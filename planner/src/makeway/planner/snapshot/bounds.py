@@ -1,6 +1,6 @@
 """How much of what a pod's author writes a plan looks at; beyond that the scheduler's filters decide.
 
-Anybody may write a pod with thousands of terms, and each plan would weigh them. A sort of constraint that is
+Any user may write a pod with thousands of terms, and each plan would weigh them. A sort of constraint that is
 larger than these bounds is left out as a whole: to leave it out is looser, to cut it need not be (a shorter
 list of affinity terms means more pods). What is left out is named by one of the constants here.
 """

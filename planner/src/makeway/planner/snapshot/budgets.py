@@ -23,12 +23,12 @@ NO_BUDGETS = 0
 """The number of the empty set."""
 
 MOST_A_POD: Final = 16
-"""Budgets that may cover one pod. A pod under more has none to give: the eviction API itself refuses to evict
+"""Budgets that may cover one pod. A pod under more has none left: the eviction API itself refuses to evict
 a pod that is under two."""
 
 MOST_LOOSE: Final = 100
 """Budgets of one namespace that no label finds, since their selectors require none, and that each of its pods
-is compared with. Where there are more, its pods have none to give."""
+is compared with. Where there are more, its pods have none left."""
 
 TOO_MANY: Final = "(too many budgets)"
 """Stands for the name of a budget that allows nothing and covers pods under too many of them."""
@@ -114,12 +114,12 @@ class BudgetTable:
         return len(self._numbers) - self._stand_ins
 
     def get(self, key: Key) -> Budget | None:
-        """Give a budget by namespace and name."""
+        """Return a budget by namespace and name."""
         number = self._numbers.get(key)
         return None if number is None else self._budgets[number]
 
     def keys(self) -> list[Key]:
-        """Give namespace and name of every budget, in order."""
+        """Return namespace and name of every budget, in order."""
         return sorted(key for key in self._numbers if key[1] != TOO_MANY)
 
     def put(self, budget: Budget) -> None:
@@ -205,7 +205,7 @@ class BudgetTable:
         return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
 
     def exchange(self, held: int, members: tuple[int, ...], health: Health) -> int:
-        """Hold the set of these budgets, for a pod of this health, in place of another; give its number."""
+        """Hold the set of these budgets, for a pod of this health, in place of another; return its number."""
         changed = self.acquire(members, health)
         self.release(held)
         return changed
@@ -255,7 +255,7 @@ class BudgetTable:
             self._free_sets.append(number)
 
     def members(self, number: int) -> tuple[Key, ...]:
-        """Give the budgets of a set, by namespace and name."""
+        """Return the budgets of a set, by namespace and name."""
         return self._keys(self._members[number])
 
     def covering_keys(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[Key, ...]:
@@ -263,7 +263,7 @@ class BudgetTable:
         return self._keys(self.covering(namespace, name, labels))
 
     def violating(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
-        """Say which pods violate a budget if all these are removed, most important first.
+        """Return which pods violate a budget if all these are removed, most important first.
 
         `sets`: int64[slots, nodes], the set of each removable pod and 0 elsewhere. Budgets are counted
         on each node by itself, in slot order, as kube-scheduler does. `debits`: what plans in flight
@@ -286,7 +286,7 @@ class BudgetTable:
         return flags
 
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
-        """Say of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
+        """Return of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
 
         Of hard budgets also those that are several: the eviction API evicts no pod that two cover.
         """
@@ -346,7 +346,7 @@ class BudgetTable:
         return number
 
     def _take_number(self) -> int:
-        """Give a number that no set has: a discarded one if there is one, else the next. O(sets)."""
+        """Return a number that no set has: a discarded one if there is one, else the next. O(sets)."""
         free = self._discarded and self._discarded.difference(*self._members)
         if not free:
             self._budgets.append(None)
@@ -379,7 +379,7 @@ class BudgetTable:
 
 
 def _beyond(budget: Ints, node: Ints, allowed: Ints) -> Ints:
-    """Give the places of pods beyond what their budget allows: the k-th on a node, for k > allowed."""
+    """Return the places of pods beyond what their budget allows: the k-th on a node, for k > allowed."""
     if budget.size == 0:
         return budget
     # A stable sort by budget keeps nodes, and the order of importance within each, as they came.

@@ -101,7 +101,7 @@ class Columns:
         return int(self.priority.shape[0])
 
     def add_layers(self, names: Iterable[str]) -> list[str]:
-        """Give resources that have no layer yet an empty one each; give their names."""
+        """Add an empty layer for each resource that has none; return the names of those."""
         new = [name for name in names if name not in self.resources]
         if new:
             for name in new:
@@ -162,7 +162,7 @@ class Columns:
         self.set_exemption(node, slot, exemption)
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
-        """Put down anew what the pod in a slot requests; say whether that is new."""
+        """Put down anew what the pod in a slot requests; report whether that is new."""
         amounts = self.vector(requests)
         more = amounts - self.requests[:, slot, node]
         if not more.any():
@@ -183,7 +183,7 @@ class Columns:
         self.count[node] = last
 
     def vacate(self, nodes: Ints, slots: Ints) -> Ints:
-        """Empty some slots where they are; give int64[resources, n], what their pods took.
+        """Empty some slots where they are; return int64[resources, n], what their pods took.
 
         The pods behind them do not move up: for columns that are looked at once. O(slots emptied).
         """
@@ -200,7 +200,7 @@ class Columns:
             self._pods[slots, layer, nodes] = vacant
 
     def set_exemption(self, node: int, slot: int, exemption: Exemption) -> bool:
-        """Put down who may not remove the pod in a slot; say whether that is new. O(1)."""
+        """Put down who may not remove the pod in a slot; report whether that is new. O(1)."""
         if (self.exempt_below[slot, node], self.exempt_until[slot, node]) == exemption:
             return False
         self.exempt_count[node] += (exemption != NOT_EXEMPT) - int(
@@ -210,7 +210,7 @@ class Columns:
         return True
 
     def pick(self, nodes: Ints, more: int = 0) -> Columns:
-        """Give a copy that holds only these nodes, in this order, to be changed at will.
+        """Return a copy that holds only these nodes, in this order, to be changed at will.
 
         `more`: how many pods a node will get at the most. O(nodes · slots).
         """
@@ -228,7 +228,7 @@ class Columns:
         return copy
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
-        """Give requests as int64[resources]; those without a layer are left out."""
+        """Return requests as int64[resources]; those without a layer are left out."""
         vector = np.zeros(len(self.resources), np.int64)
         for name, amount in requests.items():
             if name in self.resources:
@@ -245,7 +245,7 @@ class Columns:
         self.count = extended(self.count, more)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
-        """Give requests as `amounts` does. Remembered: most pods share theirs."""
+        """Return requests as `amounts` does. Remembered: most pods share theirs."""
         known = self._vectors.get(id(requests))
         if known is not None and known[0] is requests and known[1].size == len(self.resources):
             return known[1]
@@ -278,7 +278,7 @@ class Columns:
         self._name_layers()
 
     def _name_layers(self) -> None:
-        """Give the layers of the array of pods their names; they are views of it."""
+        """Name the layers of the array of pods; they are views of it."""
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.signature, self.exempt_below, self.exempt_until = pods[3], pods[4], pods[5]
@@ -286,7 +286,7 @@ class Columns:
 
 
 def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:
-    """Give an array with so many more places along an axis, which hold the filler."""
+    """Return an array with so many more places along an axis, which hold the filler."""
     shape = list(array.shape)
     shape[axis] = more
     return np.concatenate([array, np.full(shape, filler, array.dtype)], axis=axis)

@@ -72,7 +72,7 @@ class Exemptions:
                 del self._uids[name]
 
     def put_class(self, priority_class: PriorityClass) -> Collection[str]:
-        """Add or change a class; give the UIDs of its pods, for whom it may say otherwise now."""
+        """Add or change a class; return the UIDs of its pods, for which it may say otherwise now."""
         name = priority_class.metadata.name
         before = self.classes.get(name)
         self.classes[name] = priority_class
@@ -82,13 +82,13 @@ class Exemptions:
         return self._uids.get(name, ())
 
     def remove_class(self, name: str) -> Collection[str]:
-        """Forget a class; give the UIDs of its pods, whose exemptions may differ now."""
+        """Forget a class; return the UIDs of its pods, whose exemptions may differ now."""
         self.classes.pop(name, None)
         self._known.clear()
         return self._uids.get(name, ())
 
     def exempting_classes(self, preemptor_priority: int) -> list[str]:
-        """Give the classes that exempt a pod from such a preemptor, for now. O(classes in use)."""
+        """Return the classes that exempt a pod from such a preemptor, for now. O(classes in use)."""
         return [name for name in sorted(self._uids) if self._is_exempting(name, preemptor_priority)]
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:

@@ -24,7 +24,7 @@ class OwnerIndex:
         self._applications: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def add(self, pod: PodRecord) -> str:
-        """Note a pod; give whose place as an originator it takes, empty for nobody's.
+        """Note a pod; return the UID of the originator that it replaces, empty for none.
 
         O(its owners + log pods of its application).
         """
@@ -37,7 +37,7 @@ class OwnerIndex:
         return pods[1][1] if len(pods) > 1 and pods[0][1] == pod.uid else ""
 
     def discard(self, pod: PodRecord) -> str:
-        """Forget a pod that was added as it is here; give who takes its place as the originator."""
+        """Forget a pod that was added as it is here; return the UID of the originator that replaces it."""
         for uid in pod.facts.owners:
             self._owned[uid] -= 1
             if not self._owned[uid]:
@@ -52,11 +52,11 @@ class OwnerIndex:
         return pods[0][1] if pods and place == 0 else ""
 
     def is_originator(self, pod: PodRecord) -> bool:
-        """Say whether a pod is the first of its application."""
+        """Report whether a pod is the first of its application."""
         return bool(pod.facts.application) and self._applications[_application(pod)][0] == _age(pod)
 
     def has_dependents(self, pod: PodRecord) -> bool:
-        """Say whether another pod names this one as its owner, or it is the first of its application."""
+        """Report whether another pod names this one as its owner, or it is the first of its application."""
         return pod.uid in self._owned or self.is_originator(pod)
 
 

@@ -46,21 +46,21 @@ class QueueUsage:
     # ---------------------------------------------------------------------------------- reading
 
     def queue_of(self, pod: PodRecord) -> Queue | None:
-        """Give the queue that a pod counts in, or would; None where there are no queues."""
+        """Return the queue that a pod counts in, or would; None where there are no queues."""
         return None if self.tree is None else place(self.tree, pod.facts.queue, pod.namespace).queue
 
     def path_of(self, pod: PodRecord) -> str:
-        """Give the path of a pod's queue, for people; empty where there are no queues."""
+        """Return the path of a pod's queue, for people; empty where there are no queues."""
         queue = self.queue_of(pod)
         return "" if queue is None else queue.path
 
     def number_of(self, pod: PodRecord) -> int:
-        """Give the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
+        """Return the number of a pod's queue, for the columns; NOWHERE where there are no queues."""
         queue = self.queue_of(pod)
         return NOWHERE if queue is None else queue.number
 
     def without(self, leaving: Collection[str]) -> tuple[Usage, Members]:
-        """Give usage and pods as they will be when these pods, and those being deleted, have left.
+        """Return usage and pods as they will be when these pods, and those being deleted, have left.
 
         O(queues + pods that leave). The usage is a copy, the pods are live. Raises ValueError where there
         are no queues.
@@ -79,7 +79,7 @@ class QueueUsage:
         return usage, members
 
     def record(self, uid: str) -> PodRecord:
-        """Give a bound pod; KeyError where it is not known."""
+        """Return a bound pod; KeyError where it is not known."""
         return self._records[uid]
 
     def __contains__(self, uid: str) -> bool:
@@ -100,7 +100,7 @@ class QueueUsage:
     def adopt(self, tree: QueueTree | None, revision: str) -> tuple[Collection[str], Callable[[str], None]]:
         """Put a tree in force, in which no pod is placed yet. O(queues).
 
-        Gives the pods of the tree before, and what frees the memory of one of them: of all at once it
+        Returns the pods of the tree before, and what frees the memory of one of them: of all at once it
         takes long.
         """
         leaves, members = self._leaves, self._members

@@ -34,7 +34,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `node` is empty while it is pending. `requests`: by column (milli-CPU, bytes, units, one of `pods`), as it
     counts on a node. `start_micros`: status.startTime in microseconds, or NOT_STARTED.
-    `grace_period_seconds`: what the kubelet gives it to end. `terminating`: it has a deletionTimestamp, and
+    `grace_period_seconds`: how long the kubelet lets it end. `terminating`: it has a deletionTimestamp, and
     `ends_micros` is that, when its grace period ends, in microseconds. `facts`: what rules look at.
     `signature`: what other pods' constraints look at. `health`: as the eviction API has it, for hard
     disruption budgets.

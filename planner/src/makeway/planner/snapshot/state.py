@@ -146,28 +146,28 @@ class Snapshot:
         return int(self.present.sum())
 
     def node_names(self) -> tuple[str, ...]:
-        """Give the names of all present nodes, in order. O(1) while no node comes or goes."""
+        """Return the names of all present nodes, in order. O(1) while no node comes or goes."""
         if self._node_names is None:
             self._order_names()
         return self._node_names or ()
 
     def name_rank(self) -> Ints:
-        """Give int64[nodes], each present node's place in the order of names."""
+        """Return int64[nodes], each present node's place in the order of names."""
         if self._node_names is None:
             self._order_names()
         return self._name_rank
 
     def rows_named(self, names: Iterable[str]) -> Ints:
-        """Give the rows of those of the named nodes that are present, each once, in no special order."""
+        """Return the rows of those of the named nodes that are present, each once, in no special order."""
         rows = np.array([self.rows[name] for name in set(names) if name in self.rows], np.int64)
         return rows[self.present[rows]]
 
     def budget_set(self, uid: str) -> int:
-        """Give the number of the set of budgets that cover a pod."""
+        """Return the number of the set of budgets that cover a pod."""
         return self._budget_sets.get(uid, NO_BUDGETS)
 
     def signature(self, uid: str) -> int:
-        """Give the number of a pod's signature. Raises KeyError where the pod is not known."""
+        """Return the number of a pod's signature. Raises KeyError where the pod is not known."""
         return self._signatures[uid]
 
     @property
@@ -181,11 +181,11 @@ class Snapshot:
         return self._budget_revisions
 
     def budget_revision(self, key: Key) -> int:
-        """Give the revision at which a budget's object was last seen to change."""
+        """Return the revision at which a budget's object was last seen to change."""
         return self._budget_revisions.get(key, 0)
 
     def uid_of(self, namespace: str, name: str) -> str | None:
-        """Give the UID of the pod that has this name now."""
+        """Return the UID of the pod that has this name now."""
         return self._uids.get(namespace, {}).get(name)
 
     def served_by_devices(self, names: Iterable[str]) -> frozenset[str]:
@@ -452,7 +452,7 @@ class Snapshot:
     # -------------------------------------------------------------------------------- inner work
 
     def _add_layers(self, names: Iterable[str]) -> list[str]:
-        """Give resources that have no layer yet one, with what nodes have; return which. O(nodes) each."""
+        """Add a layer, with what nodes have, for each resource that has none; return which. O(nodes) each."""
         new = self.columns.add_layers(names)
         for name in new:
             layer = self.columns.allocatable[self.columns.resources[name]]
@@ -509,7 +509,7 @@ class Snapshot:
         return row
 
     def _release_row(self, name: str) -> None:
-        """Give a row back once neither its node nor a pod on it is known."""
+        """Free a row once neither its node nor a pod on it is known."""
         row = self.rows[name]
         if not self.present[row] and not self.slots[row]:
             del self.rows[name]

@@ -66,7 +66,7 @@ class Topology:
         self._eligible: OrderedDict[object, _Known] = OrderedDict()
 
     def put(self, row: int, node: NodeRecord) -> bool:
-        """Put down a row's node; say whether it has changed."""
+        """Put down a row's node; report whether it has changed."""
         name, labels, taints = node.name, node.labels, node.taints
         self._make_room(row)
         if (
@@ -96,7 +96,7 @@ class Topology:
             self._touch(row)
 
     def domains(self, key: str, rows: int) -> Ints:
-        """Give int64[rows], the number of each node's domain under a label, or NO_DOMAIN.
+        """Return int64[rows], the number of each node's domain under a label, or NO_DOMAIN.
 
         O(nodes that changed since it was last asked).
         """
@@ -115,11 +115,11 @@ class Topology:
         return known.values[:rows]
 
     def count(self, key: str) -> int:
-        """Give how many numbers of domains there are under a label."""
+        """Return how many numbers of domains there are under a label."""
         return len(self._values.get(key, ()))
 
     def eligible(self, nodes: RequiredNodes, tolerations: tuple[Toleration, ...] | None, rows: int) -> Flags:
-        """Give bool[rows]: known nodes that a pod's own requirements allow.
+        """Return bool[rows]: known nodes that a pod's own requirements allow.
 
         `tolerations` None: taints are not looked at. O(nodes that changed since it was last asked).
         """
@@ -208,7 +208,7 @@ class Topology:
         return table[held]
 
     def _renew(self, known: _Known, rows: int, filler: int) -> list[int]:
-        """Lengthen what is known to `rows`, never fewer than nodes; give those to work out again."""
+        """Lengthen what is known to `rows`, never fewer than nodes; return those to work out again."""
         if known.values.size < rows:
             more = np.full(rows - known.values.size, filler, np.int64)
             known.values = np.concatenate([known.values, more])

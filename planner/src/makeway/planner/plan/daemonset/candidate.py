@@ -73,7 +73,7 @@ def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCa
 
 
 def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]) -> Flags:
-    """Give bool[slots]: who would violate a budget, the victims counted first; who is ending does not."""
+    """Return bool[slots]: who would violate a budget, the victims counted first; who is ending does not."""
     flags = np.zeros(len(node.pods), np.bool_)
     counted = removable - node.ending
     order = np.array([*sorted(victims & counted), *sorted(counted - victims)], np.int64)
@@ -83,5 +83,5 @@ def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]
 
 
 def _other_rule(node: DaemonSetNode) -> str:
-    """Give the rule by which a pod goes that the plan did not choose, should the filters ask for it."""
+    """Return the rule by which a pod goes that the plan did not choose, should the filters ask for it."""
     return DAEMONSET_MULTIPLE if "multiple" in strategy_names(node.settings) else DAEMONSET_SINGLE

@@ -101,11 +101,11 @@ class DaemonSetNode:
         return ExemptPods(len(kept), tuple(kept[:MOST_PODS]))
 
     def of(self, slots: Iterable[int]) -> list[Occupant]:
-        """Give the pods of some slots, the most important by priority first."""
+        """Return the pods of some slots, the most important by priority first."""
         return [self.occupants[slot] for slot in sorted(slots)]
 
     def lacking(self, *leaving: Iterable[Occupant]) -> dict[str, int]:
-        """Give what is still missing once some pods have left, by resource and constraint, above 0 each."""
+        """Return what is still missing once some pods have left, by resource and constraint, above 0 each."""
         gone = [pod for pods in leaving for pod in pods]
         missing = {}
         for name, amount in self.request.items():
@@ -115,7 +115,7 @@ class DaemonSetNode:
         return missing
 
     def overdue_at(self, pods: Iterable[Occupant]) -> datetime:
-        """Give when the last of some ending pods is no longer expected to leave."""
+        """Return when the last of some ending pods is no longer expected to leave."""
         return moment_of(max(self.pods[self.slots[pod.uid]].ends_micros for pod in pods)) + OVERDUE_AFTER
 
 
@@ -186,7 +186,7 @@ def daemonset_node_of(
 
 
 def _named(required: BatchLayers) -> dict[str, int]:
-    """Give the layers by what stands in the way; of two with one reason, the second is numbered."""
+    """Return the layers by what stands in the way; of two with one reason, the second is numbered."""
     names: dict[str, int] = {}
     for layer, reason in enumerate(required.names):
         names[f"{reason} (constraint {layer + 1})" if reason in names else reason] = layer
@@ -244,7 +244,7 @@ def _kept(
 def _guaranteed(
     queues: QueueConstraints, snapshot: Snapshot, question: Question, batch: NodeBatch, going: set[int]
 ) -> dict[int, ExemptPod]:
-    """Say which of the pods that might go their queues' guarantees keep, as in every other plan."""
+    """Return which of the pods that might go their queues' guarantees keep, as in every other plan."""
     pods = batch.slots[int(batch.nodes[0])]
     mask: Flags = np.zeros((len(pods), 1), np.bool_)
     mask[sorted(going)] = True

@@ -84,7 +84,7 @@ def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
 
 
 def _removable(node: DaemonSetNode, need: Mapping[str, int]) -> frozenset[int]:
-    """Give the slots of all whom the configured strategies might choose, and of those that are ending."""
+    """Return the slots of all whom the configured strategies might choose, and of those that are ending."""
     if "multiple" in strategy_names(node.settings):
         return node.may_go
     most = node.settings.single_max_deviation_percent

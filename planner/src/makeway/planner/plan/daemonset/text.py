@@ -80,7 +80,7 @@ def nothing_to_remove(scope: Scope, node: DaemonSetNode) -> PlanRefusal:
 
 
 def of_single(found: Single, settings: DaemonSets) -> str:
-    """Say why the one victim was chosen."""
+    """Return why the one victim was chosen."""
     return (
         f"{_class(found.victim)}, alone makes the room; larger than needed by {_percent(found.deviation)} "
         f"of the request, at most {settings.single_max_deviation_percent}%"
@@ -88,7 +88,7 @@ def of_single(found: Single, settings: DaemonSets) -> str:
 
 
 def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: DaemonSetNode) -> str:
-    """Say why one of several victims was chosen."""
+    """Return why one of several victims was chosen."""
     gives = ", ".join(
         f"{name} {amount_of(name, pod.amounts[name])} of {amount_of(name, amount)}"
         for name, amount in sorted(need.items())
@@ -182,7 +182,7 @@ def _are(count: int) -> str:
 
 
 def _missing(amounts: Mapping[str, int], node: DaemonSetNode) -> str:
-    """Say what stands in the way: amounts of resources, and constraints by their names."""
+    """Return what stands in the way: amounts of resources, and constraints by their names."""
     return ", ".join(
         name.lower() if name in node.constraints else f"{name} {amount_of(name, amount)} missing"
         for name, amount in sorted(amounts.items())
