@@ -76,18 +76,6 @@ def test_a_page_that_was_cut_off_is_never_taken_for_whole(items: list[Any], data
         read(cut)
 
 
-def test_a_page_as_the_api_server_writes_it_is_read_once() -> None:
-    seen: list[type] = []
-
-    def noting(text: memoryview | msgspec.Raw) -> Namespace:
-        seen.append(type(text))
-        return decode(text)
-
-    items = [{"metadata": {"name": f"n-{number}"}} for number in range(3)]
-    assert [one.metadata.name for one in Page(body_of(items)).objects(noting)] == ["n-0", "n-1", "n-2"]  # type: ignore[union-attr]
-    assert seen == [memoryview] * 3
-
-
 @pytest.mark.parametrize("items", [b"[]", b"null"])
 def test_a_page_without_objects_is_one(items: bytes) -> None:
     page = Page(b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":' + items + b"}")
