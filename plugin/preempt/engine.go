@@ -57,10 +57,10 @@ type engine struct {
 	seen       *seen
 	control    *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
-	brakeTrouble atomic.Pointer[string]
-	gate         queueGate
-	backlog      *backlog
-	forecast     *forecast
+	brakeTrouble    atomic.Pointer[string]
+	gate            queueGate
+	backlog         *backlog
+	prefetchHistory *prefetchHistory
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -125,33 +125,33 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
 	e := &engine{
-		args:       args,
-		handle:     handle,
-		clock:      clock,
-		identity:   identity,
-		subjects:   subjectsOf(args),
-		bus:        bus,
-		records:    records,
-		fence:      &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
-		breaker:    newBreaker(clock, args.PlanTimeout.Duration),
-		inflight:   newInflight(),
-		placements: newPlacements(),
-		retry:      newRetries(clock),
-		avoid:      newAvoidance(clock),
-		tried:      newTried(clock),
-		refusals:   newRefusals(clock),
-		chosen:     newChosen(),
-		places:     newHeldPlaces(),
-		samples:    newSamples(clock),
-		orders:     newOrderBreaker(clock, args.NotAfter.Duration),
-		reverted:   newReverted(),
-		seen:       newSeen(),
-		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
-		backlog:    newBacklog(clock),
-		forecast:   newForecast(),
-		pods:       core.Pods().Lister(),
-		nodes:      core.Nodes().Lister(),
-		namespaces: core.Namespaces().Lister(),
+		args:            args,
+		handle:          handle,
+		clock:           clock,
+		identity:        identity,
+		subjects:        subjectsOf(args),
+		bus:             bus,
+		records:         records,
+		fence:           &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
+		breaker:         newBreaker(clock, args.PlanTimeout.Duration),
+		inflight:        newInflight(),
+		placements:      newPlacements(),
+		retry:           newRetries(clock),
+		avoid:           newAvoidance(clock),
+		tried:           newTried(clock),
+		refusals:        newRefusals(clock),
+		chosen:          newChosen(),
+		places:          newHeldPlaces(),
+		samples:         newSamples(clock),
+		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
+		reverted:        newReverted(),
+		seen:            newSeen(),
+		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
+		backlog:         newBacklog(clock),
+		prefetchHistory: newPrefetchHistory(),
+		pods:            core.Pods().Lister(),
+		nodes:           core.Nodes().Lister(),
+		namespaces:      core.Namespaces().Lister(),
 	}
 	e.leadership = &leadership{fence: e.fence, clock: clock}
 	e.profileMode(args.Mode)

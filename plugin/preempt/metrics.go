@@ -59,7 +59,7 @@ var (
 		Buckets: latency,
 	}, []string{"result"})
 
-	plansAhead = metrics.NewCounterVec(&metrics.CounterOpts{
+	plansPrefetched = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "plans_ahead_total", StabilityLevel: metrics.ALPHA,
 		Help: "Plans that were asked for while the filters ran, by what became of them: used, changed (other nodes may help than was expected; asked again), unneeded (the pod fits, or could not preempt).",
 	}, []string{"result"})
@@ -154,7 +154,7 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, planRequestDuration, plansAhead, verificationDuration, refusalSamples, orderToLastVictimGone,
+		attemptsTotal, postFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackSpared,

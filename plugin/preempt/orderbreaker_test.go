@@ -148,8 +148,8 @@ func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
 			if trouble := engine.trouble(); trouble != message {
 				t.Errorf("trouble %q", trouble)
 			}
-			if w.plugin.mayAskAhead(p) {
-				t.Error("a plan is asked for ahead")
+			if w.plugin.mayPrefetch(p) {
+				t.Error("a plan is prefetched")
 			}
 		})
 	}

@@ -42,14 +42,14 @@ type question struct {
 	full       bool     // set the columns aside
 }
 
-// same says whether the question is another one over again. O(names of nodes).
+// same reports whether the question is another one over again. O(names of nodes).
 func (q question) same(other question) bool {
 	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.full == other.full && slices.Equal(q.refused, other.refused) && q.nodes.equal(other.nodes)
 }
 
-// query sends a question and waits for its answer; ahead says that it is asked while the filters run.
-func (pl *MakeWay) query(ctx context.Context, q question, ahead bool) (*wire.PlanReply, error) {
-	request, err := pl.planRequest(q.pod, q.mode, q.nodes.nodes, q.candidates, ahead)
+// query sends a question and waits for its answer; prefetched says that it is asked while the filters run.
+func (pl *MakeWay) query(ctx context.Context, q question, prefetched bool) (*wire.PlanReply, error) {
+	request, err := pl.planRequest(q.pod, q.mode, q.nodes.nodes, q.candidates, prefetched)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
 	pl.engine.endPlace(pod.UID)
 	pl.engine.placements.assume(pod, nodeName)
-	pl.settleAhead(state)
+	pl.finishPrefetch(state)
 	return nil
 }
 
@@ -137,7 +137,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
-		pl.settleAhead(state)
+		pl.finishPrefetch(state)
 		if result, status = end.pair(); hold && end.unplanned() {
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
 		}

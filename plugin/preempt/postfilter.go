@@ -67,7 +67,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	// 4) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, ahead: aheadOf(state)}
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, prefetch: prefetchOf(state)}
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
 		return *end
@@ -136,9 +136,9 @@ type attempt struct {
 	pod      *v1.Pod
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
-	recalled        // its failed nodes grow by those of this cycle
-	asked    moment // when the last question was asked
-	ahead    *ahead // what was asked before the filters ran; nil: nothing, or it was looked at
+	recalled           // its failed nodes grow by those of this cycle
+	asked    moment    // when the last question was asked
+	prefetch *prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the ending says why
@@ -231,16 +231,16 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *e
 	return reply, nil
 }
 
-// answer is the planner's, to what was asked ahead where that is the same question, else to a new one.
+// answer returns the planner's reply, to the prefetched question where it is the same, else to a new one.
 func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, error) {
-	if asked := a.ahead; asked != nil {
-		a.ahead = nil
+	if asked := a.prefetch; asked != nil {
+		a.prefetch = nil
 		if asked.same(q) {
-			asked.result = aheadUsed
+			asked.result = prefetchUsed
 			a.asked = asked.at
 			return asked.await(ctx)
 		}
-		asked.result = aheadChanged
+		asked.result = prefetchChanged
 	}
 	a.asked = a.engine.retry.now()
 	return a.query(ctx, q, false)

@@ -36,7 +36,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 		pl.engine.retry.postpone(refOf(pod), until)
 		return waits(endRefused, fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339)))
 	}
-	pl.engine.forecast.unfit(pod, possible)
+	pl.engine.prefetchHistory.needed(pod, possible)
 	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
 	known.potential = possible.without(avoided, nodes)
 	if known.potential.count == 0 {

@@ -10,10 +10,10 @@ import (
 
 // planRequest builds the question about one pod, of which it sends what the planner reads. nodes are those that
 // removing pods may help, candidates how
-// many of them to write out; ahead says that it is asked while the filters run. The sets are complete, since
+// many of them to write out; prefetched says that it is asked while the filters run. The sets are complete, since
 // another planner may answer the next request.
 // O(nodes + nominations + orders).
-func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int, ahead bool) (*wire.PlanRequest, error) {
+func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelection, candidates int, prefetched bool) (*wire.PlanRequest, error) {
 	clusterUID, err := pl.engine.clusterUID()
 	if err != nil {
 		return nil, err
@@ -37,6 +37,6 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		Assumed:             assumed,
 		LiveOrders:          pl.engine.inflight.live(),
 		Seen:                pl.engine.seen.all(),
-		Ahead:               ahead,
+		Ahead:               prefetched,
 	}, nil
 }

@@ -30,8 +30,8 @@ func TestAPodThatWasRefusedWronglyIsTriedInFull(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Errorf("result %+v, status %v, want (nil, Unschedulable): the refusal was wrong", result, status)
 	}
-	if w.plugin.mayAskAhead(p) {
-		t.Error("a question with the columns is asked ahead")
+	if w.plugin.mayPrefetch(p) {
+		t.Error("a question with the columns is prefetched")
 	}
 	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 	expectVictims(t, w.nominated(p, "n1"), "a")

@@ -154,16 +154,16 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 	}
 }
 
-func TestNothingIsAskedAheadForAPodWithNodesThatFailed(t *testing.T) {
+func TestNothingIsPrefetchedForAPodWithNodesThatFailed(t *testing.T) {
 	w, p := fullNodes(t, 1, licensed{})
-	if !w.plugin.mayAskAhead(p) {
-		t.Fatal("nothing would be asked ahead in any case")
+	if !w.plugin.mayPrefetch(p) {
+		t.Fatal("nothing would be prefetched in any case")
 	}
 
 	w.plugin.engine.tried.add(p.UID, "n00", failure{cause: causeFilters}, 1)
 
-	if w.plugin.mayAskAhead(p) {
-		t.Error("a question with all nodes is asked ahead")
+	if w.plugin.mayPrefetch(p) {
+		t.Error("a question with all nodes is prefetched")
 	}
 }
 

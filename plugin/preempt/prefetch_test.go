@@ -15,7 +15,7 @@ import (
 )
 
 // expecting is a world in which pods like p have just been refused so often that the next one's plan is asked for
-// ahead. It has two nodes, each with a pod that p could take the place of.
+// prefetched. It has two nodes, each with a pod that p could take the place of.
 func expecting(t *testing.T, given setup, change func(*st.PodWrapper)) (*world, *v1.Pod) {
 	t.Helper()
 	wrapped := pod("p", "", high, large)
@@ -24,7 +24,7 @@ func expecting(t *testing.T, given setup, change func(*st.PodWrapper)) (*world, 
 	}
 	p := wrapped.Obj()
 	var pods []*v1.Pod
-	for i := range aheadAfter {
+	for i := range prefetchAfter {
 		pods = append(pods, pod(fmt.Sprintf("like-p-%d", i), "", high, large).Obj())
 	}
 	given.gate = true
@@ -71,18 +71,18 @@ func TestAPlanIsAskedForWhileTheFiltersRunWherePodsAlikeHaveNeededOne(t *testing
 	w, p := expecting(t, setup{}, nil)
 
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == aheadAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
 	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
 
 	if !status.IsSuccess() || result.NominatedNodeName != "n1" {
 		t.Errorf("result %+v, status %v", result, status)
 	}
-	request := w.bus.requests[aheadAfter]
-	if w.asked() != aheadAfter+1 || !request.Ahead || request.MaxCandidates != firstCandidates {
+	request := w.bus.requests[prefetchAfter]
+	if w.asked() != prefetchAfter+1 || !request.Ahead || request.MaxCandidates != firstCandidates {
 		t.Errorf("%d requests, the last %+v", w.asked(), request)
 	}
 	if first := w.bus.requests[0]; first.Ahead {
-		t.Errorf("asked ahead for the first pod: %+v", first)
+		t.Errorf("prefetched for the first pod: %+v", first)
 	}
 }
 
@@ -102,37 +102,37 @@ func TestAPlanForOtherNodesThanExpectedIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAPlanAskedForAheadUnderAnotherModeIsAskedForAgain(t *testing.T) {
+func TestAPrefetchedPlanUnderAnotherModeIsAskedForAgain(t *testing.T) {
 	w, p := expecting(t, setup{args: func(a *MakeWayArgs) { a.MaxCandidates = firstCandidates }}, nil)
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == aheadAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
 
 	w.plugin.args.Mode = wire.ModeObserve
 	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
 
-	if result != nil || status.Code() != fwk.Unschedulable || w.asked() != aheadAfter+2 {
+	if result != nil || status.Code() != fwk.Unschedulable || w.asked() != prefetchAfter+2 {
 		t.Fatalf("result %+v, status %v, %d requests", result, status, w.asked())
 	}
-	if last := w.bus.requests[aheadAfter+1]; last.Ahead || last.Mode != wire.ModeObserve {
+	if last := w.bus.requests[prefetchAfter+1]; last.Ahead || last.Mode != wire.ModeObserve {
 		t.Errorf("the last request is %+v", last)
 	}
 }
 
-func TestNoPlanIsAskedForAheadOnceAPodAlikeHasFitted(t *testing.T) {
+func TestNoPlanIsPrefetchedOnceAPodAlikeHasFitted(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == aheadAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
 
 	if status := w.plugin.Reserve(w.ctx, state, p, "n1"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 
-	if aheadOf(w.begin(pod("next", "", high, large).Obj())) != nil {
-		t.Error("a plan is asked for ahead")
+	if prefetchOf(w.begin(pod("next", "", high, large).Obj())) != nil {
+		t.Error("a plan is prefetched")
 	}
 }
 
-func TestNoPlanIsAskedForAheadThatPostFilterWouldNotAskFor(t *testing.T) {
+func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		given  setup
 		change func(*st.PodWrapper)
@@ -156,8 +156,8 @@ func TestNoPlanIsAskedForAheadThatPostFilterWouldNotAskFor(t *testing.T) {
 				test.before(w, p)
 			}
 
-			if aheadOf(w.begin(p)) != nil {
-				t.Error("a plan is asked for ahead")
+			if prefetchOf(w.begin(p)) != nil {
+				t.Error("a plan is prefetched")
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func openBreaker(w *world) {
 	}
 }
 
-func TestAPlanAskedForAheadThatFailsIsNotAskedForAgain(t *testing.T) {
+func TestAPrefetchedPlanThatFailsIsNotAskedForAgain(t *testing.T) {
 	for name, plan := range map[string]func(*wire.PlanRequest) (*wire.PlanReply, error){
 		"no answer": func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded },
 		"a panic":   func(*wire.PlanRequest) (*wire.PlanReply, error) { panic("oh") },
@@ -180,7 +180,7 @@ func TestAPlanAskedForAheadThatFailsIsNotAskedForAgain(t *testing.T) {
 
 			result, status := w.plugin.PostFilter(w.ctx, w.begin(p), p, rejecting())
 
-			if result != nil || status.Code() != fwk.Unschedulable || w.asked() != aheadAfter+1 {
+			if result != nil || status.Code() != fwk.Unschedulable || w.asked() != prefetchAfter+1 {
 				t.Errorf("result %+v, status %v, %d requests", result, status, w.asked())
 			}
 		})
@@ -206,9 +206,9 @@ func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
 		"the same nodes once more": {[]potential{some("a"), some("b"), some("b")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newForecast()
+			f := newPrefetchHistory()
 			for _, nodes := range test.nodes {
-				f.unfit(p, nodes)
+				f.needed(p, nodes)
 			}
 
 			nodes, ok := f.nodes(p)
@@ -224,11 +224,11 @@ func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
 }
 
 func TestWhatIsRememberedOfPodsAlikeIsBounded(t *testing.T) {
-	f := newForecast()
-	for i := range 2 * mostKinds {
-		f.unfit(pod("p", "", 5, large).Namespace(fmt.Sprint(i)).Obj(), potential{count: 1})
+	f := newPrefetchHistory()
+	for i := range 2 * maxPrefetchClasses {
+		f.needed(pod("p", "", 5, large).Namespace(fmt.Sprint(i)).Obj(), potential{count: 1})
 	}
-	if len(f.kinds) != mostKinds {
-		t.Errorf("%d kinds", len(f.kinds))
+	if len(f.classes) != maxPrefetchClasses {
+		t.Errorf("%d kinds", len(f.classes))
 	}
 }
