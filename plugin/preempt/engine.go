@@ -42,20 +42,20 @@ type engine struct {
 	fence    *fence
 	ownMode  atomic.Pointer[string] // of the profile that may do most
 
-	breaker    *breaker
-	inflight   *inflight
-	placements *placements
-	retry      *retries
-	avoid      *avoidance
-	tried      *tried
-	refusals   *refusals
-	chosen     *chosen
-	places     *heldPlaces
-	samples    *samples
-	orders     *orderBreaker
-	reverted   *reverted
-	seen       *seen
-	control    *control
+	breaker     *breaker
+	inflight    *inflight
+	placements  *placements
+	retry       *retries
+	nodeBackoff *nodeBackoff
+	tried       *tried
+	refusals    *refusals
+	chosen      *chosen
+	places      *heldPlaces
+	samples     *samples
+	orders      *orderBreaker
+	reverted    *reverted
+	seen        *seen
+	control     *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
@@ -137,7 +137,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		inflight:        newInflight(),
 		placements:      newPlacements(),
 		retry:           newRetries(clock),
-		avoid:           newAvoidance(clock),
+		nodeBackoff:     newNodeBackoff(clock),
 		tried:           newTried(clock),
 		refusals:        newRefusals(clock),
 		chosen:          newChosen(),
@@ -255,7 +255,7 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 func (e *engine) forget(uid types.UID) {
 	e.inflight.forget(uid)
 	e.retry.forget(uid)
-	e.avoid.forget(uid)
+	e.nodeBackoff.forget(uid)
 	e.tried.forget(uid)
 	e.refusals.forget(uid)
 	e.samples.forget(uid)

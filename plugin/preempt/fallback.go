@@ -198,8 +198,8 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	result, status = pl.upstream.PostFilter(context.WithValue(ctx, guardKey{}, guard), state, pod, statuses)
 	outcome = fallbackRefused
 	engine := pl.engineOf()
-	if len(guard.avoided) > 0 && !status.IsSuccess() {
-		_, until := engine.avoid.nodes(pod.UID)
+	if len(guard.backedOffNodes) > 0 && !status.IsSuccess() {
+		_, until := engine.nodeBackoff.nodes(pod.UID)
 		engine.retry.postpone(refOf(pod), until)
 	}
 	if status.IsSuccess() && result != nil {
@@ -263,7 +263,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 		}
 		if len(kept) > 0 {
 			for _, pod := range preemptor.Pods() {
-				pl.avoid(pod, c.Name())
+				pl.backOffNode(pod, c.Name())
 			}
 			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
 		}
@@ -271,7 +271,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			// For example an admission policy forbids it, and would the next time. A conflict is over at once.
 			for _, pod := range preemptor.Pods() {
-				pl.avoid(pod, c.Name())
+				pl.backOffNode(pod, c.Name())
 			}
 		}
 		return err
@@ -307,14 +307,14 @@ func (pl *MakeWayFallback) current(pod *v1.Pod) *v1.Pod {
 	return current
 }
 
-// avoid lets a preemptor's next tries be others: kube-scheduler activates it at once where victims stay.
-func (pl *MakeWayFallback) avoid(preemptor *v1.Pod, node string) {
+// backOffNode lets a preemptor's next tries be others: kube-scheduler activates it at once where victims stay.
+func (pl *MakeWayFallback) backOffNode(preemptor *v1.Pod, node string) {
 	engine := pl.engineOf()
 	if engine == nil {
 		return
 	}
-	if avoided, _ := engine.avoid.nodes(preemptor.UID); !avoided[node] { // not once for each victim
-		engine.avoid.failed(preemptor.UID, node, true)
+	if backedOff, _ := engine.nodeBackoff.nodes(preemptor.UID); !backedOff[node] { // not once for each victim
+		engine.nodeBackoff.failed(preemptor.UID, node, true)
 	}
 	engine.pending(refOf(preemptor)) // it may have gone meanwhile
 }
@@ -331,7 +331,7 @@ func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState,
 		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
 	}
 	name := node.Node().Name
-	if guard.avoided[name] {
+	if guard.backedOffNodes[name] {
 		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: preemption has just failed on this node")
 	}
 	free, kept := guard.sort(node, s.MoreImportantPod)

@@ -147,7 +147,7 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
 func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	if outcome.Result == wire.ResultSucceeded {
-		e.avoid.succeeded(types.UID(outcome.PreemptorUID))
+		e.nodeBackoff.succeeded(types.UID(outcome.PreemptorUID))
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
@@ -167,7 +167,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 
 // failed notes that an order of a pod came to nothing, unless that is bound or gone.
 func (e *engine) failed(pod wire.PodRef, node string, nodesFault bool) {
-	e.avoid.failed(types.UID(pod.UID), node, nodesFault)
+	e.nodeBackoff.failed(types.UID(pod.UID), node, nodesFault)
 	e.pending(pod)
 }
 

@@ -649,11 +649,11 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 				engine := w.plugin.engine
 				ends := func() {
-					engine.avoid.failed(p.UID, "n1", false)
+					engine.nodeBackoff.failed(p.UID, "n1", false)
 					if err := end(w, p); err != nil {
 						t.Error(err)
 					}
-					w.eventually("the informer has told", func() bool { return !engine.avoid.concerns(p.UID) })
+					w.eventually("the informer has told", func() bool { return !engine.nodeBackoff.concerns(p.UID) })
 				}
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 					if !early {

@@ -32,16 +32,16 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 			return recalled{wait: end}
 		}
 	}
-	if until, inARow := pl.engine.avoid.paused(pod.UID); inARow > 0 {
+	if until, inARow := pl.engine.nodeBackoff.pausedUntil(pod.UID); inARow > 0 {
 		pl.engine.retry.postpone(refOf(pod), until)
 		return waits(endRefused, fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339)))
 	}
 	pl.engine.prefetchHistory.needed(pod, possible)
-	avoided, avoidedUntil := pl.engine.avoid.nodes(pod.UID)
-	known.potential = possible.without(avoided, nodes)
+	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
+	known.potential = possible.without(backedOff, nodes)
 	if known.potential.count == 0 {
-		pl.engine.retry.postpone(refOf(pod), avoidedUntil)
-		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(avoided)))
+		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
+		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
 	if mode == wire.ModeEnforce && pl.ordersLimited() {
 		pl.awaitOrders(pod)
@@ -52,8 +52,8 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.refusals.of(pod.UID)
-	known.retryAt = avoidedUntil
-	if !refusedUntil.IsZero() && (avoidedUntil.IsZero() || refusedUntil.Before(avoidedUntil)) {
+	known.retryAt = backedOffUntil
+	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
 		known.retryAt = refusedUntil
 	}
 	return known
@@ -61,7 +61,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.concerns(pod) || e.avoid.concerns(pod) || e.tried.concerns(pod) || e.refusals.concerns(pod) || e.samples.full(pod)
+	return e.inflight.concerns(pod) || e.nodeBackoff.concerns(pod) || e.tried.concerns(pod) || e.refusals.concerns(pod) || e.samples.full(pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

@@ -64,15 +64,15 @@ type guardKey struct{}
 
 // guard says which pods the fallback may evict for one preemptor in one cycle. All but `selected` is only read.
 type guard struct {
-	hold     string // why nothing may go; empty: the rules say it pod by pod
-	rules    *victimRules
-	classes  schedulinglisters.PriorityClassLister
-	budgets  rules.Budgets
-	margins  *queuegate.GuaranteeMargins // nil: there are no queues, or none that matters
-	priority int32                       // of the preemptor
-	now      time.Time
-	avoided  map[string]bool // nodes where preemption for it has just failed
-	selected sync.Map        // victims ([]*v1.Pod) by node
+	hold           string // why nothing may go; empty: the rules say it pod by pod
+	rules          *victimRules
+	classes        schedulinglisters.PriorityClassLister
+	budgets        rules.Budgets
+	margins        *queuegate.GuaranteeMargins // nil: there are no queues, or none that matters
+	priority       int32                       // of the preemptor
+	now            time.Time
+	backedOffNodes map[string]bool // nodes where preemption for it has just failed
+	selected       sync.Map        // victims ([]*v1.Pod) by node
 }
 
 // guardFor puts together what is known of the rules for a preemptor that evicts `own`, which count as staying, though a
@@ -97,7 +97,7 @@ func (e *engine) guardFor(preemptor *v1.Pod, budgets policylisters.PodDisruption
 		}
 	}
 	var known bool
-	g.avoided, _ = e.avoid.nodes(preemptor.UID)
+	g.backedOffNodes, _ = e.nodeBackoff.nodes(preemptor.UID)
 	if g.margins, known = e.gate.GuaranteeMargins(preemptor, leaving); !known {
 		g.hold = "the guarantees of queues are not known"
 	}

@@ -10,73 +10,73 @@ import (
 
 // How long a node is left out after an order of the same preemptor failed there.
 const (
-	avoidFirst   = 10 * time.Second
-	avoidLongest = 5 * time.Minute
+	nodeBackoffInitial = 10 * time.Second
+	nodeBackoffMax     = 5 * time.Minute
 )
 
 // How long a preemptor pauses when its orders come to nothing one after the other, on whichever nodes:
 // the first two times not at all, then doubling.
 const (
 	pauseAfter   = 3
-	pauseFirst   = time.Second
-	pauseLongest = time.Minute
+	pauseInitial = time.Second
+	pauseMax     = time.Minute
 )
 
-// avoidance remembers on which nodes a preemptor's orders have failed, for example since the API server
+// nodeBackoff remembers on which nodes a preemptor's orders have failed, for example since the API server
 // refuses to delete a victim, and how many have come to nothing in a row, for example since the
-// evictors only observe. Without it the same plan would come again at once, and for ever. Bounded by
+// evictors only observe. Without it the same plan would come again at once, and forever. Bounded by
 // the pods that are pending: a bound or deleted pod is forgotten. Safe for concurrent use.
-type avoidance struct {
+type nodeBackoff struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
-	pods map[types.UID]*unlucky
+	pods map[types.UID]*preemptorFailures
 }
 
-// unlucky is a preemptor whose last order came to nothing.
-type unlucky struct {
+// preemptorFailures is a preemptor whose last order came to nothing.
+type preemptorFailures struct {
 	inARow      int
 	pausedUntil time.Time
-	nodes       map[string]*avoided
+	nodes       map[string]*backoffEntry
 }
 
-type avoided struct {
+type backoffEntry struct {
 	until    time.Time
 	duration time.Duration
 }
 
-func newAvoidance(clock clock.PassiveClock) *avoidance {
-	return &avoidance{clock: clock, pods: map[types.UID]*unlucky{}}
+func newNodeBackoff(clock clock.PassiveClock) *nodeBackoff {
+	return &nodeBackoff{clock: clock, pods: map[types.UID]*preemptorFailures{}}
 }
 
 // failed notes an order that came to nothing. Where that lies with the node, it is left out for a
 // while; each further failure there doubles the time.
-func (a *avoidance) failed(pod types.UID, node string, nodesFault bool) {
+func (a *nodeBackoff) failed(pod types.UID, node string, nodesFault bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	p := a.pods[pod]
 	if p == nil {
-		p = &unlucky{nodes: map[string]*avoided{}}
+		p = &preemptorFailures{nodes: map[string]*backoffEntry{}}
 		a.pods[pod] = p
 	}
 	if p.inARow++; p.inARow >= pauseAfter {
-		p.pausedUntil = now.Add(min(pauseFirst<<min(p.inARow-pauseAfter, 10), pauseLongest))
+		p.pausedUntil = now.Add(min(pauseInitial<<min(p.inARow-pauseAfter, 10), pauseMax))
 	}
 	if !nodesFault {
 		return
 	}
 	entry := p.nodes[node]
 	if entry == nil {
-		entry = &avoided{duration: avoidFirst / 2}
+		entry = &backoffEntry{duration: nodeBackoffInitial / 2}
 		p.nodes[node] = entry
 	}
-	entry.duration = min(2*entry.duration, avoidLongest)
+	entry.duration = min(2*entry.duration, nodeBackoffMax)
 	entry.until = now.Add(entry.duration)
 }
 
 // succeeded ends a row of failures.
-func (a *avoidance) succeeded(pod types.UID) {
+func (a *nodeBackoff) succeeded(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.pods[pod]; p != nil {
@@ -84,8 +84,8 @@ func (a *avoidance) succeeded(pod types.UID) {
 	}
 }
 
-// paused is until when a preemptor pauses, and after how many failures; zero where it need not.
-func (a *avoidance) paused(pod types.UID) (until time.Time, inARow int) {
+// pausedUntil is until when a preemptor pauses, and after how many failures; zero where it need not.
+func (a *nodeBackoff) pausedUntil(pod types.UID) (until time.Time, inARow int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pods[pod]
@@ -96,7 +96,7 @@ func (a *avoidance) paused(pod types.UID) (until time.Time, inARow int) {
 }
 
 // nodes are those to leave out now, and when the first of them may be tried again.
-func (a *avoidance) nodes(pod types.UID) (out map[string]bool, first time.Time) {
+func (a *nodeBackoff) nodes(pod types.UID) (out map[string]bool, first time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pods[pod]
@@ -118,13 +118,13 @@ func (a *avoidance) nodes(pod types.UID) (out map[string]bool, first time.Time) 
 }
 
 // concerns says whether orders of a pod have failed.
-func (a *avoidance) concerns(pod types.UID) bool {
+func (a *nodeBackoff) concerns(pod types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pods[pod] != nil
 }
 
-func (a *avoidance) forget(pod types.UID) {
+func (a *nodeBackoff) forget(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.pods, pod)

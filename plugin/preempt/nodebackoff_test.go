@@ -11,7 +11,7 @@ import (
 
 func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	a := newAvoidance(clock)
+	a := newNodeBackoff(clock)
 
 	for _, want := range []time.Duration{10, 20, 40} {
 		a.failed("p", "n1", true)
@@ -30,23 +30,23 @@ func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
 
 func TestAPreemptorPausesFromItsThirdFailureInARow(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	a := newAvoidance(clock)
+	a := newNodeBackoff(clock)
 	a.failed("p", "n1", false)
 	a.failed("p", "n2", false)
-	if _, inARow := a.paused("p"); inARow != 0 {
+	if _, inARow := a.pausedUntil("p"); inARow != 0 {
 		t.Fatal("paused too early")
 	}
 
 	a.failed("p", "n3", false)
 
-	if until, inARow := a.paused("p"); inARow != 3 || until.Sub(clock.Now()) != time.Second {
+	if until, inARow := a.pausedUntil("p"); inARow != 3 || until.Sub(clock.Now()) != time.Second {
 		t.Errorf("paused for %s after %d failures", until.Sub(clock.Now()), inARow)
 	}
 	if out, _ := a.nodes("p"); len(out) != 0 {
 		t.Errorf("nodes left out that are not at fault: %v", out)
 	}
 	a.succeeded("p")
-	if _, inARow := a.paused("p"); inARow != 0 {
+	if _, inARow := a.pausedUntil("p"); inARow != 0 {
 		t.Error("paused after a success")
 	}
 }
