@@ -59,7 +59,7 @@ type engine struct {
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
-	backlog         *backlog
+	orderLimitQueue *orderLimitQueue
 	prefetchHistory *prefetchHistory
 
 	pods       corelisters.PodLister
@@ -147,7 +147,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		reverted:        newReverted(),
 		seen:            newSeen(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
-		backlog:         newBacklog(clock),
+		orderLimitQueue: newOrderLimitQueue(clock),
 		prefetchHistory: newPrefetchHistory(),
 		pods:            core.Pods().Lister(),
 		nodes:           core.Nodes().Lister(),
@@ -261,7 +261,7 @@ func (e *engine) forget(uid types.UID) {
 	e.samples.forget(uid)
 	e.reverted.forget(uid)
 	e.endPlace(uid)
-	if e.backlog.leave(uid) {
+	if e.orderLimitQueue.remove(uid) {
 		e.inflight.notify()
 	}
 }
@@ -304,7 +304,7 @@ func (e *engine) runWaker(ctx context.Context) {
 			e.wake(ctx, w)
 		}
 		inFlight := e.inflight.count()
-		if at := e.wakeBacklog(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
+		if at := e.activateWaiting(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
 			next = at
 		}
 		inFlightGauge.Set(float64(inFlight))
@@ -326,11 +326,11 @@ func (e *engine) runWaker(ctx context.Context) {
 	}
 }
 
-// wakeBacklog activates pods that an order that has ended makes room for, and says when to look again (zero:
+// activateWaiting activates pods that an order that has ended makes room for, and says when to look again (zero:
 // when something changes).
-func (e *engine) wakeBacklog(ctx context.Context, inFlight int) (next time.Time) {
+func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.Time) {
 	defer goroutines.RecoverPanic(ctx, "waker", nil)
-	pods, next := e.backlog.due(e.orderRoom(inFlight))
+	pods, next := e.orderLimitQueue.due(e.orderRoom(inFlight))
 	for _, ref := range pods {
 		e.activate(ctx, e.pending(ref))
 	}

@@ -123,7 +123,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end ending) {
 		e.endPlace(pod.UID) // its nomination ends
 	}
 	e.inflight.cycled(pod.UID)
-	if end.kind != endLimited && e.backlog.leave(pod.UID) {
+	if end.kind != endLimited && e.orderLimitQueue.remove(pod.UID) {
 		e.inflight.notify()
 	}
 	e.pending(refOf(pod))

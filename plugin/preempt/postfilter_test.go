@@ -683,16 +683,16 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	engine := w.plugin.engine
 	left := func() int {
 		waiting, _ := w.queueGate().State()
-		engine.backlog.mu.Lock()
-		defer engine.backlog.mu.Unlock()
-		return waiting + engine.retry.count() + len(engine.backlog.pods)
+		engine.orderLimitQueue.mu.Lock()
+		defer engine.orderLimitQueue.mu.Unlock()
+		return waiting + engine.retry.count() + len(engine.orderLimitQueue.pods)
 	}
 	gone := []*v1.Pod{
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
 	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
 	engine.retry.tryAt(refOf(gone[1]), time.Now())
-	engine.backlog.enter(gone[2])
+	engine.orderLimitQueue.add(gone[2])
 	if left() != 3 {
 		t.Fatalf("%d pods wait", left())
 	}
@@ -712,7 +712,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 
 func TestAPodThatWaitsForOrdersToEndIsTriedAgainThoughTheLastHasEndedBefore(t *testing.T) {
 	orders := newInflight()
-	pl := &MakeWay{engine: &engine{backlog: newBacklog(clock.RealClock{}), control: &control{}, inflight: orders}}
+	pl := &MakeWay{engine: &engine{orderLimitQueue: newOrderLimitQueue(clock.RealClock{}), control: &control{}, inflight: orders}}
 
 	pl.awaitOrders(pod("p", "", high, large).Obj())
 

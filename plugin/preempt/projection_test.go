@@ -104,7 +104,7 @@ func TestOrdersWithManyVictimsWaitBeforeTheyMakeAQuestionTooLarge(t *testing.T) 
 	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "eviction orders are in flight") {
 		t.Errorf("result %+v, status %v", result, status)
 	}
-	if pods, _ := engine.backlog.due(engine.orderRoom(engine.inflight.count())); len(pods) != 0 {
+	if pods, _ := engine.orderLimitQueue.due(engine.orderRoom(engine.inflight.count())); len(pods) != 0 {
 		t.Error("the pod is woken though there is no room")
 	}
 }

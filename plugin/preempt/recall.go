@@ -95,7 +95,7 @@ func (pl *MakeWay) ordersLimited() bool {
 
 // awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nothing else tells.
 func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
-	pl.engine.backlog.enter(pod)
+	pl.engine.orderLimitQueue.add(pod)
 	if !pl.ordersLimited() {
 		pl.engine.inflight.notify()
 	}

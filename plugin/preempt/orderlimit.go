@@ -15,11 +15,11 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// backlog are preemptors that were turned away because as many orders are in flight as the policy allows.
+// orderLimitQueue are preemptors that were turned away because as many orders are in flight as the policy allows.
 // They are tried again as orders end, in the order of the queue gate's line: by priority, then age. A pod
 // that was woken keeps its turn until its cycle has ended, so that no more are woken than there is room
 // for. Safe for concurrent use.
-type backlog struct {
+type orderLimitQueue struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
@@ -38,24 +38,24 @@ type turn struct {
 	until    time.Time // its turn lasts until then; zero: it has not come
 }
 
-// before orders preemptors: higher priority, then older, then by UID.
-func (t *turn) before(other *turn) int {
+// compare orders preemptors: higher priority, then older, then by UID.
+func (t *turn) compare(other *turn) int {
 	return cmp.Or(cmp.Compare(other.priority, t.priority), t.created.Compare(other.created), strings.Compare(t.pod.UID, other.pod.UID))
 }
 
-func newBacklog(clock clock.PassiveClock) *backlog {
-	return &backlog{clock: clock, pods: map[types.UID]*turn{}}
+func newOrderLimitQueue(clock clock.PassiveClock) *orderLimitQueue {
+	return &orderLimitQueue{clock: clock, pods: map[types.UID]*turn{}}
 }
 
-// enter lets a pod wait; its turn, where it had one, is over.
-func (b *backlog) enter(pod *v1.Pod) {
+// add lets a pod wait; its turn, where it had one, is over.
+func (b *orderLimitQueue) add(pod *v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pods[pod.UID] = &turn{pod: refOf(pod), priority: corev1helpers.PodPriority(pod), created: pod.CreationTimestamp.Time}
 }
 
-// leave lets a pod wait no longer, and says whether it did.
-func (b *backlog) leave(uid types.UID) bool {
+// remove lets a pod wait no longer, and says whether it did.
+func (b *orderLimitQueue) remove(uid types.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, waited := b.pods[uid]
@@ -65,7 +65,7 @@ func (b *backlog) leave(uid types.UID) bool {
 
 // due takes the pods whose turn it is where so many orders may be added; next is when a turn runs out
 // (zero: none does). O(waiting · log waiting) where there is room, else O(1).
-func (b *backlog) due(room int64) (pods []wire.PodRef, next time.Time) {
+func (b *orderLimitQueue) due(room int64) (pods []wire.PodRef, next time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if room <= 0 || len(b.pods) == 0 {
@@ -82,7 +82,7 @@ func (b *backlog) due(room int64) (pods []wire.PodRef, next time.Time) {
 			next = w.until
 		}
 	}
-	slices.SortFunc(line, (*turn).before)
+	slices.SortFunc(line, (*turn).compare)
 	for _, w := range line[:max(min(int64(len(line)), room), 0)] {
 		w.until = now.Add(turnLasts)
 		if next.IsZero() || w.until.Before(next) {
