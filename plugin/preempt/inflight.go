@@ -280,15 +280,15 @@ func (f *inflight) outcome(orderID string) *wire.Outcome {
 	return f.outcomes[orderID]
 }
 
-// has says whether an order is known.
-func (f *inflight) has(orderID string) bool {
+// hasOrder says whether an order is known.
+func (f *inflight) hasOrder(orderID string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.get(orderID) != nil
 }
 
-// concerns says whether a pod has an order, or had one that is not forgotten yet.
-func (f *inflight) concerns(pod types.UID) bool {
+// has says whether a pod has an order, or had one that is not forgotten yet.
+func (f *inflight) has(pod types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.byPod[pod] != nil

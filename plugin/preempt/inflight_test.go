@@ -261,7 +261,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 			}
 			end(f)
 			expectWakes(t, f, at(60001))
-			if f.has("o") {
+			if f.hasOrder("o") {
 				t.Error("known after its end")
 			}
 		})
@@ -282,7 +282,7 @@ func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 	}
 	f.commit("o", at(60000))
 	f.succeed("o", at(100), at(90000), notGone)
-	if f.has("o") {
+	if f.hasOrder("o") {
 		t.Error("known after its end")
 	}
 }
@@ -363,7 +363,7 @@ func TestALaterOrderIsNotReplacedByAnEarlierOneFromTheStream(t *testing.T) {
 	later.createdAt = at(100)
 	f.begin(later)
 
-	if f.adopt(order("o1", "a"), at(200)) || !f.has("o2") {
+	if f.adopt(order("o1", "a"), at(200)) || !f.hasOrder("o2") {
 		t.Error("the earlier order was adopted")
 	}
 }
@@ -409,7 +409,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		f.leftCache("p", "a")
 		expectWakes(t, f, at(10), wake{orderID: "o"})
 		f.due(at(10).Add(releasedLasts - time.Second))
-		if !f.has("o") {
+		if !f.hasOrder("o") {
 			t.Errorf("%s: forgotten before", name)
 		}
 
@@ -498,11 +498,11 @@ func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
 	woken := start.Add(releasedLasts - time.Second)
 	f.activated("p", woken)
 	f.due(start.Add(releasedLasts))
-	if !f.has("o") {
+	if !f.hasOrder("o") {
 		t.Error("it was woken again, and loses its place at once")
 	}
 	f.due(woken.Add(releasedLasts))
-	if f.has("o") {
+	if f.hasOrder("o") {
 		t.Error("it keeps its place for ever")
 	}
 }

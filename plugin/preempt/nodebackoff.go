@@ -117,8 +117,8 @@ func (a *nodeBackoff) nodes(pod types.UID) (out map[string]bool, first time.Time
 	return out, first
 }
 
-// concerns says whether orders of a pod have failed.
-func (a *nodeBackoff) concerns(pod types.UID) bool {
+// has says whether orders of a pod have failed.
+func (a *nodeBackoff) has(pod types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pods[pod] != nil

@@ -53,7 +53,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		e.complain(ctx, "order_not_understood", r, err)
 		return
 	}
-	if order.Preemptor == nil || e.inflight.has(order.OrderID) {
+	if order.Preemptor == nil || e.inflight.hasOrder(order.OrderID) {
 		return
 	}
 	if r.Subject != e.subjects.PodOrder(order.Preemptor.UID) {

@@ -653,7 +653,7 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 					if err := end(w, p); err != nil {
 						t.Error(err)
 					}
-					w.eventually("the informer has told", func() bool { return !engine.nodeBackoff.concerns(p.UID) })
+					w.eventually("the informer has told", func() bool { return !engine.nodeBackoff.has(p.UID) })
 				}
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 					if !early {

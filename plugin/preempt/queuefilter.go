@@ -57,7 +57,7 @@ type gateProcess struct{ *engine }
 func (p gateProcess) Handle() fwk.Handle              { return p.handle }
 func (p gateProcess) Leads(ctx context.Context) bool  { return p.leadership.now(ctx) }
 func (p gateProcess) Pending(ref wire.PodRef) *v1.Pod { return p.pending(ref) }
-func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.concerns(uid) }
+func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.has(uid) }
 
 func (p gateProcess) Recorder(pod *v1.Pod) events.EventRecorderLogger { return p.recorder(pod) }
 

@@ -61,7 +61,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.concerns(pod) || e.nodeBackoff.concerns(pod) || e.tried.concerns(pod) || e.refusals.concerns(pod) || e.samples.full(pod)
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.tried.has(pod) || e.refusals.has(pod) || e.samples.full(pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

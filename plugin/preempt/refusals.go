@@ -145,8 +145,8 @@ func (r *refusals) of(preemptor types.UID) (victims []string, first time.Time, w
 	return victims, first, are + " left out for now, as impossible to evict: " + most
 }
 
-// concerns reports whether pods could not be evicted for a preemptor.
-func (r *refusals) concerns(preemptor types.UID) bool {
+// has reports whether pods could not be evicted for a preemptor.
+func (r *refusals) has(preemptor types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods[preemptor]) > 0

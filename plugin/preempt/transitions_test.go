@@ -69,8 +69,8 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				if p.phase != to {
 					t.Errorf("phase %v, want %v", p.phase, to)
 				}
-				if at != absent && f.has("o1") == (to == absent) {
-					t.Errorf("known: %t in phase %v", f.has("o1"), to)
+				if at != absent && f.hasOrder("o1") == (to == absent) {
+					t.Errorf("known: %t in phase %v", f.hasOrder("o1"), to)
 				}
 				if q.doomed != slices.Contains(effects, failDependents) {
 					t.Errorf("the order that counts on it is doomed: %t", q.doomed)
@@ -117,8 +117,8 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 
 				call(f)
 
-				if p.phase != to || f.has("o1") != (to != absent) {
-					t.Errorf("phase %v, known %t, want %v", p.phase, f.has("o1"), to)
+				if p.phase != to || f.hasOrder("o1") != (to != absent) {
+					t.Errorf("phase %v, known %t, want %v", p.phase, f.hasOrder("o1"), to)
 				}
 				if q.doomed != slices.Contains(effects, failDependents) {
 					t.Errorf("the order that counts on it is doomed: %t", q.doomed)

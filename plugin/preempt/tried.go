@@ -193,8 +193,8 @@ func (t *tried) goOn(pod types.UID, took time.Duration) time.Time {
 	return at
 }
 
-// concerns reports whether nodes have failed for a pod.
-func (t *tried) concerns(pod types.UID) bool {
+// has reports whether nodes have failed for a pod.
+func (t *tried) has(pod types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pods[pod] != nil

@@ -84,7 +84,7 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 		return node.GetGeneration(), true
 	})
 	if len(failed) == 0 || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
-		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.tried.concerns(p.UID))
+		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.tried.has(p.UID))
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
 	asked := len(w.bus.requests)
@@ -135,7 +135,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
-	if w.plugin.engine.tried.concerns(p.UID) {
+	if w.plugin.engine.tried.has(p.UID) {
 		t.Error("a later try does not start anew")
 	}
 	if w.plugin.engine.retry.count() != 1 {
@@ -234,7 +234,7 @@ func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
 		t.Errorf("after a change of a: %v", failed)
 	}
 	clock.SetTime(clock.Now().Add(triedMemory))
-	if failed := of(); len(failed) != 0 || memory.concerns("p") || memory.total != 0 {
+	if failed := of(); len(failed) != 0 || memory.has("p") || memory.total != 0 {
 		t.Errorf("%s later: %v, %d in all", triedMemory, failed, memory.total)
 	}
 }
@@ -273,7 +273,7 @@ func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
 	if memory.total > mostTried || len(memory.pods) > mostTried/1000+1 {
 		t.Errorf("%d nodes of %d pods", memory.total, len(memory.pods))
 	}
-	if memory.concerns("0") || !memory.concerns(types.UID(fmt.Sprint(3*mostTried/1000-1))) {
+	if memory.has("0") || !memory.has(types.UID(fmt.Sprint(3*mostTried/1000-1))) {
 		t.Error("the latest are not the ones that are kept")
 	}
 }
