@@ -54,7 +54,7 @@ type engine struct {
 	samples     *samples
 	orders      *orderBreaker
 	reverted    *reverted
-	seen        *seen
+	seen        *seenVersions
 	control     *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
@@ -145,7 +145,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		samples:         newSamples(clock),
 		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
 		reverted:        newReverted(),
-		seen:            newSeen(),
+		seen:            newSeenVersions(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 		orderLimitQueue: newOrderLimitQueue(clock),
 		prefetchHistory: newPrefetchHistory(),

@@ -58,7 +58,7 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 	if due := engine.retry.due(retryBurst); len(due) != 0 {
 		t.Fatalf("due for a class that it does not depend on: %v", due)
 	}
-	engine.seen = newSeen()
+	engine.seen = newSeenVersions()
 	create("steady")
 	deadline := time.Now().Add(10 * time.Second)
 	for len(engine.retry.due(retryBurst)) == 0 {

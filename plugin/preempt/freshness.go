@@ -16,18 +16,18 @@ const (
 	resourcePriorityClasses = "priorityclasses"
 )
 
-// seen is how far the scheduler's informers have come. A planner that has not come so far is behind, and
+// seenVersions is how far the scheduler's informers have come. A planner that has not come so far is behind, and
 // what it refuses is not final. Only objects count, no bookmarks: a planner that follows the same objects
 // has either seen one or is behind. Safe for concurrent use.
-type seen struct {
+type seenVersions struct {
 	mu       sync.Mutex
 	versions map[string]int64
 }
 
-func newSeen() *seen { return &seen{versions: map[string]int64{}} }
+func newSeenVersions() *seenVersions { return &seenVersions{versions: map[string]int64{}} }
 
 // take notes an object's version. A list comes in any order, so the highest counts.
-func (s *seen) take(resource string, object any) {
+func (s *seenVersions) take(resource string, object any) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return
@@ -42,7 +42,7 @@ func (s *seen) take(resource string, object any) {
 }
 
 // all are the versions by resource.
-func (s *seen) all() map[string]int64 {
+func (s *seenVersions) all() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.versions)
