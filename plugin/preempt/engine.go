@@ -48,7 +48,7 @@ type engine struct {
 	retry       *retries
 	nodeBackoff *nodeBackoff
 	tried       *tried
-	refusals    *refusals
+	unevictable *unevictable
 	chosen      *chosen
 	places      *heldPlaces
 	samples     *samples
@@ -139,7 +139,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		retry:           newRetries(clock),
 		nodeBackoff:     newNodeBackoff(clock),
 		tried:           newTried(clock),
-		refusals:        newRefusals(clock),
+		unevictable:     newUnevictable(clock),
 		chosen:          newChosen(),
 		places:          newHeldPlaces(),
 		samples:         newSamples(clock),
@@ -257,7 +257,7 @@ func (e *engine) forget(uid types.UID) {
 	e.retry.forget(uid)
 	e.nodeBackoff.forget(uid)
 	e.tried.forget(uid)
-	e.refusals.forget(uid)
+	e.unevictable.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)
 	e.endPlace(uid)

@@ -160,7 +160,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	// Other victims may do on the same node, where the next plan can leave those out.
-	others := e.refusals.take(types.UID(w.pod.UID), outcome.Victims) > 0
+	others := e.unevictable.take(types.UID(w.pod.UID), outcome.Victims) > 0
 	e.failed(w.pod, w.node, nodesFault(outcome) && !others)
 	e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
 }

@@ -156,7 +156,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
 	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
 	end = pl.preempt(ctx, state, pod, statuses)
-	if _, _, why := pl.engine.refusals.of(pod.UID); why != "" && end.refuses() {
+	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
 	if current := pl.engine.current(refOf(pod)); current != nil && end.keeps() {

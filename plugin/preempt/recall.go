@@ -51,7 +51,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 	known.failed = pl.engine.tried.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
-	known.refused, refusedUntil, _ = pl.engine.refusals.of(pod.UID)
+	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
 	known.retryAt = backedOffUntil
 	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
 		known.retryAt = refusedUntil
@@ -61,7 +61,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.tried.has(pod) || e.refusals.has(pod) || e.samples.full(pod)
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.tried.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

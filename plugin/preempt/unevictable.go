@@ -18,8 +18,8 @@ import (
 // doubles it. The first time is short: the next plan takes another pod at once where there is one, and where there is
 // none, what the API server refuses may be allowed soon.
 const (
-	refusedFirst   = 10 * time.Second
-	refusedLongest = 5 * time.Minute
+	unevictableInitial = 10 * time.Second
+	unevictableMax     = 5 * time.Minute
 	// longestCause bounds what is told of the API server's text.
 	longestCause = 200
 )
@@ -27,58 +27,58 @@ const (
 // Results and reasons of victims in outcomes that the plugin tells apart.
 const (
 	victimFailed = "failed"
-	victimSpared = "spared"
+	victimExempt = "spared"
 )
 
-// triedInVain are an evictor's reasons for a victim that failed only since time ran out.
-var triedInVain = []string{"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"}
+// transientReasons are an evictor's reasons for a victim that failed only since time ran out.
+var transientReasons = []string{"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"}
 
-// refusals remembers, by preemptor, pods that could not be evicted for it, so that the next plan is another one.
+// unevictable remembers, by preemptor, pods that could not be evicted for it, so that the next plan is another one.
 // Another preemptor may well evict them: an admission policy may look at who asks and when. Bounded by the pods
 // that are pending. Safe for concurrent use.
-type refusals struct {
+type unevictable struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
-	pods map[types.UID]map[types.UID]*refusal
+	pods map[types.UID]map[types.UID]*unevictableVictim
 }
 
-// refusal is a pod that could not be evicted.
-type refusal struct {
+// unevictableVictim is a pod that could not be evicted.
+type unevictableVictim struct {
 	until    time.Time
 	duration time.Duration
 	cause    string
 }
 
-func newRefusals(clock clock.PassiveClock) *refusals {
-	return &refusals{clock: clock, pods: map[types.UID]map[types.UID]*refusal{}}
+func newUnevictable(clock clock.PassiveClock) *unevictable {
+	return &unevictable{clock: clock, pods: map[types.UID]map[types.UID]*unevictableVictim{}}
 }
 
 // take remembers the victims of an outcome that could not be evicted, and returns how many of them the plan had not been
 // asked to leave out.
-func (r *refusals) take(preemptor types.UID, victims []wire.VictimOutcome) (news int) {
+func (r *unevictable) take(preemptor types.UID, victims []wire.VictimOutcome) (news int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for _, v := range victims {
-		refused := v.Result == victimFailed && !slices.Contains(triedInVain, v.Reason)
-		if !refused && v.Result != victimSpared {
+		failed := v.Result == victimFailed && !slices.Contains(transientReasons, v.Reason)
+		if !failed && v.Result != victimExempt {
 			continue
 		}
 		of := r.pods[preemptor]
 		if of == nil {
-			of = map[types.UID]*refusal{}
+			of = map[types.UID]*unevictableVictim{}
 			r.pods[preemptor] = of
 		}
 		entry := of[types.UID(v.UID)]
 		if entry == nil {
-			entry = &refusal{duration: refusedFirst / 2}
+			entry = &unevictableVictim{duration: unevictableInitial / 2}
 			of[types.UID(v.UID)] = entry
 		}
 		if !now.Before(entry.until) {
 			news++
 		}
-		entry.duration = min(2*entry.duration, refusedLongest)
+		entry.duration = min(2*entry.duration, unevictableMax)
 		entry.until = now.Add(entry.duration)
 		entry.cause = causeOf(v)
 	}
@@ -87,7 +87,7 @@ func (r *refusals) take(preemptor types.UID, victims []wire.VictimOutcome) (news
 }
 
 // shrink keeps as many as a plan request may name: those that are left out longest.
-func (r *refusals) shrink(preemptor types.UID) {
+func (r *unevictable) shrink(preemptor types.UID) {
 	of := r.pods[preemptor]
 	for len(of) > wire.MostRefusedVictims {
 		var first types.UID
@@ -113,7 +113,7 @@ func causeOf(v wire.VictimOutcome) string {
 
 // of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they
 // were not evicted, in a few words; empty where there is none.
-func (r *refusals) of(preemptor types.UID) (victims []string, first time.Time, why string) {
+func (r *unevictable) of(preemptor types.UID) (victims []string, first time.Time, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -146,13 +146,13 @@ func (r *refusals) of(preemptor types.UID) (victims []string, first time.Time, w
 }
 
 // has reports whether pods could not be evicted for a preemptor.
-func (r *refusals) has(preemptor types.UID) bool {
+func (r *unevictable) has(preemptor types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods[preemptor]) > 0
 }
 
-func (r *refusals) forget(preemptor types.UID) {
+func (r *unevictable) forget(preemptor types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pods, preemptor)

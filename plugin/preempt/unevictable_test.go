@@ -64,7 +64,7 @@ func TestWhereOneOfTwoEqualVictimsCannotBeEvictedTheOtherGoesNext(t *testing.T) 
 func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *testing.T) {
 	w, p := equalVictims(t)
 	w.bus.plan = answers(candidate("n1", "!a", "b"))
-	w.plugin.engine.refusals.take("p", []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}})
+	w.plugin.engine.unevictable.take("p", []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}})
 
 	expectVictims(t, w.nominated(p, "n1"), "b")
 }
@@ -72,7 +72,7 @@ func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *tes
 func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T) {
 	w, p := equalVictims(t)
 	for _, uid := range []string{"a", "b"} {
-		w.plugin.engine.refusals.take("p", []wire.VictimOutcome{{Name: uid, UID: uid, Result: victimFailed, Reason: "Forbidden", Message: forbidden}})
+		w.plugin.engine.unevictable.take("p", []wire.VictimOutcome{{Name: uid, UID: uid, Result: victimFailed, Reason: "Forbidden", Message: forbidden}})
 	}
 
 	_, status := w.cycle(p)
@@ -84,7 +84,7 @@ func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T
 	w.plugin.engine.retry.mu.Lock()
 	defer w.plugin.engine.retry.mu.Unlock()
 	entry := w.plugin.engine.retry.pods["p"]
-	if entry == nil || time.Until(entry.at) < refusedFirst/2 || time.Until(entry.at) > refusedFirst {
+	if entry == nil || time.Until(entry.at) < unevictableInitial/2 || time.Until(entry.at) > unevictableInitial {
 		t.Errorf("tried again at %+v", entry)
 	}
 }
@@ -96,13 +96,13 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 		want    []time.Duration
 	}{
 		"refused by the API server":   {wire.VictimOutcome{Result: victimFailed, Reason: "Forbidden"}, []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute}},
-		"spared by the evictor":       {wire.VictimOutcome{Result: victimSpared, Reason: "protected"}, []time.Duration{10 * time.Second, 20 * time.Second}},
+		"spared by the evictor":       {wire.VictimOutcome{Result: victimExempt, Reason: "protected"}, []time.Duration{10 * time.Second, 20 * time.Second}},
 		"kept by its budget for now":  {wire.VictimOutcome{Result: victimFailed, Reason: "budget"}, []time.Duration{10 * time.Second, 20 * time.Second}},
 		"not deleted in time":         {wire.VictimOutcome{Result: victimFailed, Reason: "server-error"}, []time.Duration{0, 0}},
 		"deleted before another fail": {wire.VictimOutcome{Result: "deleted"}, []time.Duration{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRefusals(clock)
+			r := newUnevictable(clock)
 			test.outcome.UID = "a"
 			for _, want := range test.want {
 				news := r.take("p", []wire.VictimOutcome{test.outcome})
@@ -126,7 +126,7 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 }
 
 func TestAVictimThatFailsThoughItWasLeftOutIsTheNodesFault(t *testing.T) {
-	r := newRefusals(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
+	r := newUnevictable(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
 	failed := []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}}
 	r.take("p", failed)
 
@@ -137,7 +137,7 @@ func TestAVictimThatFailsThoughItWasLeftOutIsTheNodesFault(t *testing.T) {
 
 func TestAsManyVictimsAreLeftOutAsARequestMayName(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	r := newRefusals(clock)
+	r := newUnevictable(clock)
 	for i := range 3 * wire.MostRefusedVictims {
 		clock.SetTime(clock.Now().Add(time.Millisecond))
 		r.take("p", []wire.VictimOutcome{{UID: fmt.Sprintf("%03d", i), Result: victimFailed, Reason: "Forbidden"}})
