@@ -42,20 +42,20 @@ type engine struct {
 	fence    *fence
 	ownMode  atomic.Pointer[string] // of the profile that may do most
 
-	breaker     *breaker
-	inflight    *inflight
-	placements  *placements
-	retry       *retries
-	nodeBackoff *nodeBackoff
-	tried       *tried
-	unevictable *unevictable
-	chosen      *chosen
-	places      *heldPlaces
-	samples     *samples
-	orders      *orderBreaker
-	reverted    *reverted
-	seen        *seenVersions
-	control     *control
+	breaker        *breaker
+	inflight       *inflight
+	placements     *placements
+	retry          *retries
+	nodeBackoff    *nodeBackoff
+	verifyFailures *verifyFailures
+	unevictable    *unevictable
+	chosen         *chosen
+	places         *heldPlaces
+	samples        *samples
+	orders         *orderBreaker
+	reverted       *reverted
+	seen           *seenVersions
+	control        *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
@@ -138,7 +138,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		placements:      newPlacements(),
 		retry:           newRetries(clock),
 		nodeBackoff:     newNodeBackoff(clock),
-		tried:           newTried(clock),
+		verifyFailures:  newVerifyFailures(clock),
 		unevictable:     newUnevictable(clock),
 		chosen:          newChosen(),
 		places:          newHeldPlaces(),
@@ -256,7 +256,7 @@ func (e *engine) forget(uid types.UID) {
 	e.inflight.forget(uid)
 	e.retry.forget(uid)
 	e.nodeBackoff.forget(uid)
-	e.tried.forget(uid)
+	e.verifyFailures.forget(uid)
 	e.unevictable.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)

@@ -266,7 +266,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*v
 		judged++
 		a.failed[node] = why
 		if generation, ok := generationOf(a.nodes, node); ok {
-			a.engine.tried.add(a.pod.UID, node, why, generation)
+			a.engine.verifyFailures.add(a.pod.UID, node, why, generation)
 		}
 	}
 	return stand, judged
@@ -337,7 +337,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return ending{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
-	a.engine.tried.forget(a.pod.UID)
+	a.engine.verifyFailures.forget(a.pod.UID)
 	refusal := reply.Refusal
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "no node can be freed"}
@@ -368,7 +368,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 // pod is tried again, from the beginning: planner and plugin see the cluster and the orders at different moments, and no
 // event tells when they agree.
 func (a *attempt) unverifiable() ending {
-	a.engine.tried.forget(a.pod.UID)
+	a.engine.verifyFailures.forget(a.pod.UID)
 	a.engine.retry.unreachable(refOf(a.pod), time.Time{})
 	return ending{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, summary(a.failed))}
@@ -377,7 +377,7 @@ func (a *attempt) unverifiable() ending {
 // unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
 // those.
 func (a *attempt) unfinished(start time.Time) ending {
-	a.engine.retry.tryAt(refOf(a.pod), a.engine.tried.goOn(a.pod.UID, a.engine.clock.Since(start)))
+	a.engine.retry.tryAt(refOf(a.pod), a.engine.verifyFailures.continueAt(a.pod.UID, a.engine.clock.Since(start)))
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {

@@ -48,7 +48,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 		return waits(endLimited, fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count()))
 	}
 
-	known.failed = pl.engine.tried.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
+	known.failed = pl.engine.verifyFailures.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
@@ -61,7 +61,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.tried.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.verifyFailures.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

@@ -79,12 +79,12 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	failed := w.plugin.engine.tried.of(p.UID, func(string) (int64, bool) {
+	failed := w.plugin.engine.verifyFailures.of(p.UID, func(string) (int64, bool) {
 		node, _ := w.plugin.handle.SnapshotSharedLister().NodeInfos().Get("n00")
 		return node.GetGeneration(), true
 	})
 	if len(failed) == 0 || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
-		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.tried.has(p.UID))
+		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.verifyFailures.has(p.UID))
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
 	asked := len(w.bus.requests)
@@ -135,7 +135,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
-	if w.plugin.engine.tried.has(p.UID) {
+	if w.plugin.engine.verifyFailures.has(p.UID) {
 		t.Error("a later try does not start anew")
 	}
 	if w.plugin.engine.retry.count() != 1 {
@@ -160,7 +160,7 @@ func TestNothingIsPrefetchedForAPodWithNodesThatFailed(t *testing.T) {
 		t.Fatal("nothing would be prefetched in any case")
 	}
 
-	w.plugin.engine.tried.add(p.UID, "n00", failure{cause: causeFilters}, 1)
+	w.plugin.engine.verifyFailures.add(p.UID, "n00", failure{cause: causeFilters}, 1)
 
 	if w.plugin.mayPrefetch(p) {
 		t.Error("a question with all nodes is prefetched")
@@ -218,7 +218,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 
 func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	memory := newTried(clock)
+	memory := newVerifyFailures(clock)
 	generations := map[string]int64{"a": 1, "b": 1}
 	of := func() map[string]failure {
 		return memory.of("p", func(node string) (int64, bool) { g, ok := generations[node]; return g, ok })
@@ -233,20 +233,20 @@ func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
 	if failed := of(); len(failed) != 1 || failed["b"].cause != causeFilters {
 		t.Errorf("after a change of a: %v", failed)
 	}
-	clock.SetTime(clock.Now().Add(triedMemory))
+	clock.SetTime(clock.Now().Add(failureMemory))
 	if failed := of(); len(failed) != 0 || memory.has("p") || memory.total != 0 {
-		t.Errorf("%s later: %v, %d in all", triedMemory, failed, memory.total)
+		t.Errorf("%s later: %v, %d in all", failureMemory, failed, memory.total)
 	}
 }
 
 func TestUnfinishedVerificationOfManyPodsTakesAFifthOfTheTime(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	memory := newTried(clocktesting.NewFakePassiveClock(now))
+	memory := newVerifyFailures(clocktesting.NewFakePassiveClock(now))
 	var last time.Time
 	for i := range 10 {
 		uid := types.UID(fmt.Sprint(i))
 		memory.add(uid, "n", failure{cause: causeFilters}, 1)
-		last = memory.goOn(uid, time.Second)
+		last = memory.continueAt(uid, time.Second)
 		if entry := memory.pods[uid]; !entry.until.After(last) {
 			t.Fatalf("what failed is forgotten at %s, before the pod goes on at %s", entry.until, last)
 		}
@@ -255,25 +255,25 @@ func TestUnfinishedVerificationOfManyPodsTakesAFifthOfTheTime(t *testing.T) {
 	if waits := last.Sub(now); waits != 40*time.Second {
 		t.Errorf("the tenth goes on after %s, want 40 s", waits)
 	}
-	if at := newTried(clocktesting.NewFakePassiveClock(now)).goOn("p", time.Millisecond); at != now.Add(verifyPause) {
+	if at := newVerifyFailures(clocktesting.NewFakePassiveClock(now)).continueAt("p", time.Millisecond); at != now.Add(verifyPause) {
 		t.Errorf("a short one goes on after %s, want %s", at.Sub(now), verifyPause)
 	}
 }
 
 func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	memory := newTried(clock)
-	for i := range 3 * mostTried {
+	memory := newVerifyFailures(clock)
+	for i := range 3 * maxFailures {
 		if i%1000 == 0 {
 			clock.SetTime(clock.Now().Add(time.Millisecond))
 		}
 		memory.add(types.UID(fmt.Sprint(i/1000)), fmt.Sprint(i), failure{cause: causeFilters}, 1)
 	}
 
-	if memory.total > mostTried || len(memory.pods) > mostTried/1000+1 {
+	if memory.total > maxFailures || len(memory.pods) > maxFailures/1000+1 {
 		t.Errorf("%d nodes of %d pods", memory.total, len(memory.pods))
 	}
-	if memory.has("0") || !memory.has(types.UID(fmt.Sprint(3*mostTried/1000-1))) {
+	if memory.has("0") || !memory.has(types.UID(fmt.Sprint(3*maxFailures/1000-1))) {
 		t.Error("the latest are not the ones that are kept")
 	}
 }

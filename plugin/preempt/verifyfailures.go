@@ -19,11 +19,11 @@ const (
 	verifyPause = time.Second
 	// verifyShare: what is continued takes one part in so many of the scheduler's time.
 	verifyShare = 5
-	// triedMemory is how long nodes that failed are remembered after the last one, or after the time at which
+	// failureMemory is how long nodes that failed are remembered after the last one, or after the time at which
 	// verification goes on: no answer rests on what the cluster was like long ago.
-	triedMemory = 30 * time.Second
-	// mostTried bounds the nodes remembered, of all preemptors together.
-	mostTried = 100000
+	failureMemory = 30 * time.Second
+	// maxFailures bounds the nodes remembered, of all preemptors together.
+	maxFailures = 100000
 	// mostFailuresShown bounds the kinds of failures that a message counts.
 	mostFailuresShown = 5
 )
@@ -93,38 +93,38 @@ func summary(failed map[string]failure) string {
 	return strings.Join(parts, ", ")
 }
 
-// tried remembers for which nodes verification failed, by preemptor. Planner and ranking give the same answer to
+// verifyFailures remembers for which nodes verification failed, by preemptor. Planner and ranking give the same answer to
 // the same question, so that without it every cycle would verify the same nodes, and a preemptor that more of them
 // rank better for than can be verified in one cycle would never come to the others. It is dropped once all
 // potential nodes have been judged, so that a later try starts anew. Safe for concurrent use.
-type tried struct {
+type verifyFailures struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
-	pods  map[types.UID]*triedNodes
+	pods  map[types.UID]*podFailures
 	total int       // nodes of all pods
 	free  time.Time // when verification has been paid for that was not finished so far
 }
 
-type triedNodes struct {
-	nodes map[string]triedNode
+type podFailures struct {
+	nodes map[string]nodeFailure
 	until time.Time
 }
 
-// triedNode is a failure, and the generation of the scheduler's view of the node then: any change of the node or its
+// nodeFailure is a failure, and the generation of the scheduler's view of the node then: any change of the node or its
 // pods makes another.
-type triedNode struct {
+type nodeFailure struct {
 	failure    failure
 	generation int64
 }
 
-func newTried(clock clock.PassiveClock) *tried {
-	return &tried{clock: clock, pods: map[types.UID]*triedNodes{}}
+func newVerifyFailures(clock clock.PassiveClock) *verifyFailures {
+	return &verifyFailures{clock: clock, pods: map[types.UID]*podFailures{}}
 }
 
 // of returns the nodes that failed for a pod and have not changed since. generation reports a node's present one; ok is
 // false where there is no such node. O(nodes remembered of the pod).
-func (t *tried) of(pod types.UID, generation func(node string) (generation int64, ok bool)) map[string]failure {
+func (t *verifyFailures) of(pod types.UID, generation func(node string) (generation int64, ok bool)) map[string]failure {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	failed := map[string]failure{}
@@ -148,20 +148,20 @@ func (t *tried) of(pod types.UID, generation func(node string) (generation int64
 }
 
 // add notes that a node failed for a pod. Where too many are remembered, the pods whose memory ends first make room.
-func (t *tried) add(pod types.UID, node string, failed failure, generation int64) {
+func (t *verifyFailures) add(pod types.UID, node string, failed failure, generation int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	entry := t.pods[pod]
 	if entry == nil {
-		entry = &triedNodes{nodes: map[string]triedNode{}}
+		entry = &podFailures{nodes: map[string]nodeFailure{}}
 		t.pods[pod] = entry
 	}
 	if _, known := entry.nodes[node]; !known {
 		t.total++
 	}
-	entry.nodes[node] = triedNode{failed, generation}
-	entry.until = t.clock.Now().Add(triedMemory)
-	for t.total > mostTried && len(t.pods) > 1 {
+	entry.nodes[node] = nodeFailure{failed, generation}
+	entry.until = t.clock.Now().Add(failureMemory)
+	for t.total > maxFailures && len(t.pods) > 1 {
 		var oldest types.UID
 		for uid, other := range t.pods {
 			if uid != pod && (oldest == "" || other.until.Before(t.pods[oldest].until)) {
@@ -172,10 +172,10 @@ func (t *tried) add(pod types.UID, node string, failed failure, generation int64
 	}
 }
 
-// goOn returns when a pod's verification may go on that ended unfinished after so long, and remembers its nodes until
+// continueAt returns when a pod's verification may go on that ended unfinished after so long, and remembers its nodes until
 // then: after a pause, and so that what all pods continue costs the scheduling cycles at most one part in verifyShare of
 // their time.
-func (t *tried) goOn(pod types.UID, took time.Duration) time.Time {
+func (t *verifyFailures) continueAt(pod types.UID, took time.Duration) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -188,26 +188,26 @@ func (t *tried) goOn(pod types.UID, took time.Duration) time.Time {
 		at = t.free
 	}
 	if entry := t.pods[pod]; entry != nil {
-		entry.until = at.Add(triedMemory)
+		entry.until = at.Add(failureMemory)
 	}
 	return at
 }
 
 // has reports whether nodes have failed for a pod.
-func (t *tried) has(pod types.UID) bool {
+func (t *verifyFailures) has(pod types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pods[pod] != nil
 }
 
 // forget drops what is remembered of a pod.
-func (t *tried) forget(pod types.UID) {
+func (t *verifyFailures) forget(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.drop(pod)
 }
 
-func (t *tried) drop(pod types.UID) {
+func (t *verifyFailures) drop(pod types.UID) {
 	if entry := t.pods[pod]; entry != nil {
 		t.total -= len(entry.nodes)
 		delete(t.pods, pod)
