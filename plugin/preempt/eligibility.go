@@ -15,7 +15,7 @@ import (
 func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *ending {
 	looked := pl.engine.retry.now()
 	if pl.mode(pod) == wire.ModeOff {
-		pl.engine.retry.restrained(refOf(pod), looked)
+		pl.engine.retry.modeHeld(refOf(pod), looked)
 		return &ending{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {

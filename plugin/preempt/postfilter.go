@@ -136,9 +136,9 @@ type attempt struct {
 	pod      *v1.Pod
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
-	recalled           // its failed nodes grow by those of this cycle
-	asked    moment    // when the last question was asked
-	prefetch *prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
+	recalled             // its failed nodes grow by those of this cycle
+	asked    changeCount // when the last question was asked
+	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the ending says why
@@ -213,17 +213,17 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *e
 	}
 	switch {
 	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
-		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		return ended(ending{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, longestMessage)})
 	case reply.Status == wire.StatusNotSynced:
-		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
 			message = beginning(refusal.Message, longestMessage)
 		}
 		return ended(ending{kind: endNotSynced, message: "no plan: " + message})
 	case a.mode == wire.ModeObserve:
-		a.engine.retry.restrained(refOf(a.pod), a.asked)
+		a.engine.retry.modeHeld(refOf(a.pod), a.asked)
 		return ended(ending{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 		return ended(a.refusal(ctx, reply))
@@ -283,7 +283,7 @@ func (a *attempt) askExtenders(candidates []*verified) (kept []*verified, end *e
 	case err != nil:
 		return nil, &ending{kind: endError, message: err.Error()}
 	case len(kept) == 0:
-		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		return nil, &ending{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
 	}
 	a.rank(kept)
@@ -320,12 +320,12 @@ func (a *attempt) unreachable(err error) ending {
 	_, probeAt := a.engine.breaker.current()
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
-		a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		return ending{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):
 		a.engine.retry.tryAt(refOf(a.pod), probeAt)
 	default:
-		a.engine.retry.unreachable(refOf(a.pod), probeAt)
+		a.engine.retry.planUnavailable(refOf(a.pod), probeAt)
 	}
 	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
@@ -369,7 +369,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 // event tells when they agree.
 func (a *attempt) unverifiable() ending {
 	a.engine.verifyFailures.forget(a.pod.UID)
-	a.engine.retry.unreachable(refOf(a.pod), time.Time{})
+	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 	return ending{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, summary(a.failed))}
 }

@@ -106,7 +106,7 @@ func (h *prefetchHistory) nodes(pod *v1.Pod) (nodes potential, ok bool) {
 // prefetch is a plan that is asked for before PostFilter wants one. It is of use where PostFilter would ask the same.
 type prefetch struct {
 	question
-	at     moment
+	at     changeCount
 	result string // what becomes of it, for the metric
 
 	answered chan struct{} // closed once the rest is set

@@ -49,18 +49,18 @@ const (
 	kindNode = "Node"
 )
 
-// refused is a pod that waits for a time or for an object.
-type refused struct {
-	pod       wire.PodRef
-	at        time.Time // zero: no time alone helps
-	dependsOn []wire.Dependency
-	due       bool // an object it depends on has changed
-	lastWoken time.Time
-	failures  int // how often in a row no plan could be had
+// pendingRetry is a pod that waits for a time or for an object.
+type pendingRetry struct {
+	pod           wire.PodRef
+	at            time.Time // zero: no time alone helps
+	dependsOn     []wire.Dependency
+	due           bool // an object it depends on has changed
+	lastActivated time.Time
+	failures      int // how often in a row no plan could be had
 }
 
 // waitUntil has time alone help.
-func (p *refused) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
+func (p *pendingRetry) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
 
 // retries remembers refused pods by UID and says when to try which again. It calls nothing of the
 // scheduler. Safe for concurrent use.
@@ -68,21 +68,21 @@ type retries struct {
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	pods    map[types.UID]*refused
+	pods    map[types.UID]*pendingRetry
 	spaces  map[string]int // of pods, by namespace
-	changes moment         // so many so far
+	changes changeCount    // so many so far
 	recent  [mostChanges]func(wire.Dependency) bool
 }
 
-// moment is a point in the row of changes of objects that refusals depend on.
-type moment uint64
+// changeCount is a point in the row of changes of objects that refusals depend on.
+type changeCount uint64
 
 func newRetries(clock clock.PassiveClock) *retries {
-	return &retries{clock: clock, pods: map[types.UID]*refused{}, spaces: map[string]int{}}
+	return &retries{clock: clock, pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
 }
 
 // now is the moment to give to refuse, taken before what may be refused is looked at.
-func (r *retries) now() moment {
+func (r *retries) now() changeCount {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changes
@@ -91,7 +91,7 @@ func (r *retries) now() moment {
 // refuse remembers a refused pod with what its refusal depends on. What has changed of that since it was asked may
 // not have been known to whoever refused. A refusal that depends on nothing is forgotten: only the cluster's own
 // events can help.
-func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn []wire.Dependency) {
+func (r *retries) refuse(pod wire.PodRef, asked changeCount, at time.Time, dependsOn []wire.Dependency) {
 	if at.IsZero() && len(dependsOn) == 0 {
 		r.forget(types.UID(pod.UID))
 		return
@@ -107,7 +107,7 @@ func (r *retries) refuse(pod wire.PodRef, asked moment, at time.Time, dependsOn 
 func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at, nil) }
 
 // changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
-func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
+func (r *retries) changedSince(asked changeCount, objects []wire.Dependency) bool {
 	if r.changes-asked > mostChanges {
 		return len(objects) > 0
 	}
@@ -119,14 +119,14 @@ func (r *retries) changedSince(asked moment, objects []wire.Dependency) bool {
 	return false
 }
 
-// restrained remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
-func (r *retries) restrained(pod wire.PodRef, asked moment) {
+// modeHeld remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
+func (r *retries) modeHeld(pod wire.PodRef, asked changeCount) {
 	r.refuse(pod, asked, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
 }
 
-// unreachable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
+// planUnavailable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
 // when the planner may be asked again.
-func (r *retries) unreachable(pod wire.PodRef, notBefore time.Time) {
+func (r *retries) planUnavailable(pod wire.PodRef, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
@@ -151,11 +151,11 @@ func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
 }
 
 // entry is what is remembered of a pod. Callers of this and the following hold the lock, and shrink afterwards.
-func (r *retries) entry(pod wire.PodRef) *refused {
+func (r *retries) entry(pod wire.PodRef) *pendingRetry {
 	uid := types.UID(pod.UID)
 	entry := r.pods[uid]
 	if entry == nil {
-		entry = &refused{}
+		entry = &pendingRetry{}
 		r.pods[uid] = entry
 		r.spaces[pod.Namespace]++
 	}
@@ -197,14 +197,14 @@ func (r *retries) shrink() {
 
 // after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been woken,
 // then one whose time comes later.
-func (p *refused) after(other *refused) bool {
+func (p *pendingRetry) after(other *pendingRetry) bool {
 	if a, b := p.rank(), other.rank(); a != b {
 		return a < b
 	}
 	return p.at.After(other.at)
 }
 
-func (p *refused) rank() int {
+func (p *pendingRetry) rank() int {
 	switch {
 	case p.due:
 		return 3
@@ -270,13 +270,13 @@ func (r *retries) due(most int) []wire.PodRef {
 		if !timeCame && !entry.due {
 			continue
 		}
-		if entry.failures == 0 && now.Sub(entry.lastWoken) < retryInterval {
+		if entry.failures == 0 && now.Sub(entry.lastActivated) < retryInterval {
 			continue
 		}
 		if timeCame {
 			entry.at = time.Time{}
 		}
-		entry.due, entry.lastWoken = false, now
+		entry.due, entry.lastActivated = false, now
 		if entry.failures == 0 && len(entry.dependsOn) == 0 {
 			r.drop(uid)
 		}
@@ -340,14 +340,14 @@ func (e *engine) runRetries(ctx context.Context) {
 		case <-ticker.C():
 		}
 		for _, ref := range e.retry.due(e.breaker.attempts(retryBurst)) {
-			e.tryAgain(ctx, ref)
+			e.activateRetry(ctx, ref)
 		}
 		refusedGauge.Set(float64(e.retry.count()))
 	}
 }
 
-// tryAgain activates one refused pod.
-func (e *engine) tryAgain(ctx context.Context, ref wire.PodRef) {
+// activateRetry activates one refused pod.
+func (e *engine) activateRetry(ctx context.Context, ref wire.PodRef) {
 	defer goroutines.RecoverPanic(ctx, "retry", nil)
 	e.activate(ctx, e.pending(ref))
 }

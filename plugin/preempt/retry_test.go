@@ -148,13 +148,13 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 
 func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.T) {
 	for name, refuse := range map[string]func(*retries, wire.PodRef){
-		"by objects alone":  func(r *retries, p wire.PodRef) { r.restrained(p, r.now()) },
+		"by objects alone":  func(r *retries, p wire.PodRef) { r.modeHeld(p, r.now()) },
 		"by a late time":    func(r *retries, p wire.PodRef) { r.postpone(p, r.clock.Now().Add(time.Hour)) },
-		"without a planner": func(r *retries, p wire.PodRef) { r.unreachable(p, r.clock.Now().Add(time.Hour)) },
+		"without a planner": func(r *retries, p wire.PodRef) { r.planUnavailable(p, r.clock.Now().Add(time.Hour)) },
 	} {
 		for kind, remember := range map[string]func(*retries, wire.PodRef){
 			"try at":      func(r *retries, p wire.PodRef) { r.tryAt(p, r.clock.Now().Add(verifyPause)) },
-			"unreachable": func(r *retries, p wire.PodRef) { r.unreachable(p, time.Time{}) },
+			"unreachable": func(r *retries, p wire.PodRef) { r.planUnavailable(p, time.Time{}) },
 		} {
 			now := testclock.NewFakePassiveClock(time.Now())
 			r := newRetries(now)
