@@ -36,7 +36,7 @@ type pendingOrder struct {
 	requestID  string
 	decisionID string
 	pod        *v1.Pod
-	chosen     *verified
+	chosen     *verifiedCandidate
 }
 
 // entry is the order as the inflight state sees it.

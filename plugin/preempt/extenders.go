@@ -20,8 +20,8 @@ func interestedExtenders(handle fwk.Handle, pod *v1.Pod) []fwk.Extender {
 // askExtenders lets each extender take candidates away or change their victims, once, with all of them.
 // A set that leaves what policy allows to be removed is dropped with its candidate. Errors of an extender that is
 // not ignorable are returned. Each call is bounded by the extender's own time-out.
-func askExtenders(extenders []fwk.Extender, pod *v1.Pod, candidates []*verified, nodes fwk.NodeInfoLister) ([]*verified, error) {
-	byNode := make(map[string]*verified, len(candidates))
+func askExtenders(extenders []fwk.Extender, pod *v1.Pod, candidates []*verifiedCandidate, nodes fwk.NodeInfoLister) ([]*verifiedCandidate, error) {
+	byNode := make(map[string]*verifiedCandidate, len(candidates))
 	asked := make(map[string]*extenderv1.Victims, len(candidates))
 	for _, c := range candidates {
 		byNode[c.node] = c
@@ -41,7 +41,7 @@ func askExtenders(extenders []fwk.Extender, pod *v1.Pod, candidates []*verified,
 		asked = answer
 	}
 
-	var kept []*verified
+	var kept []*verifiedCandidate
 	for _, c := range candidates {
 		victims := asked[c.node]
 		if victims == nil || len(victims.Pods) == 0 {
@@ -55,7 +55,7 @@ func askExtenders(extenders []fwk.Extender, pod *v1.Pod, candidates []*verified,
 }
 
 // forExtender is the candidate as an extender sees it: everything that goes.
-func (c *verified) forExtender() *extenderv1.Victims {
+func (c *verifiedCandidate) forExtender() *extenderv1.Victims {
 	victims := &extenderv1.Victims{}
 	for _, v := range c.victims {
 		victims.Pods = append(victims.Pods, v.pod)
@@ -70,7 +70,7 @@ func (c *verified) forExtender() *extenderv1.Victims {
 }
 
 // withVictims is the candidate with other victims. ok is false where one of them may not be removed.
-func (c *verified) withVictims(pods []*v1.Pod) (changed *verified, ok bool) {
+func (c *verifiedCandidate) withVictims(pods []*v1.Pod) (changed *verifiedCandidate, ok bool) {
 	awaited := make(map[types.UID]bool, len(c.awaited))
 	for _, a := range c.awaited {
 		awaited[a.pod.UID] = true

@@ -145,8 +145,8 @@ type attempt struct {
 // there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
 // nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
-func (a *attempt) find(ctx context.Context) (stand []*verified, reply *wire.PlanReply, end *ending) {
-	ended := func(end ending) ([]*verified, *wire.PlanReply, *ending) { return nil, nil, &end }
+func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *ending) {
+	ended := func(end ending) ([]*verifiedCandidate, *wire.PlanReply, *ending) { return nil, nil, &end }
 	start := a.engine.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
@@ -162,26 +162,26 @@ func (a *attempt) find(ctx context.Context) (stand []*verified, reply *wire.Plan
 	if end != nil {
 		return nil, nil, end
 	}
-	stand, judged := a.verify(ctx, reply)
-	done := len(stand) > 0 && (stand[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
+	passed, judged := a.verify(ctx, reply)
+	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
 	// A planner that names what it was asked to leave out is not asked for ever.
-	for !done && (judged > 0 || len(stand) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
+	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
 		again, end := a.plan(ctx, a.args.MaxCandidates)
 		if end != nil {
-			if len(stand) == 0 {
+			if len(passed) == 0 {
 				return nil, nil, end
 			}
 			break
 		}
-		var others []*verified
+		var others []*verifiedCandidate
 		if others, judged = a.verify(ctx, again); len(others) > 0 {
-			stand, reply = others, again
+			passed, reply = others, again
 		}
-		done = len(stand) > 0
+		done = len(passed) > 0
 	}
 	switch {
-	case len(stand) > 0:
-		return stand, reply, nil
+	case len(passed) > 0:
+		return passed, reply, nil
 	case a.left().count == 0:
 		return ended(a.unverifiable())
 	}
@@ -252,13 +252,13 @@ func (a *attempt) verifier() *verifier {
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
 // remembered for the cycles to come.
-func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*verified, judged int) {
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (passed []*verifiedCandidate, judged int) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
 	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
-	stand, failed := a.verifier().verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	passed, failed := a.verifier().verify(ctx, reply, a.potential.count, wantAll, a.rank)
 	for node, why := range failed {
 		if _, known := a.failed[node]; known {
 			continue
@@ -269,11 +269,11 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (stand []*v
 			a.engine.verifyFailures.add(a.pod.UID, node, why, generation)
 		}
 	}
-	return stand, judged
+	return passed, judged
 }
 
 // askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
-func (a *attempt) askExtenders(candidates []*verified) (kept []*verified, end *ending) {
+func (a *attempt) askExtenders(candidates []*verifiedCandidate) (kept []*verifiedCandidate, end *ending) {
 	extenders := interestedExtenders(a.handle, a.pod)
 	if len(extenders) == 0 {
 		return candidates, nil
@@ -290,11 +290,11 @@ func (a *attempt) askExtenders(candidates []*verified) (kept []*verified, end *e
 	return kept, nil
 }
 
-func (a *attempt) rank(candidates []*verified) { rank(candidates, a.engine.clock.Now()) }
+func (a *attempt) rank(candidates []*verifiedCandidate) { rank(candidates, a.engine.clock.Now()) }
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
 // leaves the rest to a goroutine.
-func (a *attempt) nominate(best *verified, reply *wire.PlanReply) ending {
+func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) ending {
 	now := a.engine.clock.Now()
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
@@ -333,7 +333,7 @@ func (a *attempt) unreachable(err error) ending {
 // refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
 // were judged by the scheduler's filters.
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
-	if a.refutes(ctx, reply) {
+	if a.contradicts(ctx, reply) {
 		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return ending{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}

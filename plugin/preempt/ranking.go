@@ -16,12 +16,12 @@ import (
 //
 // The pods that go are the new victims and the awaited: those that another order already removes.
 // `now` stands in for the start of a pod that has not started.
-func rank(candidates []*verified, now time.Time) {
-	keys := make(map[*verified]rankKey, len(candidates))
+func rank(candidates []*verifiedCandidate, now time.Time) {
+	keys := make(map[*verifiedCandidate]rankKey, len(candidates))
 	for _, c := range candidates {
 		keys[c] = newRankKey(c, now)
 	}
-	slices.SortFunc(candidates, func(a, b *verified) int { return keys[a].compare(keys[b]) })
+	slices.SortFunc(candidates, func(a, b *verifiedCandidate) int { return keys[a].compare(keys[b]) })
 }
 
 // rankKey holds the numbers of one candidate, in the order of the rules.
@@ -35,7 +35,7 @@ type rankKey struct {
 	node        string
 }
 
-func newRankKey(c *verified, now time.Time) rankKey {
+func newRankKey(c *verifiedCandidate, now time.Time) rankKey {
 	key := rankKey{node: c.node, highest: math.MinInt64, new: len(c.victims)}
 	count := func(pod *v1.Pod) {
 		priority := int64(corev1helpers.PodPriority(pod))

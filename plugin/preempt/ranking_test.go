@@ -66,10 +66,10 @@ func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range readRankingTable(t).Cases {
 		t.Run(c.Name, func(t *testing.T) {
-			var candidates []*verified
+			var candidates []*verifiedCandidate
 			var want []string
 			for _, told := range c.Candidates {
-				candidate := &verified{node: told.Node}
+				candidate := &verifiedCandidate{node: told.Node}
 				for _, pod := range told.Victims {
 					candidate.victims = append(candidate.victims, victim{pod: pod.pod(), violating: pod.Violating})
 				}

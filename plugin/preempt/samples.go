@@ -76,27 +76,27 @@ func (s *samples) forget(pod types.UID) {
 	delete(s.inFull, pod)
 }
 
-// refutes verifies the sample of a refusal, where its turn has come, and reports whether it shows the refusal to be wrong.
-func (a *attempt) refutes(ctx context.Context, reply *wire.PlanReply) bool {
+// contradicts verifies the sample of a refusal, where its turn has come, and reports whether it shows the refusal to be wrong.
+func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
 	if reply.Sample == nil || a.full || !a.engine.samples.due() {
 		return false
 	}
-	stands, why := a.verifier().check(ctx, *reply.Sample, true)
+	passed, why := a.verifier().check(ctx, *reply.Sample, true)
 	result := sampleUndecided
 	switch {
-	case stands != nil:
+	case passed != nil:
 		result = sampleMissed
 	case why.cause == causeFilters || why.cause == causeTooMany:
 		result = sampleConfirmed
 	}
 	refusalSamples.WithLabelValues(result).Inc()
 	logger := klog.FromContext(ctx)
-	if stands == nil {
+	if passed == nil {
 		logger.V(2).Info("refusal_sampled", "pod", klog.KObj(a.pod), "node", reply.Sample.Node, "decision_id", reply.DecisionID, "result", result)
 		return false
 	}
 	a.engine.samples.missed(a.pod.UID)
-	logger.Error(nil, "refusal_missed", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", reply.Sample.Node, "victims", len(stands.victims),
+	logger.Error(nil, "refusal_missed", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", reply.Sample.Node, "victims", len(passed.victims),
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "planner", reply.Planner, "remedy", "report it with the output of: makeway replay "+reply.DecisionID)
 	return true
 }

@@ -43,9 +43,9 @@ type awaitedPod struct {
 	orderID string
 }
 
-// verified is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
+// verifiedCandidate is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
 // them could stay. They come in the order in which they were reprieved.
-type verified struct {
+type verifiedCandidate struct {
 	node    string
 	nodeUID types.UID
 	victims []victim
@@ -69,27 +69,27 @@ type verifier struct {
 	refused map[string]bool
 }
 
-// verify returns the candidates that stand, best first, and why each other node that was judged does not.
+// verify returns the candidates that pass, best first, and why each other node that was judged does not.
 //
 // The plan's first candidate stands alone where its victims are as planned and nothing can be better:
 // no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
 // on unmodelled nodes, every removable pod is removed and reprieved, in parallel, until enough nodes stand; what that
 // finds is ranked against the others. A node that the context's end kept from being judged is in neither.
-func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verified)) (stand []*verified, failed map[string]failure) {
+func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*verifiedCandidate)) (passed []*verifiedCandidate, failed map[string]failure) {
 	candidates, unmodelled := reply.Candidates, reply.Unmodelled
-	results := make([]*verified, len(candidates))
+	results := make([]*verifiedCandidate, len(candidates))
 	checked := 0
 	if len(candidates) > 0 && len(unmodelled) == 0 && !wantAll {
 		first, _ := v.check(ctx, candidates[0], false)
 		if first != nil && first.asPlanned {
-			return []*verified{first}, nil
+			return []*verifiedCandidate{first}, nil
 		}
 		results[0], checked = first, 1
 	}
 	v.handle.Parallelizer().Until(ctx, len(candidates)-checked, func(i int) {
 		results[checked+i], _ = v.check(ctx, candidates[checked+i], false)
 	}, Name)
-	stand = slices.DeleteFunc(slices.Clone(results), func(r *verified) bool { return r == nil })
+	passed = slices.DeleteFunc(slices.Clone(results), func(r *verifiedCandidate) bool { return r == nil })
 
 	again := make([]wire.Candidate, 0, len(candidates)+len(unmodelled))
 	for i, result := range results {
@@ -109,28 +109,28 @@ func (v *verifier) verify(ctx context.Context, reply *wire.PlanReply, potential 
 		defer mu.Unlock()
 		switch {
 		case result != nil:
-			if stand = append(stand, result); len(stand) >= enough {
+			if passed = append(passed, result); len(passed) >= enough {
 				cancel()
 			}
 		case why.cause != causeUnfinished:
 			failed[again[i].Node] = why
 		}
 	}, Name)
-	rankAll(stand)
-	return stand, failed
+	rankAll(passed)
+	return passed, failed
 }
 
 // check verifies one candidate: remove the awaited and the planned pods (all: every removable one), run
-// the filters, and offer the removed ones back, those that violate a budget first and the more important
+// the filters, and reprieve the removed ones, those that violate a budget first and the more important
 // first. Where the candidate does not stand it is nil, and the failure says why.
-func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) (result *verified, why failure) {
+func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool) (result *verifiedCandidate, why failure) {
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() { result, why = nil, failure{cause: causeError} })
 	original, err := v.handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
 	if err != nil || original.Node() == nil {
 		return nil, failure{cause: causeNodeGone}
 	}
-	trial := trial{verifier: v, node: original.Snapshot(), state: v.state.Clone()}
-	result = &verified{
+	dry := dryRun{verifier: v, node: original.Snapshot(), state: v.state.Clone()}
+	result = &verifiedCandidate{
 		node:      candidate.Node,
 		nodeUID:   original.Node().UID,
 		removable: map[types.UID]victim{},
@@ -148,13 +148,13 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !v.removes(awaited.OrderID, info.GetPod().UID) {
 			return nil, failure{cause: causeAwaited}
 		}
-		if !trial.remove(ctx, info) {
-			return nil, trial.failure(ctx)
+		if !dry.remove(ctx, info) {
+			return nil, dry.failure(ctx)
 		}
 		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})
 	}
 
-	var offered []fwk.PodInfo
+	var removed []fwk.PodInfo
 	plannedCount := 0
 	for _, removable := range byViolation(candidate.Removable) {
 		if removable.Victim {
@@ -169,22 +169,22 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !all && !removable.Victim {
 			continue
 		}
-		if !trial.remove(ctx, info) {
-			return nil, trial.failure(ctx)
+		if !dry.remove(ctx, info) {
+			return nil, dry.failure(ctx)
 		}
-		offered = append(offered, info)
+		removed = append(removed, info)
 	}
 
-	if len(offered)+len(result.awaited) == 0 {
+	if len(removed)+len(result.awaited) == 0 {
 		return nil, failure{cause: causeNothing}
 	}
-	if !trial.fits(ctx) {
-		return nil, trial.failure(ctx)
+	if !dry.fits(ctx) {
+		return nil, dry.failure(ctx)
 	}
-	for _, info := range offered {
-		stays, ok := trial.offerBack(ctx, info)
+	for _, info := range removed {
+		stays, ok := dry.reprieve(ctx, info)
 		if !ok {
-			return nil, trial.failure(ctx)
+			return nil, dry.failure(ctx)
 		}
 		if !stays {
 			result.victims = append(result.victims, result.removable[info.GetPod().UID])
@@ -230,39 +230,39 @@ func byViolation(removable []wire.Removable) []wire.Removable {
 	return ordered
 }
 
-// trial is a copy of one node and of the cycle's state on which pods are removed and put back.
-type trial struct {
+// dryRun is a copy of one node and of the cycle's state on which pods are removed and put back.
+type dryRun struct {
 	*verifier
 	node  fwk.NodeInfo
 	state fwk.CycleState
 	last  *fwk.Status // what a plugin of the scheduler answered last
 }
 
-func (t *trial) remove(ctx context.Context, info fwk.PodInfo) bool {
+func (t *dryRun) remove(ctx context.Context, info fwk.PodInfo) bool {
 	if err := t.node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
 		t.last = fwk.AsStatus(err)
 		return false
 	}
-	return t.answered(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, t.node))
+	return t.isSuccess(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, t.node))
 }
 
-func (t *trial) add(ctx context.Context, info fwk.PodInfo) bool {
+func (t *dryRun) add(ctx context.Context, info fwk.PodInfo) bool {
 	t.node.AddPodInfo(info)
-	return t.answered(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node))
+	return t.isSuccess(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node))
 }
 
 // fits runs the profile's filters, with the pods nominated to the node and without them.
-func (t *trial) fits(ctx context.Context) bool {
-	return ctx.Err() == nil && t.answered(t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node))
+func (t *dryRun) fits(ctx context.Context) bool {
+	return ctx.Err() == nil && t.isSuccess(t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node))
 }
 
-func (t *trial) answered(status *fwk.Status) (success bool) {
+func (t *dryRun) isSuccess(status *fwk.Status) (success bool) {
 	t.last = status
 	return status.IsSuccess()
 }
 
 // failure says why the last step failed. What a plugin answers while the context ends says nothing of the node.
-func (t *trial) failure(ctx context.Context) failure {
+func (t *dryRun) failure(ctx context.Context) failure {
 	switch {
 	case ctx.Err() != nil:
 		return failure{cause: causeUnfinished}
@@ -272,8 +272,8 @@ func (t *trial) failure(ctx context.Context) failure {
 	return failure{cause: causeError}
 }
 
-// offerBack puts a pod back and reports whether it may stay. ok is false where the trial is of no use any more.
-func (t *trial) offerBack(ctx context.Context, info fwk.PodInfo) (stays, ok bool) {
+// reprieve puts a pod back and reports whether it may stay. ok is false where the trial is of no use any more.
+func (t *dryRun) reprieve(ctx context.Context, info fwk.PodInfo) (stays, ok bool) {
 	if !t.add(ctx, info) {
 		return false, false
 	}
