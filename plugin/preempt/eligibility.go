@@ -12,11 +12,11 @@ import (
 )
 
 // ineligible says why a pod may not preempt now, without asking anybody; nil where it may.
-func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *ending {
+func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
 	looked := pl.engine.retry.now()
 	if pl.mode(pod) == wire.ModeOff {
 		pl.engine.retry.modeHeld(refOf(pod), looked)
-		return &ending{kind: endOff, message: "mode off"}
+		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
 		return ended
@@ -26,20 +26,20 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 	now := pl.engine.clock.Now()
 	switch kind, orderID, node := pl.engine.inflight.refuse(pod.UID, now, stillThere); kind {
 	case endInFlight:
-		return &ending{kind: kind, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
+		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
 	case endLeaving:
-		return &ending{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
+		return &preemptResult{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
 	}
 	return pl.waitsForOthersVictims(pod, statuses, nodes)
 }
 
 // excluded ends what is not to be planned for whatever the cluster is like.
-func excluded(pod *v1.Pod) *ending {
+func excluded(pod *v1.Pod) *preemptResult {
 	if pod.Spec.SchedulingGroup != nil {
-		return &ending{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
+		return &preemptResult{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
 	}
 	if neverPreempts(pod) {
-		return &ending{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
+		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func neverPreempts(pod *v1.Pod) bool {
 // waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a victim
 // on the nominated node is terminating by preemption. Unlike upstream it ends, at the victim's grace
 // period and 60 s, since its kubelet may be dead.
-func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *ending {
+func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
 	nominated := pod.Status.NominatedNodeName
 	if nominated == "" || statuses.Get(nominated).Code() == fwk.UnschedulableAndUnresolvable {
 		return nil
@@ -75,7 +75,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 		return nil
 	}
 	pl.engine.retry.postpone(refOf(pod), until)
-	return &ending{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
+	return &preemptResult{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
 }
 
 // terminatingByPreemption says whether a pod is being deleted because a scheduler preempted it.

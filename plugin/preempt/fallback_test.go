@@ -622,7 +622,7 @@ func TestAPodThatTheFallbackPreemptsForKeepsItsPlaceInItsQueue(t *testing.T) {
 			w.plugin.engine.fellBack(p, framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable))
 		},
 		"a cycle of its own refuses it": func(w *world, p *v1.Pod) {
-			w.plugin.engine.attempted(p, false, false, ending{kind: endRefused})
+			w.plugin.engine.attempted(p, false, false, preemptResult{kind: endRefused})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

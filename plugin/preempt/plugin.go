@@ -131,14 +131,14 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 // PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	start := time.Now()
-	end := ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	keptOut := queuegate.RejectionOf(state)
 	hold := false
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
 		pl.finishPrefetch(state)
-		if result, status = end.pair(); hold && end.unplanned() {
+		if result, status = end.statusPair(); hold && end.unplanned() {
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
 		}
 		if keptOut != nil && status.Code() == fwk.Unschedulable {
@@ -151,7 +151,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		}
 	}()
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
-		end = ending{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
 	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
@@ -159,10 +159,10 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
-	if current := pl.engine.current(refOf(pod)); current != nil && end.keeps() {
+	if current := pl.engine.current(refOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}
-	_, code := end.pair()
+	_, code := end.statusPair()
 	goesOn := keptOut == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
 	pl.engine.attempted(pod, keptOut != nil, goesOn, end)
 	return nil, nil // end says it

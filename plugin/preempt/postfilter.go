@@ -40,11 +40,11 @@ const (
 
 // preempt decides about one pod that does not fit. It asks the planner and verifies within
 // bounds of time, and writes nothing: the order is committed outside the cycle.
-func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) ending {
+func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) preemptResult {
 	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
 	pod = pl.engine.current(refOf(pod))
 	if pod == nil {
-		return ending{kind: endError, message: "the pod is gone"}
+		return preemptResult{kind: endError, message: "the pod is gone"}
 	}
 	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
 
@@ -84,17 +84,17 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 }
 
 // nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the ending says why there is none.
-func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (potential, *ending) {
-	ended := func(end ending) (potential, *ending) { return potential{}, &end }
+func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (potential, *preemptResult) {
+	ended := func(end preemptResult) (potential, *preemptResult) { return potential{}, &end }
 	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
-		return ended(ending{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"})
+		return ended(preemptResult{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"})
 	}
 	found, total, err := potentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
 	switch {
 	case err != nil:
-		return ended(ending{kind: endError, message: err.Error()})
+		return ended(preemptResult{kind: endError, message: err.Error()})
 	case found.count == 0:
-		return ended(ending{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
+		return ended(preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
 	}
 	return found, nil
 }
@@ -108,8 +108,8 @@ func (pl *MakeWay) mode(pod *v1.Pod) string {
 // the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out. What the
 // cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that. Where the fallback
 // runs next it settles what becomes of the pod's room.
-func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end ending) {
-	result, _ := end.pair()
+func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult) {
+	result, _ := end.statusPair()
 	switch {
 	case goesOn:
 	case end.kind == endNominated:
@@ -145,8 +145,8 @@ type attempt struct {
 // there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
 // nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
-func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *ending) {
-	ended := func(end ending) ([]*verifiedCandidate, *wire.PlanReply, *ending) { return nil, nil, &end }
+func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *preemptResult) {
+	ended := func(end preemptResult) ([]*verifiedCandidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
 	start := a.engine.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
@@ -205,8 +205,8 @@ func (a *attempt) mayAsk(ctx context.Context) bool {
 }
 
 // plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
-func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *ending) {
-	ended := func(end ending) (*wire.PlanReply, *ending) { return nil, &end }
+func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
+	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})
 	if err != nil {
 		return ended(a.unreachable(err))
@@ -214,17 +214,17 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *e
 	switch {
 	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
-		return ended(ending{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, longestMessage)})
+		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, longestMessage)})
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
 			message = beginning(refusal.Message, longestMessage)
 		}
-		return ended(ending{kind: endNotSynced, message: "no plan: " + message})
+		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
 	case a.mode == wire.ModeObserve:
 		a.engine.retry.modeHeld(refOf(a.pod), a.asked)
-		return ended(ending{kind: endObserved, message: "mode observe"})
+		return ended(preemptResult{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 		return ended(a.refusal(ctx, reply))
 	}
@@ -273,7 +273,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (passed []*
 }
 
 // askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
-func (a *attempt) askExtenders(candidates []*verifiedCandidate) (kept []*verifiedCandidate, end *ending) {
+func (a *attempt) askExtenders(candidates []*verifiedCandidate) (kept []*verifiedCandidate, end *preemptResult) {
 	extenders := interestedExtenders(a.handle, a.pod)
 	if len(extenders) == 0 {
 		return candidates, nil
@@ -281,10 +281,10 @@ func (a *attempt) askExtenders(candidates []*verifiedCandidate) (kept []*verifie
 	kept, err := askExtenders(extenders, a.pod, candidates, a.nodes)
 	switch {
 	case err != nil:
-		return nil, &ending{kind: endError, message: err.Error()}
+		return nil, &preemptResult{kind: endError, message: err.Error()}
 	case len(kept) == 0:
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
-		return nil, &ending{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
+		return nil, &preemptResult{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
 	}
 	a.rank(kept)
 	return kept, nil
@@ -294,7 +294,7 @@ func (a *attempt) rank(candidates []*verifiedCandidate) { rank(candidates, a.eng
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
 // leaves the rest to a goroutine.
-func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) ending {
+func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preemptResult {
 	now := a.engine.clock.Now()
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
@@ -311,31 +311,31 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) endin
 	metrics.PreemptionVictims.Observe(float64(len(best.victims)))
 	failpoint(failNominated)
 	a.engine.startCommit(order)
-	return ending{kind: endNominated, node: best.node}
+	return preemptResult{kind: endNominated, node: best.node}
 }
 
 // unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
 // tells when the planner is back.
-func (a *attempt) unreachable(err error) ending {
+func (a *attempt) unreachable(err error) preemptResult {
 	_, probeAt := a.engine.breaker.current()
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
-		return ending{kind: endUnaskable, message: err.Error()}
+		return preemptResult{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):
 		a.engine.retry.tryAt(refOf(a.pod), probeAt)
 	default:
 		a.engine.retry.planUnavailable(refOf(a.pod), probeAt)
 	}
-	return ending{kind: endUnreachable, message: "no plan: " + err.Error()}
+	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 
 // refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
 // were judged by the scheduler's filters.
-func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
+func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptResult {
 	if a.contradicts(ctx, reply) {
 		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
-		return ending{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
+		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.engine.verifyFailures.forget(a.pod.UID)
 	refusal := reply.Refusal
@@ -361,29 +361,29 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) ending {
 	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
-	return ending{kind: endRefused, message: message}
+	return preemptResult{kind: endRefused, message: message}
 }
 
 // unverifiable ends an attempt after all potential nodes have failed verification, in this cycle or those before. The
 // pod is tried again, from the beginning: planner and plugin see the cluster and the orders at different moments, and no
 // event tells when they agree.
-func (a *attempt) unverifiable() ending {
+func (a *attempt) unverifiable() preemptResult {
 	a.engine.verifyFailures.forget(a.pod.UID)
 	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
-	return ending{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
+	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, summary(a.failed))}
 }
 
 // unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
 // those.
-func (a *attempt) unfinished(start time.Time) ending {
+func (a *attempt) unfinished(start time.Time) preemptResult {
 	a.engine.retry.tryAt(refOf(a.pod), a.engine.verifyFailures.continueAt(a.pod.UID, a.engine.clock.Since(start)))
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {
 		message += ": " + summary(a.failed)
 	}
-	return ending{kind: endUnfinished, message: message}
+	return preemptResult{kind: endUnfinished, message: message}
 }
 
 // beginning cuts a text to so many bytes, between characters.

@@ -13,7 +13,7 @@ import (
 
 // recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
 type recalled struct {
-	wait      *ending            // why the pod waits; nil: a plan may be asked for, with the fields below
+	wait      *preemptResult     // why the pod waits; nil: a plan may be asked for, with the fields below
 	potential potential          // the nodes where preemption may help, without those where orders for it have just failed
 	failed    map[string]failure // nodes that failed verification in cycles before
 	refused   []string           // pods to leave out, since they could not be evicted
@@ -25,7 +25,7 @@ type recalled struct {
 // waits is tried again when the cause has ended. O(what is remembered of the pod + names in the potential nodes).
 func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fwk.NodeInfoLister) (known recalled) {
 	waits := func(kind outcomeKind, message string) recalled {
-		return recalled{wait: &ending{kind: kind, message: message}}
+		return recalled{wait: &preemptResult{kind: kind, message: message}}
 	}
 	if mode == wire.ModeEnforce {
 		if end := pl.ordersShut(pod); end != nil {
@@ -74,7 +74,7 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 }
 
 // ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
-func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
+func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
 	why, until := pl.engine.orders.shut()
 	if why == "" {
@@ -85,7 +85,7 @@ func (pl *MakeWay) ordersShut(pod *v1.Pod) *ending {
 	if why == notStored {
 		kind = endNotStored
 	}
-	return &ending{kind: kind, message: why.String() + "; an order is tried now and then"}
+	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
 }
 
 // ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.

@@ -55,8 +55,8 @@ const (
 	endPanic       outcomeKind = "panic"
 )
 
-// ending is how one PostFilter call ended, with the words for the pod's condition.
-type ending struct {
+// preemptResult is how one PostFilter call ended, with the words for the pod's condition.
+type preemptResult struct {
 	kind    outcomeKind
 	node    string // with endNominated
 	message string
@@ -65,7 +65,7 @@ type ending struct {
 
 // unplanned reports whether there is no plan that can be carried out, for a reason that may end without the pod or the cluster
 // changing.
-func (e ending) unplanned() bool {
+func (e preemptResult) unplanned() bool {
 	switch e.kind {
 	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
 		return true
@@ -73,22 +73,22 @@ func (e ending) unplanned() bool {
 	return false
 }
 
-// pair is what PostFilter returns for the ending: the pairs documented above, and no other.
-func (e ending) pair() (*fwk.PostFilterResult, *fwk.Status) {
+// statusPair is what PostFilter returns for the ending: the pairs documented above, and no other.
+func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
 	case endNominated:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endInFlight, endLeaving, endLimited:
-		return e.kept(), e.status(fwk.UnschedulableAndUnresolvable)
+		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
-		return e.kept(), e.status(fwk.Unschedulable)
+		return e.keepNomination(), e.status(fwk.Unschedulable)
 	}
 }
 
-// kept leaves the pod's nomination as it is, unless it was taken back.
-func (e ending) kept() *fwk.PostFilterResult {
+// keepNomination leaves the pod's nomination as it is, unless it was taken back.
+func (e preemptResult) keepNomination() *fwk.PostFilterResult {
 	if e.clear {
 		return framework.NewPostFilterResultWithNominatedNode("")
 	}
@@ -96,12 +96,12 @@ func (e ending) kept() *fwk.PostFilterResult {
 }
 
 // refuses reports whether the ending is that no candidate was found.
-func (e ending) refuses() bool {
+func (e preemptResult) refuses() bool {
 	return e.kind == endRefused || e.kind == endUnverifiable || e.kind == endUnfinished
 }
 
-// keeps reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
-func (e ending) keeps() bool {
+// keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
+func (e preemptResult) keepsNomination() bool {
 	switch e.kind {
 	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable, endInFlight, endLeaving:
 		return false
@@ -109,6 +109,6 @@ func (e ending) keeps() bool {
 	return true
 }
 
-func (e ending) status(code fwk.Code) *fwk.Status {
+func (e preemptResult) status(code fwk.Code) *fwk.Status {
 	return fwk.NewStatus(code, "makeway: "+e.message)
 }

@@ -29,7 +29,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endPanic:        {noResult, fwk.Unschedulable},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			result, status := ending{kind: kind, node: "n1", message: "why"}.pair()
+			result, status := preemptResult{kind: kind, node: "n1", message: "why"}.statusPair()
 
 			if status.Code() != want.code {
 				t.Errorf("code %s, want %s", status.Code(), want.code)
