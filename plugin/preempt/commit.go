@@ -103,7 +103,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.supersede(order.id)
 	e.takeOrder(ctx, stored)
-	e.wake(ctx, wake{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
+	e.applyActivation(ctx, activation{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
 }
 
 // commit waits for the nomination to show, deals with victims in memory, and writes the order. An

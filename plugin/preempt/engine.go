@@ -199,7 +199,7 @@ func (e *engine) start(ctx context.Context) error {
 		goroutines.KeepRunning(ctx, "control", e.followControl)
 		goroutines.KeepRunning(ctx, "control", e.runControl)
 		e.gate.Run(ctx, gateProcess{e})
-		goroutines.KeepRunning(ctx, "waker", e.runWaker)
+		goroutines.KeepRunning(ctx, "waker", e.runActivator)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
 		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
 		e.follow(ctx)
@@ -293,15 +293,15 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 	}
 }
 
-// runWaker does what the state of the orders in flight asks for. It is the only goroutine that opens
+// runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens
 // gates, so each pod is woken once. Activate and the nominator lock the scheduling queue, which holds its
 // lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
 // goroutine to find.
-func (e *engine) runWaker(ctx context.Context) {
+func (e *engine) runActivator(ctx context.Context) {
 	for {
-		wakes, next := e.inflight.due(e.clock.Now())
-		for _, w := range wakes {
-			e.wake(ctx, w)
+		activations, next := e.inflight.due(e.clock.Now())
+		for _, w := range activations {
+			e.applyActivation(ctx, w)
 		}
 		inFlight := e.inflight.count()
 		if at := e.activateWaiting(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
@@ -345,12 +345,12 @@ func (e *engine) orderRoom(inFlight int) int64 {
 	return e.control.ordersInFlight() - int64(inFlight)
 }
 
-// wake lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// activation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
 // must not be called under any lock.
-func (e *engine) wake(ctx context.Context, w wake) {
+func (e *engine) applyActivation(ctx context.Context, w activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() {
 		at := e.clock.Now().Add(goroutines.RestartPause)
-		e.inflight.notWoken(w.orderID, at)
+		e.inflight.activationFailed(w.orderID, at)
 		e.retry.tryAt(w.pod, at)
 	})
 	failpoint(failBeforeActivate)

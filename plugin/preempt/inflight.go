@@ -55,7 +55,7 @@ type entry struct {
 
 	createdAt  time.Time
 	opensAt    time.Time // whatever happens, the gate opens then
-	notBefore  time.Time // a wake that is put off until then
+	notBefore  time.Time // an activation that is put off until then
 	placeUntil time.Time // of a released one: when it loses its place in its queue
 	early      int       // how often a cycle came too early
 	doomed     bool      // an order that this one counted on failed
@@ -69,9 +69,9 @@ type entry struct {
 	live       wire.LiveOrder // the order as plan requests tell it
 }
 
-// wake is something to do outside every lock: let a pod be tried again, after deleting its nomination
+// activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
 // where revert is set.
-type wake struct {
+type activation struct {
 	pod     wire.PodRef
 	orderID string
 	node    string
@@ -171,17 +171,17 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 // fail notes that an order came to nothing, and dooms those that counted on its victims. The pod is
 // reverted when the API shows its nomination gone, or after a wait. It says what failed; ok is false
 // where the order is not known, or has failed already.
-func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed wake, ok bool) {
+func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed activation, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.orAbsent(orderID)
 	before := e.phase
 	f.happens(e, onFailed)
 	if e.phase != reverting || before == reverting {
-		return wake{}, false
+		return activation{}, false
 	}
 	e.revertFrom(reason, now.Add(wait))
-	return wake{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
+	return activation{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
 }
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
@@ -231,8 +231,8 @@ func (f *inflight) finish(orderID string) {
 	}
 }
 
-// notWoken lets a revert that was handed out, and came to nothing, be handed out again at a time.
-func (f *inflight) notWoken(orderID string, at time.Time) {
+// activationFailed lets a revert that was handed out, and came to nothing, be handed out again at a time.
+func (f *inflight) activationFailed(orderID string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.get(orderID); e != nil && f.happens(e, onRevertFailed) {
@@ -487,7 +487,7 @@ func (e *entry) meets(stillThere func(node string, uid types.UID) bool) bool {
 
 // due lets happen what the time and what is known bring about, and returns which pods to wake now and the time at which
 // to ask again (zero: when something changes). O(entries × victims).
-func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
+func (f *inflight) due(now time.Time) (activations []activation, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	again := func(at time.Time) {
@@ -507,23 +507,23 @@ func (f *inflight) due(now time.Time) (wakes []wake, next time.Time) {
 			if e.phase == released {
 				e.placeUntil = now.Add(releasedLasts)
 			}
-			w := wake{pod: e.preemptor, orderID: e.orderID, node: e.node, reason: why}
+			w := activation{pod: e.preemptor, orderID: e.orderID, node: e.node, reason: why}
 			if happened == onVictimsGone {
 				w.waited = now.Sub(e.createdAt)
 			}
 			for _, effect := range asked {
 				switch effect {
 				case activate:
-					wakes = append(wakes, w)
+					activations = append(activations, w)
 				case revert:
 					w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
-					wakes = append(wakes, w)
+					activations = append(activations, w)
 				}
 			}
 		}
 	}
-	slices.SortFunc(wakes, func(a, b wake) int { return strings.Compare(a.orderID, b.orderID) })
-	return wakes, next
+	slices.SortFunc(activations, func(a, b activation) int { return strings.Compare(a.orderID, b.orderID) })
+	return activations, next
 }
 
 // due returns what is to happen now, and otherwise calls again with when to ask again.

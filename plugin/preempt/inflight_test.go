@@ -52,7 +52,7 @@ func (f *inflight) closed(uid types.UID, now time.Time) bool {
 	return closed
 }
 
-func expectWakes(t *testing.T, f *inflight, now time.Time, want ...wake) {
+func expectWakes(t *testing.T, f *inflight, now time.Time, want ...activation) {
 	t.Helper()
 	got, _ := f.due(now)
 	if len(got) != len(want) {
@@ -81,7 +81,7 @@ func TestTheGateIsClosedFromTheNominationUntilTheLastVictimHasLeft(t *testing.T)
 
 	f.leftCache("p", "b")
 
-	expectWakes(t, f, at(20), wake{orderID: "o"})
+	expectWakes(t, f, at(20), activation{orderID: "o"})
 	if f.closed("p", at(20)) {
 		t.Error("closed after the last victim had left")
 	}
@@ -96,7 +96,7 @@ func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
 
 	f.succeed("o", at(10), at(90000), notGone)
 
-	expectWakes(t, f, at(10), wake{orderID: "o"})
+	expectWakes(t, f, at(10), activation{orderID: "o"})
 }
 
 func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAPodThatTheInformerDeletedCountsAsGoneAfterAMoment(t *testing.T) {
 		t.Errorf("to be asked again at %s, want %s", next, at(100).Add(settle))
 	}
 	expectWakes(t, f, next.Add(-time.Millisecond))
-	expectWakes(t, f, next, wake{orderID: "o"})
+	expectWakes(t, f, next, activation{orderID: "o"})
 }
 
 func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
@@ -120,7 +120,7 @@ func TestVictimsThatTheInformerNeverHadAreGone(t *testing.T) {
 
 	f.succeed("o", at(10), at(90000), func(types.UID) bool { return true })
 
-	expectWakes(t, f, at(10).Add(settle), wake{orderID: "o"})
+	expectWakes(t, f, at(10).Add(settle), activation{orderID: "o"})
 }
 
 func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
@@ -132,7 +132,7 @@ func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
 	if f.closed("p", at(90000)) {
 		t.Error("closed at the deadline")
 	}
-	expectWakes(t, f, at(90000), wake{orderID: "o"})
+	expectWakes(t, f, at(90000), activation{orderID: "o"})
 	if kind, _, _ := f.refuse("p", at(90001), stillThere); kind != "" {
 		t.Errorf("refused a new order: %s", kind)
 	}
@@ -147,7 +147,7 @@ func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
 	if f.closed("p", at(62000)) {
 		t.Error("the gate did not open by itself")
 	}
-	expectWakes(t, f, at(62000), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(62000), activation{orderID: "o", revert: true})
 }
 
 func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
@@ -162,7 +162,7 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	if _, again := f.fail("o", "delete refused", at(10), 0); again {
 		t.Error("failed twice")
 	}
-	expectWakes(t, f, at(10), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(10), activation{orderID: "o", revert: true})
 	expectWakes(t, f, at(20))
 	if !f.closed("p", at(20)) {
 		t.Fatal("the gate opened before the nomination was deleted")
@@ -185,7 +185,7 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 
 	f.nominatedTo("p", "")
 
-	expectWakes(t, f, at(30), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(30), activation{orderID: "o", revert: true})
 }
 
 func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
@@ -194,7 +194,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
 	expectWakes(t, f, at(509))
 
-	expectWakes(t, f, at(510), wake{orderID: "o", revert: true})
+	expectWakes(t, f, at(510), activation{orderID: "o", revert: true})
 }
 
 func TestAGateThatNobodyComesBackForOpensByItself(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
 
 	f.fail("o1", "delete refused", at(20), 0)
 
-	expectWakes(t, f, at(20), wake{orderID: "o1", revert: true}, wake{orderID: "o2", revert: true})
+	expectWakes(t, f, at(20), activation{orderID: "o1", revert: true}, activation{orderID: "o2", revert: true})
 }
 
 func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
@@ -373,7 +373,7 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 	f.begin(order("o", "a"))
 	f.succeed("o", at(10), at(90000), notGone)
 	f.leftCache("p", "a")
-	expectWakes(t, f, at(10), wake{orderID: "o"})
+	expectWakes(t, f, at(10), activation{orderID: "o"})
 
 	kind, _, _ := f.refuse("p", at(12), stillThere)
 
@@ -381,7 +381,7 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 		t.Fatalf("refused with %q, gated %t", kind, f.closed("p", at(12)))
 	}
 	expectWakes(t, f, at(13))
-	expectWakes(t, f, at(12).Add(earlyRetryDelay), wake{orderID: "o"})
+	expectWakes(t, f, at(12).Add(earlyRetryDelay), activation{orderID: "o"})
 }
 
 func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
@@ -389,7 +389,7 @@ func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
 	f.begin(order("o", "a"))
 	f.succeed("o", at(10), at(90000), notGone)
 	f.leftCache("p", "a")
-	expectWakes(t, f, at(10), wake{orderID: "o"})
+	expectWakes(t, f, at(10), activation{orderID: "o"})
 
 	if kind, _, _ := f.refuse("p", at(12), notThere); kind != "" {
 		t.Errorf("refused with %q", kind)
@@ -407,7 +407,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		f.cycled("p") // of another cycle: its order is in flight
 		f.succeed("o", at(10), at(90000), notGone)
 		f.leftCache("p", "a")
-		expectWakes(t, f, at(10), wake{orderID: "o"})
+		expectWakes(t, f, at(10), activation{orderID: "o"})
 		f.due(at(10).Add(releasedLasts - time.Second))
 		if !f.hasOrder("o") {
 			t.Errorf("%s: forgotten before", name)
@@ -459,7 +459,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 
 	f.nominatedTo("p", "")
 
-	expectWakes(t, f, at(20), wake{orderID: "o"})
+	expectWakes(t, f, at(20), activation{orderID: "o"})
 	if f.closed("p", at(20)) {
 		t.Error("still gated")
 	}
@@ -476,7 +476,7 @@ func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 		t.Fatalf("handed out twice: %+v", wakes)
 	}
 
-	f.notWoken("ord", now.Add(time.Second))
+	f.activationFailed("ord", now.Add(time.Second))
 
 	if wakes, next := f.due(now); len(wakes) != 0 || next != now.Add(time.Second) {
 		t.Errorf("%+v at once, then at %s", wakes, next)

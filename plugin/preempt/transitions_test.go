@@ -103,7 +103,7 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 		onSucceeded:     func(f *inflight) { f.succeed("o1", at(10), at(90000), notGone) },
 		onFailed:        func(f *inflight) { f.fail("o1", "refused", at(10), time.Second) },
 		onReverted:      func(f *inflight) { f.finish("o1") },
-		onRevertFailed:  func(f *inflight) { f.notWoken("o1", at(10)) },
+		onRevertFailed:  func(f *inflight) { f.activationFailed("o1", at(10)) },
 		onPreemptorGone: func(f *inflight) { f.forget("p") },
 		onCycleEnded:    func(f *inflight) { f.cycled("p") },
 		onCycleFailed:   func(f *inflight) { f.refuse("p", at(10), notThere) },
