@@ -96,7 +96,7 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 	}
 	now := time.Now()
 	for i := range benchOrders {
-		order := &entry{orderID: wire.NewOrderID(now), preemptor: wire.PodRef{Namespace: "default", Name: fmt.Sprintf("preemptor-%d", i), UID: uid(2000 + i)},
+		order := &inFlightPreemption{orderID: wire.NewOrderID(now), preemptor: wire.PodRef{Namespace: "default", Name: fmt.Sprintf("preemptor-%d", i), UID: uid(2000 + i)},
 			node: fmt.Sprintf("n%d", 100+i), createdAt: now, opensAt: now.Add(time.Hour)}
 		for j := range 3 {
 			order.victims = append(order.victims, types.UID(uid(3000+3*i+j)))

@@ -40,8 +40,8 @@ type pendingOrder struct {
 }
 
 // entry is the order as the inflight state sees it.
-func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *entry {
-	e := &entry{
+func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPreemption {
+	e := &inFlightPreemption{
 		orderID:   o.id,
 		preemptor: refOf(o.pod),
 		node:      o.chosen.node,

@@ -16,7 +16,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"no grace": 0, "30 s": 30 * time.Second, "24 hours": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			f := newInflight()
-			f.begin(&entry{
+			f.begin(&inFlightPreemption{
 				orderID: "ord-1", preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, node: "n1",
 				victims: []types.UID{"v"}, awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{"v": {}},
 				createdAt: ended, opensAt: ended.Add(time.Minute),

@@ -36,11 +36,11 @@ const (
 	outcomeMemory = 4096
 )
 
-// errDoomed says that an order cannot succeed any more.
-var errDoomed = errors.New("an order that this one counted on failed")
+// errAwaitedOrderFailed says that an order cannot succeed any more.
+var errAwaitedOrderFailed = errors.New("an order that this one counted on failed")
 
-// entry is one preemptor with an order. All fields are guarded by inflight.mu.
-type entry struct {
+// inFlightPreemption is one preemptor with an order. All fields are guarded by inflight.mu.
+type inFlightPreemption struct {
 	orderID   string
 	preemptor wire.PodRef
 	node      string
@@ -53,20 +53,20 @@ type entry struct {
 	// at which the pod informer reported them deleted (zero where it has not).
 	remaining map[types.UID]time.Time
 
-	createdAt  time.Time
-	opensAt    time.Time // whatever happens, the gate opens then
-	notBefore  time.Time // an activation that is put off until then
-	placeUntil time.Time // of a released one: when it loses its place in its queue
-	early      int       // how often a cycle came too early
-	doomed     bool      // an order that this one counted on failed
-	taken      bool      // the API shows the pod nominated elsewhere, or not at all
-	nodeGone   bool      // the node was deleted, so no kubelet there ends pods any more
-	revertAt   time.Time
-	reason     string         // why it is reverted
-	unanswered bool           // it is reverted since no evictor has ended it in time
-	own        bool           // this process wrote the order
-	message    []byte         // the order as it is stored, or about to be
-	live       wire.LiveOrder // the order as plan requests tell it
+	createdAt       time.Time
+	opensAt         time.Time // whatever happens, the gate opens then
+	notBefore       time.Time // an activation that is put off until then
+	reservedUntil   time.Time // of a released one: when it loses its place in its queue
+	early           int       // how often a cycle came too early
+	awaitedFailed   bool      // an order that this one counted on failed
+	nominationTaken bool      // the API shows the pod nominated elsewhere, or not at all
+	nodeGone        bool      // the node was deleted, so no kubelet there ends pods any more
+	revertAt        time.Time
+	reason          string         // why it is reverted
+	unanswered      bool           // it is reverted since no evictor has ended it in time
+	own             bool           // this process wrote the order
+	message         []byte         // the order as it is stored, or about to be
+	live            wire.LiveOrder // the order as plan requests tell it
 }
 
 // activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -93,7 +93,7 @@ type inflight struct {
 	holds   quotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
-	byPod    map[types.UID]*entry
+	byPod    map[types.UID]*inFlightPreemption
 	byOrder  map[string]types.UID
 	outcomes map[string]*wire.Outcome // of orders not known (yet)
 	order    []string                 // the keys of outcomes, oldest first
@@ -115,7 +115,7 @@ func newInflight() *inflight {
 	return &inflight{
 		holds:    noQuota{},
 		changed:  make(chan struct{}, 1),
-		byPod:    map[types.UID]*entry{},
+		byPod:    map[types.UID]*inFlightPreemption{},
 		byOrder:  map[string]types.UID{},
 		outcomes: map[string]*wire.Outcome{},
 	}
@@ -130,7 +130,7 @@ func (f *inflight) notify() {
 
 // begin marks a pod as preempting and closes its gate. It replaces what was remembered of an earlier
 // order.
-func (f *inflight) begin(e *entry) {
+func (f *inflight) begin(e *inFlightPreemption) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.own = true
@@ -186,8 +186,8 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
 // the revert not be carried out.
-func (e *entry) revertFrom(reason string, at time.Time) {
-	e.reason, e.revertAt, e.opensAt, e.taken = reason, at, at.Add(gateSlack), false
+func (e *inFlightPreemption) revertFrom(reason string, at time.Time) {
+	e.reason, e.revertAt, e.opensAt, e.nominationTaken = reason, at, at.Add(gateSlack), false
 }
 
 // stays notes that a victim which was to be preempted in memory is bound by now, and in no order: the preemptor does
@@ -243,7 +243,7 @@ func (f *inflight) activationFailed(orderID string, at time.Time) {
 // adopt takes over a live order that this process did not write: a restarted or new leader reads it
 // from the stream. Its pod is refused a second order at once, but gated only after it has failed one
 // cycle (see refuse), because a gated pod is not entered into the nominator.
-func (f *inflight) adopt(e *entry, now time.Time) bool {
+func (f *inflight) adopt(e *inFlightPreemption, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.get(e.orderID) != nil || !now.Before(e.opensAt) {
@@ -306,8 +306,8 @@ func (f *inflight) removes(orderID string, victim types.UID) bool {
 	return counted || slices.Contains(e.victims, victim)
 }
 
-// placeOf is the pod that an order makes room for, and the node.
-func (f *inflight) placeOf(orderID string) (pod wire.PodRef, node string, ok bool) {
+// nominationOf is the pod that an order makes room for, and the node.
+func (f *inflight) nominationOf(orderID string) (pod wire.PodRef, node string, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	e := f.get(orderID)
@@ -349,8 +349,8 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 func (f *inflight) nominatedTo(uid types.UID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase.reverts()) && e.node != node && !e.taken {
-		e.taken = true
+	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase.reverts()) && e.node != node && !e.nominationTaken {
+		e.nominationTaken = true
 		f.notify()
 	}
 }
@@ -393,7 +393,7 @@ func (f *inflight) activated(uid types.UID, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.byPod[uid]; e != nil && e.phase == released {
-		e.placeUntil = now.Add(releasedLasts)
+		e.reservedUntil = now.Add(releasedLasts)
 	}
 }
 
@@ -407,8 +407,8 @@ func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[st
 	switch {
 	case e == nil:
 		return false, nil, errPodGone
-	case e.doomed, !e.phase.unstored():
-		return false, nil, errDoomed
+	case e.awaitedFailed, !e.phase.unstored():
+		return false, nil, errAwaitedOrderFailed
 	}
 	memoryOnly = map[string]bool{}
 	for _, id := range e.awaited {
@@ -422,12 +422,12 @@ func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[st
 	return true, memoryOnly, nil
 }
 
-// doom marks the orders that count on one that has come to nothing.
-func (f *inflight) doom(orderID string) {
+// failAwaiting marks the orders that count on one that has come to nothing.
+func (f *inflight) failAwaiting(orderID string) {
 	for _, e := range f.byPod {
 		for _, id := range e.awaited {
 			if id == orderID {
-				e.doomed = true
+				e.awaitedFailed = true
 			}
 		}
 	}
@@ -477,7 +477,7 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 }
 
 // meets reports whether a victim or an awaited pod is still on the node.
-func (e *entry) meets(stillThere func(node string, uid types.UID) bool) bool {
+func (e *inFlightPreemption) meets(stillThere func(node string, uid types.UID) bool) bool {
 	met := slices.ContainsFunc(e.victims, func(v types.UID) bool { return stillThere(e.node, v) })
 	for v := range e.awaited {
 		met = met || stillThere(e.node, v)
@@ -505,7 +505,7 @@ func (f *inflight) due(now time.Time) (activations []activation, next time.Time)
 				e.revertFrom(why, now)
 			}
 			if e.phase == released {
-				e.placeUntil = now.Add(releasedLasts)
+				e.reservedUntil = now.Add(releasedLasts)
 			}
 			w := activation{pod: e.preemptor, orderID: e.orderID, node: e.node, reason: why}
 			if happened == onVictimsGone {
@@ -527,7 +527,7 @@ func (f *inflight) due(now time.Time) (activations []activation, next time.Time)
 }
 
 // due returns what is to happen now, and otherwise calls again with when to ask again.
-func (e *entry) due(now time.Time, again func(time.Time)) event {
+func (e *inFlightPreemption) due(now time.Time, again func(time.Time)) event {
 	late := func(at time.Time) event {
 		if now.Before(at) {
 			again(at)
@@ -538,21 +538,21 @@ func (e *entry) due(now time.Time, again func(time.Time)) event {
 	switch {
 	case e.phase.unstored(), e.phase.stored():
 		return late(e.opensAt)
-	case e.phase == leaving && e.doomed:
+	case e.phase == leaving && e.awaitedFailed:
 		return onAwaitedFailed
 	case e.phase == leaving && e.nodeGone:
 		return onNodeDeleted
-	case e.phase == leaving && e.taken:
+	case e.phase == leaving && e.nominationTaken:
 		return onNominationGone
 	case e.phase == leaving && now.Before(e.opensAt) && e.gone(now, again):
 		return onVictimsGone
 	case e.phase == leaving:
 		return late(e.opensAt)
 	case e.phase == released:
-		return late(e.placeUntil)
+		return late(e.reservedUntil)
 	case e.phase == reverting && now.Before(e.notBefore):
 		again(e.notBefore)
-	case e.phase == reverting && e.taken:
+	case e.phase == reverting && e.nominationTaken:
 		return onNominationGone
 	case e.phase == reverting:
 		return late(e.revertAt)
@@ -564,7 +564,7 @@ func (e *entry) due(now time.Time, again func(time.Time)) event {
 func reasonOf(before phase, happened event) string {
 	switch happened {
 	case onAwaitedFailed:
-		return errDoomed.Error()
+		return errAwaitedOrderFailed.Error()
 	case onNodeDeleted:
 		return "its node was deleted"
 	case onNominationGone:
@@ -580,7 +580,7 @@ func reasonOf(before phase, happened event) string {
 
 // gone says whether everything that e waits for has left the scheduler's cache, and otherwise when to
 // look again.
-func (e *entry) gone(now time.Time, again func(time.Time)) bool {
+func (e *inFlightPreemption) gone(now time.Time, again func(time.Time)) bool {
 	for uid, seen := range e.remaining {
 		if seen.IsZero() {
 			continue
@@ -621,7 +621,7 @@ func (f *inflight) nominated() []wire.Placement {
 	defer f.mu.RUnlock()
 	places := make([]wire.Placement, 0, len(f.byPod))
 	for _, e := range f.byPod {
-		if e.phase.reverts() || e.phase.orphaned() {
+		if e.phase.reverts() || e.phase.preemptorGone() {
 			continue
 		}
 		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})
@@ -663,7 +663,7 @@ func (f *inflight) count() int {
 	return n
 }
 
-func (f *inflight) get(orderID string) *entry {
+func (f *inflight) get(orderID string) *inFlightPreemption {
 	uid, ok := f.byOrder[orderID]
 	if !ok {
 		return nil
@@ -672,15 +672,15 @@ func (f *inflight) get(orderID string) *entry {
 }
 
 // orAbsent is the order of an id, or one that is not known: others may count on it even so.
-func (f *inflight) orAbsent(orderID string) *entry {
+func (f *inflight) orAbsent(orderID string) *inFlightPreemption {
 	if e := f.get(orderID); e != nil {
 		return e
 	}
-	return &entry{orderID: orderID}
+	return &inFlightPreemption{orderID: orderID}
 }
 
 // put makes an order known, in place of an earlier one of its pod.
-func (f *inflight) put(e *entry) {
+func (f *inflight) put(e *inFlightPreemption) {
 	uid := types.UID(e.preemptor.UID)
 	if old := f.byPod[uid]; old != nil {
 		f.happens(old, onReplaced)
@@ -696,7 +696,7 @@ func (f *inflight) put(e *entry) {
 
 // happens moves an order on by the table, and reports whether the event changes anything. It carries out the effects that
 // concern what is known of orders; those that concern the scheduler are the caller's, outside the lock.
-func (f *inflight) happens(e *entry, happened event) bool {
+func (f *inflight) happens(e *inFlightPreemption, happened event) bool {
 	to, effects, ok := step(e.phase, happened)
 	if !ok {
 		return false
@@ -713,7 +713,7 @@ func (f *inflight) happens(e *entry, happened event) bool {
 		case openGate:
 			e.gated = false
 		case failDependents:
-			f.doom(e.orderID)
+			f.failAwaiting(e.orderID)
 		case blameEvictors:
 			e.unanswered = e.own
 		}

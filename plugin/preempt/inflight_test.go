@@ -21,8 +21,8 @@ var start = time.Unix(1000, 0)
 func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
 
 // order makes the entry of pod "p" with an order for node n1.
-func order(id string, victims ...types.UID) *entry {
-	e := &entry{
+func order(id string, victims ...types.UID) *inFlightPreemption {
+	e := &inFlightPreemption{
 		orderID: id, node: "n1", preemptor: wire.PodRef{Namespace: "ns", Name: "p", UID: "p"},
 		victims: victims, awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{},
 		createdAt: start, opensAt: start.Add(time.Minute),
@@ -33,12 +33,12 @@ func order(id string, victims ...types.UID) *entry {
 	return e
 }
 
-func of(pod string, e *entry) *entry {
+func of(pod string, e *inFlightPreemption) *inFlightPreemption {
 	e.preemptor.Name, e.preemptor.UID = pod, pod
 	return e
 }
 
-func awaiting(e *entry, victim types.UID, orderID string) *entry {
+func awaiting(e *inFlightPreemption, victim types.UID, orderID string) *inFlightPreemption {
 	e.awaited[victim] = orderID
 	e.remaining[victim] = time.Time{}
 	return e
@@ -235,7 +235,7 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
 	}
 	f.fail("o1", "", at(10), 0)
-	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+	if _, _, err := f.countsOnStored("o2"); err != errAwaitedOrderFailed {
 		t.Errorf("error %v, want that it is doomed", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *test
 
 	f.forget("p")
 
-	if _, _, err := f.countsOnStored("o2"); err != errDoomed {
+	if _, _, err := f.countsOnStored("o2"); err != errAwaitedOrderFailed {
 		t.Errorf("error %v, want that it is doomed", err)
 	}
 }
@@ -467,7 +467,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 
 func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 	f, now := newInflight(), time.Unix(1_000_000, 0)
-	f.begin(&entry{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+	f.begin(&inFlightPreemption{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
 	f.fail("ord", "for a test", now, 0)
 	if wakes, _ := f.due(now); len(wakes) != 1 {
 		t.Fatalf("%+v", wakes)
@@ -527,7 +527,7 @@ func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testin
 		if enters(p) {
 			t.Fatal("the queue is full")
 		}
-		f.begin(&entry{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
+		f.begin(&inFlightPreemption{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
 		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
 		f.leftCache("p", "v")
 		gate.PodDeleted(victim.UID)

@@ -114,7 +114,7 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		t.Run(name, func(t *testing.T) {
 			f, now := newInflight(), time.Unix(1_000_000, 0)
-			f.begin(&entry{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+			f.begin(&inFlightPreemption{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
 			if stored {
 				f.commit("ord", now.Add(time.Minute))
 			}

@@ -99,8 +99,8 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 }
 
 // adopted is an order from the stream as the inflight state sees it.
-func adopted(order *wire.EvictionOrder, opensAt time.Time) *entry {
-	e := &entry{
+func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
+	e := &inFlightPreemption{
 		orderID:   order.OrderID,
 		preemptor: wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID},
 		node:      order.Node,
@@ -192,7 +192,7 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	preemptor, node, known := e.inflight.placeOf(orderID)
+	preemptor, node, known := e.inflight.nominationOf(orderID)
 	if !known {
 		return
 	}

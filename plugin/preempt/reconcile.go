@@ -111,7 +111,7 @@ func (e *engine) lookUp(ctx context.Context, order unanswered) error {
 
 // publishing notes the message of an order that is about to be published, to be published again where
 // the stream loses it. From then on it may be in the stream, whatever becomes of its pod. It returns
-// errPodGone where the order has been forgotten, and errDoomed where it has been given up: it must not be published
+// errPodGone where the order has been forgotten, and errAwaitedOrderFailed where it has been given up: it must not be published
 // any more.
 func (f *inflight) publishing(orderID string, message []byte) error {
 	f.mu.Lock()
@@ -121,7 +121,7 @@ func (f *inflight) publishing(orderID string, message []byte) error {
 		return errPodGone
 	}
 	if !f.happens(e, onStoring) {
-		return errDoomed
+		return errAwaitedOrderFailed
 	}
 	e.message = message
 	return nil

@@ -93,8 +93,8 @@ func TestNothingIsPublishedWhileItIsNotKnownWhatIsStored(t *testing.T) {
 
 func TestUnansweredOrders(t *testing.T) {
 	now := time.Unix(1000, 0)
-	made := func(id, pod string, at phase, age, left time.Duration) *entry {
-		return &entry{orderID: id, preemptor: wire.PodRef{UID: pod}, phase: at, createdAt: now.Add(-age), opensAt: now.Add(left + gateSlack)}
+	made := func(id, pod string, at phase, age, left time.Duration) *inFlightPreemption {
+		return &inFlightPreemption{orderID: id, preemptor: wire.PodRef{UID: pod}, phase: at, createdAt: now.Add(-age), opensAt: now.Add(left + gateSlack)}
 	}
 	f := newInflight()
 	f.put(made("young", "a", committed, time.Second, time.Minute))
@@ -117,10 +117,10 @@ func TestUnansweredOrders(t *testing.T) {
 func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
 	f := newInflight()
 	now := time.Now()
-	f.begin(&entry{orderID: "ord-1", preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, opensAt: now})
+	f.begin(&inFlightPreemption{orderID: "ord-1", preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, opensAt: now})
 	f.due(now)
 
-	if err := f.publishing("ord-1", []byte("order")); !errors.Is(err, errDoomed) {
+	if err := f.publishing("ord-1", []byte("order")); !errors.Is(err, errAwaitedOrderFailed) {
 		t.Errorf("error %v, want that it is doomed", err)
 	}
 }

@@ -68,8 +68,8 @@ func (p phase) unstored() bool { return p == planned || p == storing || p == orp
 // stored reports whether the order is in the stream, without outcome.
 func (p phase) stored() bool { return p == committed || p == orphanCommitted }
 
-// orphaned reports whether the order is alive without its preemptor.
-func (p phase) orphaned() bool { return p == orphanStoring || p == orphanCommitted }
+// preemptorGone reports whether the order is alive without its preemptor.
+func (p phase) preemptorGone() bool { return p == orphanStoring || p == orphanCommitted }
 
 // reverts reports whether the order came to nothing.
 func (p phase) reverts() bool { return p == reverting || p == clearing }

@@ -33,7 +33,7 @@ func (c *countedPlaces) ReserveQuota(wire.PodRef) { c.held++ }
 func (c *countedPlaces) ReleaseQuota(types.UID)   { c.released++ }
 
 // inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
-func inPhase(at phase) (f *inflight, p, q *entry, places *countedPlaces) {
+func inPhase(at phase) (f *inflight, p, q *inFlightPreemption, places *countedPlaces) {
 	f, places = newInflight(), &countedPlaces{}
 	p, q = order("o1", "a"), awaiting(of("q", order("o2", "b")), "a", "o1")
 	p.phase, q.phase = at, planned
@@ -61,7 +61,7 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				}
 
 				if !ok {
-					if !reflect.DeepEqual(*p, before) || q.doomed || places.held+places.released != 0 {
+					if !reflect.DeepEqual(*p, before) || q.awaitedFailed || places.held+places.released != 0 {
 						t.Errorf("a pair that is not in the table changes %+v to %+v", before, *p)
 					}
 					return
@@ -72,8 +72,8 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				if at != absent && f.hasOrder("o1") == (to == absent) {
 					t.Errorf("known: %t in phase %v", f.hasOrder("o1"), to)
 				}
-				if q.doomed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it is doomed: %t", q.doomed)
+				if q.awaitedFailed != slices.Contains(effects, failDependents) {
+					t.Errorf("the order that counts on it is doomed: %t", q.awaitedFailed)
 				}
 				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.released != count(released) {
 					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.released, at, to)
@@ -120,8 +120,8 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 				if p.phase != to || f.hasOrder("o1") != (to != absent) {
 					t.Errorf("phase %v, known %t, want %v", p.phase, f.hasOrder("o1"), to)
 				}
-				if q.doomed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it is doomed: %t", q.doomed)
+				if q.awaitedFailed != slices.Contains(effects, failDependents) {
+					t.Errorf("the order that counts on it is doomed: %t", q.awaitedFailed)
 				}
 			})
 		}

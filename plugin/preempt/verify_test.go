@@ -19,7 +19,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-func expectVictims(t *testing.T, e *entry, want ...string) {
+func expectVictims(t *testing.T, e *inFlightPreemption, want ...string) {
 	t.Helper()
 	var got []string
 	for _, uid := range e.victims {
@@ -179,7 +179,7 @@ func TestAwaitedPodsCountAsGoneAndAreNotOrderedAgain(t *testing.T) {
 	plan := candidate("n1", "!b")
 	plan.Awaited = []wire.Awaited{{UID: "a", OrderID: "ord-other"}}
 	w.bus.plan = answers(plan)
-	w.plugin.engine.inflight.begin(&entry{orderID: "ord-other", preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
+	w.plugin.engine.inflight.begin(&inFlightPreemption{orderID: "ord-other", preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
 
 	e := w.nominated(p, "n1")
 

@@ -232,7 +232,7 @@ func (w *world) state(pod *v1.Pod) fwk.CycleState {
 }
 
 // nominated runs a cycle that must nominate, and gives the order that was marked.
-func (w *world) nominated(pod *v1.Pod, node string) *entry {
+func (w *world) nominated(pod *v1.Pod, node string) *inFlightPreemption {
 	w.t.Helper()
 	result, status := w.cycle(pod)
 	if !status.IsSuccess() || result == nil || result.NominatedNodeName != node {
@@ -241,8 +241,8 @@ func (w *world) nominated(pod *v1.Pod, node string) *entry {
 	return w.entry(pod.UID)
 }
 
-// entry is a copy of what is known of a pod's order, nil where there is none.
-func (w *world) entry(uid types.UID) *entry {
+// inFlightPreemption is a copy of what is known of a pod's order, nil where there is none.
+func (w *world) entry(uid types.UID) *inFlightPreemption {
 	f := w.plugin.engine.inflight
 	f.mu.RLock()
 	defer f.mu.RUnlock()
