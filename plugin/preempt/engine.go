@@ -49,8 +49,8 @@ type engine struct {
 	nodeBackoff    *nodeBackoff
 	verifyFailures *verifyFailures
 	unevictable    *unevictable
-	chosen         *chosen
-	places         *heldPlaces
+	recentVictims  *recentVictims
+	reservations   *heldReservations
 	samples        *samples
 	orders         *orderBreaker
 	reverted       *reverted
@@ -140,8 +140,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		nodeBackoff:     newNodeBackoff(clock),
 		verifyFailures:  newVerifyFailures(clock),
 		unevictable:     newUnevictable(clock),
-		chosen:          newChosen(),
-		places:          newHeldPlaces(),
+		recentVictims:   newRecentVictims(),
+		reservations:    newHeldReservations(),
 		samples:         newSamples(clock),
 		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
 		reverted:        newReverted(),
@@ -260,7 +260,7 @@ func (e *engine) forget(uid types.UID) {
 	e.unevictable.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)
-	e.endPlace(uid)
+	e.endReservation(uid)
 	if e.orderLimitQueue.remove(uid) {
 		e.inflight.notify()
 	}

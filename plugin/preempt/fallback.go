@@ -47,10 +47,10 @@ type MakeWayFallback struct {
 func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk.Status) {
 	switch {
 	case status.IsSuccess() && result != nil && result.NominatedNodeName != "":
-		e.places.add(pod.UID)
+		e.reservations.add(pod.UID)
 		e.gate.ReserveQuota(refOf(pod))
 	case result != nil:
-		e.endPlace(pod.UID)
+		e.endReservation(pod.UID)
 		e.gate.CycleFailed(pod.UID)
 	default:
 		e.gate.CycleFailed(pod.UID)
@@ -58,29 +58,31 @@ func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk
 	e.pending(refOf(pod)) // it may have gone meanwhile
 }
 
-// endPlace ends what fellBack began, where it did.
-func (e *engine) endPlace(uid types.UID) {
-	if e.places.drop(uid) {
+// endReservation ends what fellBack began, where it did.
+func (e *engine) endReservation(uid types.UID) {
+	if e.reservations.drop(uid) {
 		e.gate.ReleaseQuota(uid)
 	}
 }
 
-// heldPlaces are the pods that the fallback made room for and whose places are held. Safe for concurrent use.
-type heldPlaces struct {
+// heldReservations are the pods that the fallback made room for and whose places are held. Safe for concurrent use.
+type heldReservations struct {
 	mu   sync.Mutex
 	pods map[types.UID]struct{}
 }
 
-func newHeldPlaces() *heldPlaces { return &heldPlaces{pods: map[types.UID]struct{}{}} }
+func newHeldReservations() *heldReservations {
+	return &heldReservations{pods: map[types.UID]struct{}{}}
+}
 
-func (h *heldPlaces) add(uid types.UID) {
+func (h *heldReservations) add(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pods[uid] = struct{}{}
 }
 
 // drop reports whether the pod's place was held.
-func (h *heldPlaces) drop(uid types.UID) bool {
+func (h *heldReservations) drop(uid types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, held := h.pods[uid]
@@ -88,14 +90,14 @@ func (h *heldPlaces) drop(uid types.UID) bool {
 	return held
 }
 
-// chosen are the pods that the fallbacks of all profiles chose as victims a moment ago: their deletion may not show
+// recentVictims are the pods that the fallbacks of all profiles chose as victims a moment ago: their deletion may not show
 // yet. Safe for concurrent use.
-type chosen struct {
+type recentVictims struct {
 	mu   sync.Mutex
 	pods map[types.UID]time.Time
 }
 
-func newChosen() *chosen { return &chosen{pods: map[types.UID]time.Time{}} }
+func newRecentVictims() *recentVictims { return &recentVictims{pods: map[types.UID]time.Time{}} }
 
 // recentFor is how long a chosen victim is taken to be leaving where it does not show. After that its deletion
 // has failed.
@@ -105,7 +107,7 @@ var (
 	_ fwk.PostFilterPlugin  = &MakeWayFallback{}
 	_ fwk.PreEnqueuePlugin  = &MakeWayFallback{}
 	_ fwk.EnqueueExtensions = &MakeWayFallback{}
-	_ preemption.Interface  = &sparing{}
+	_ preemption.Interface  = &exemptingInterface{}
 )
 
 // MakeWayFallbackArgs are the fallback's arguments, those of DefaultPreemption. A field that is left out has
@@ -163,7 +165,7 @@ func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, 
 		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
 	}
 	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf}
-	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &sparing{DefaultPreemption: upstream}, upstream.Executor)
+	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &exemptingInterface{DefaultPreemption: upstream}, upstream.Executor)
 	pl.guardDeletes()
 	return pl, nil
 }
@@ -191,11 +193,11 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	if engine := pl.engineOf(); engine != nil {
 		defer func() { engine.fellBack(pod, result, status) }()
 	}
-	guard := pl.guardFor(pod, nil)
+	guard := pl.victimGuardFor(pod, nil)
 	if guard.hold != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)
 	}
-	result, status = pl.upstream.PostFilter(context.WithValue(ctx, guardKey{}, guard), state, pod, statuses)
+	result, status = pl.upstream.PostFilter(context.WithValue(ctx, victimGuardKey{}, guard), state, pod, statuses)
 	outcome = fallbackRefused
 	engine := pl.engineOf()
 	if len(guard.backedOffNodes) > 0 && !status.IsSuccess() {
@@ -204,22 +206,22 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	}
 	if status.IsSuccess() && result != nil {
 		outcome = fallbackNominated
-		engine.chosen.add(guard.victimsOn(result.NominatedNodeName), guard.now)
+		engine.recentVictims.add(guard.victimsOn(result.NominatedNodeName), guard.now)
 	}
 	return result, status
 }
 
-// guardFor is what holds for one preemptor in this cycle.
-func (pl *MakeWayFallback) guardFor(preemptor *v1.Pod, own map[types.UID]bool) *guard {
+// victimGuardFor is what holds for one preemptor in this cycle.
+func (pl *MakeWayFallback) victimGuardFor(preemptor *v1.Pod, own map[types.UID]bool) *victimGuard {
 	engine := pl.engineOf()
 	if engine == nil {
-		return &guard{hold: "no profile of this scheduler has the plugin " + Name}
+		return &victimGuard{hold: "no profile of this scheduler has the plugin " + Name}
 	}
-	return engine.guardFor(preemptor, pl.upstream.Evaluator.PdbLister, own)
+	return engine.victimGuardFor(preemptor, pl.upstream.Evaluator.PdbLister, own)
 }
 
 // add notes victims that were just chosen.
-func (c *chosen) add(victims []*v1.Pod, now time.Time) {
+func (c *recentVictims) add(victims []*v1.Pod, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, victim := range victims {
@@ -228,7 +230,7 @@ func (c *chosen) add(victims []*v1.Pod, now time.Time) {
 }
 
 // leaving are the victims that were chosen a moment ago.
-func (c *chosen) leaving(now time.Time) []types.UID {
+func (c *recentVictims) leaving(now time.Time) []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uids := make([]types.UID, 0, len(c.pods))
@@ -258,7 +260,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 			return err
 		}
 		for pod, reason := range kept {
-			fallbackSpared.WithLabelValues(reason).Inc()
+			fallbackExempt.WithLabelValues(reason).Inc()
 			logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
 		}
 		if len(kept) > 0 {
@@ -279,7 +281,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 }
 
 // judge gives those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
-// gone or leaving are not asked about. O(victims · log victims), besides guardFor.
+// gone or leaving are not asked about. O(victims · log victims), besides victimGuardFor.
 func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, err error) {
 	var pod *v1.Pod
 	for _, pod = range preemptor.Pods() {
@@ -295,7 +297,7 @@ func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.Executo
 			own[current.UID] = true
 		}
 	}
-	return pl.guardFor(pod, own).split(staying, pl.upstream.MoreImportantPod), nil
+	return pl.victimGuardFor(pod, own).split(staying, pl.upstream.MoreImportantPod), nil
 }
 
 // current is a pod as the informer has it, nil where it is gone or another has its name.
@@ -319,14 +321,14 @@ func (pl *MakeWayFallback) backOffNode(preemptor *v1.Pod, node string) {
 	engine.pending(refOf(preemptor)) // it may have gone meanwhile
 }
 
-// sparing is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
-type sparing struct {
+// exemptingInterface is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
+type exemptingInterface struct {
 	*defaultpreemption.DefaultPreemption
 }
 
 // SelectVictimsOnNode implements preemption.Interface. Nodes are looked at in parallel.
-func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
-	guard, ok := ctx.Value(guardKey{}).(*guard)
+func (s *exemptingInterface) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+	guard, ok := ctx.Value(victimGuardKey{}).(*victimGuard)
 	if !ok {
 		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
 	}
@@ -334,7 +336,7 @@ func (s *sparing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState,
 	if guard.backedOffNodes[name] {
 		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: preemption has just failed on this node")
 	}
-	free, kept := guard.sort(node, s.MoreImportantPod)
+	free, kept := guard.partition(node, s.MoreImportantPod)
 	own := *s.DefaultPreemption
 	own.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
 		_, goes := free[victim.GetPod().UID]

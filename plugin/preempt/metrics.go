@@ -43,7 +43,7 @@ var (
 		Help: "PostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing).",
 	}, []string{"result"})
 
-	fallbackSpared = metrics.NewCounterVec(&metrics.CounterOpts{
+	fallbackExempt = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "fallback_spared_total", StabilityLevel: metrics.ALPHA,
 		Help: "Pods of lower priority that MakeWayFallback left out, once for each node and cycle, by rule: system-critical, mirror-pod, protected-namespace, protected-priority, never-evict, preemption-toleration, hard-budget, queue-guaranteed, nothing-known.",
 	}, []string{"rule"})
@@ -157,7 +157,7 @@ var registerMetrics = sync.OnceFunc(func() {
 		attemptsTotal, postFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
-		fallbackTotal, fallbackSpared,
+		fallbackTotal, fallbackExempt,
 	)
 })
 

@@ -113,7 +113,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
 	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
-	pl.engine.endPlace(pod.UID)
+	pl.engine.endReservation(pod.UID)
 	pl.engine.placements.assume(pod, nodeName)
 	pl.finishPrefetch(state)
 	return nil

@@ -113,14 +113,14 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 	switch {
 	case goesOn:
 	case end.kind == endNominated:
-		e.places.drop(pod.UID) // the order holds the place from now on
+		e.reservations.drop(pod.UID) // the order holds the place from now on
 	case keptOut:
 		e.gate.PreemptionTried(pod.UID)
 	default:
 		e.gate.CycleFailed(pod.UID)
 	}
 	if !goesOn && end.kind != endNominated && result != nil {
-		e.endPlace(pod.UID) // its nomination ends
+		e.endReservation(pod.UID) // its nomination ends
 	}
 	e.inflight.cycled(pod.UID)
 	if end.kind != endLimited && e.orderLimitQueue.remove(pod.UID) {

@@ -59,11 +59,11 @@ func victimRulesOf(state *wire.ControlState) *victimRules {
 	}
 }
 
-// guardKey is where a cycle's guard is in its context.
-type guardKey struct{}
+// victimGuardKey is where a cycle's guard is in its context.
+type victimGuardKey struct{}
 
-// guard says which pods the fallback may evict for one preemptor in one cycle. All but `selected` is only read.
-type guard struct {
+// victimGuard says which pods the fallback may evict for one preemptor in one cycle. All but `selected` is only read.
+type victimGuard struct {
 	hold           string // why nothing may go; empty: the rules say it pod by pod
 	rules          *victimRules
 	classes        schedulinglisters.PriorityClassLister
@@ -75,10 +75,10 @@ type guard struct {
 	selected       sync.Map        // victims ([]*v1.Pod) by node
 }
 
-// guardFor puts together what is known of the rules for a preemptor that evicts `own`, which count as staying, though a
+// victimGuardFor puts together what is known of the rules for a preemptor that evicts `own`, which count as staying, though a
 // fallback has just chosen them. O(budgets + orders in flight + queues with a guarantee).
-func (e *engine) guardFor(preemptor *v1.Pod, budgets policylisters.PodDisruptionBudgetLister, own map[types.UID]bool) *guard {
-	g := &guard{classes: e.classes, priority: corev1helpers.PodPriority(preemptor), now: e.clock.Now()}
+func (e *engine) victimGuardFor(preemptor *v1.Pod, budgets policylisters.PodDisruptionBudgetLister, own map[types.UID]bool) *victimGuard {
+	g := &victimGuard{classes: e.classes, priority: corev1helpers.PodPriority(preemptor), now: e.clock.Now()}
 	if g.rules, g.hold = e.victimRules(); g.hold != "" {
 		return g
 	}
@@ -90,7 +90,7 @@ func (e *engine) guardFor(preemptor *v1.Pod, budgets policylisters.PodDisruption
 		}
 		g.budgets = rules.BudgetsOf(all, g.rules.hardBudgets)
 	}
-	leaving := slices.DeleteFunc(e.chosen.leaving(g.now), func(uid types.UID) bool { return own[uid] })
+	leaving := slices.DeleteFunc(e.recentVictims.leaving(g.now), func(uid types.UID) bool { return own[uid] })
 	for _, order := range e.inflight.live() {
 		for _, victim := range order.Victims {
 			leaving = append(leaving, types.UID(victim))
@@ -124,9 +124,9 @@ func (e *engine) victimRules() (*victimRules, string) {
 	return current.rules, ""
 }
 
-// keeps is the reason for which a pod is no victim, whatever goes beside it; empty where it may go. A pod that is
+// exempts is the reason for which a pod is no victim, whatever goes beside it; empty where it may go. A pod that is
 // leaving already may be counted on: it is not deleted again. O(budgets of its namespace).
-func (g *guard) keeps(victim *v1.Pod) string {
+func (g *victimGuard) exempts(victim *v1.Pod) string {
 	if victim.DeletionTimestamp != nil {
 		return ""
 	}
@@ -149,9 +149,9 @@ func (g *guard) keeps(victim *v1.Pod) string {
 	return ""
 }
 
-// sort gives the pods of a node that may all go together, and the reasons for which others of lower priority stay.
+// partition gives the pods of a node that may all go together, and the reasons for which others of lower priority stay.
 // O(pods · (log pods + depth of their queues)).
-func (g *guard) sort(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (free map[types.UID]struct{}, kept string) {
+func (g *victimGuard) partition(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (free map[types.UID]struct{}, kept string) {
 	pods := make([]*v1.Pod, 0, len(node.GetPods()))
 	for _, info := range node.GetPods() {
 		if pod := info.GetPod(); corev1helpers.PodPriority(pod) < g.priority {
@@ -167,7 +167,7 @@ func (g *guard) sort(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (
 	}
 	names := make([]string, 0, len(stay))
 	for _, reason := range stay {
-		fallbackSpared.WithLabelValues(reason).Inc()
+		fallbackExempt.WithLabelValues(reason).Inc()
 		names = append(names, reason)
 	}
 	slices.Sort(names)
@@ -176,11 +176,11 @@ func (g *guard) sort(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (
 
 // split gives those of some pods that stay, each with its reason; the others may all go together. Guarantees let the
 // least important go first. O(pods · (log pods + depth of their queues)).
-func (g *guard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (stay map[*v1.Pod]string) {
+func (g *victimGuard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (stay map[*v1.Pod]string) {
 	stay = map[*v1.Pod]string{}
 	var asked []*v1.Pod
 	for _, pod := range pods {
-		if reason := g.keeps(pod); reason != "" {
+		if reason := g.exempts(pod); reason != "" {
 			stay[pod] = reason
 		} else if g.margins != nil && pod.DeletionTimestamp == nil {
 			asked = append(asked, pod)
@@ -208,7 +208,7 @@ func (g *guard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (st
 }
 
 // victimsOn are the victims that were selected on a node.
-func (g *guard) victimsOn(node string) []*v1.Pod {
+func (g *victimGuard) victimsOn(node string) []*v1.Pod {
 	found, _ := g.selected.Load(node)
 	victims, _ := found.([]*v1.Pod)
 	return victims
