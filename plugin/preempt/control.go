@@ -52,8 +52,8 @@ const (
 	reasonUnusableQueues = "unusable-queues"
 )
 
-// inControl is the control state in force.
-type inControl struct {
+// controlSnapshot is the control state in force.
+type controlSnapshot struct {
 	state  *wire.ControlState
 	stream time.Time    // when its stream was made
 	rules  *victimRules // nil: it is not told what the policy says of victims
@@ -62,7 +62,7 @@ type inControl struct {
 // control holds the last good control state, and the brake. Without either nothing restricts a profile's own
 // arguments.
 type control struct {
-	current    atomic.Pointer[inControl]
+	current    atomic.Pointer[controlSnapshot]
 	brake      atomic.Pointer[brake]
 	policyTold atomic.Bool // it was logged that the policy is not known
 	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
@@ -151,8 +151,8 @@ func (e *engine) runControl(ctx context.Context) {
 	e.awaitControl(ctx)
 	queues := true
 	for ctx.Err() == nil && e.control.current.Load() == nil {
-		queues = queues && e.lookForQueues(ctx)
-		e.lookForPolicy(ctx)
+		queues = queues && e.findQueues(ctx)
+		e.findPolicy(ctx)
 		goroutines.Sleep(ctx, lookAgain)
 	}
 }
@@ -171,10 +171,10 @@ func (e *engine) awaitControl(ctx context.Context) {
 	}
 }
 
-// lookForQueues decides about the gate by whether the ConfigMap of the queues exists, which says that there
+// findQueues decides about the gate by whether the ConfigMap of the queues exists, which says that there
 // are limits to be had. It says whether to look again. A failure of the API server shuts the gate: without
 // it nothing is bound anyway. Where reading is not allowed, nobody has set queues up for this scheduler.
-func (e *engine) lookForQueues(ctx context.Context) (again bool) {
+func (e *engine) findQueues(ctx context.Context) (again bool) {
 	at := e.args.QueuesConfigMap
 	if at.Name == "" {
 		e.gateOpens(ctx, "no ConfigMap of queues is configured")
@@ -199,9 +199,9 @@ func (e *engine) lookForQueues(ctx context.Context) (again bool) {
 	return true
 }
 
-// lookForPolicy finds out whether there is no policy. Where it exists, or that cannot be read, it protects what this process
+// findPolicy finds out whether there is no policy. Where it exists, or that cannot be read, it protects what this process
 // does not know of. It may come at any time, so it is looked for again until a control state tells.
-func (e *engine) lookForPolicy(ctx context.Context) {
+func (e *engine) findPolicy(ctx context.Context) {
 	at := e.args.PolicyConfigMap
 	if at.Name == "" {
 		e.control.noPolicy.Store(true)
@@ -243,11 +243,11 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err != nil {
-		e.complain(ctx, "control_not_understood", r, err)
+		e.reportIgnored(ctx, "control_not_understood", r, err)
 		return
 	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != state.ClusterUID {
-		e.complain(ctx, "control_not_understood", r, &straying{reasonOtherCluster, "cluster " + state.ClusterUID})
+		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + state.ClusterUID})
 		return
 	}
 	// Two may come at once while a consumer is made anew: the older must not replace the newer.
@@ -259,15 +259,15 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 		case state.Revision == before.state.Revision:
 			return // delivered again
 		case state.Revision < before.state.Revision:
-			e.complain(ctx, "control_not_understood", r, &straying{reasonOldRevision, fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)})
+			e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonOldRevision, fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)})
 			return
 		}
 	}
 	if err := e.putQueues(before, state); err != nil {
-		e.complain(ctx, "control_not_understood", r, &straying{reasonUnusableQueues, err.Error()})
+		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonUnusableQueues, err.Error()})
 		return
 	}
-	e.control.current.Store(&inControl{state: state, stream: r.Stream, rules: victimRulesOf(state)})
+	e.control.current.Store(&controlSnapshot{state: state, stream: r.Stream, rules: victimRulesOf(state)})
 	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
 		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
 		e.retry.policyChanged() // a brake changes modes without a new policy
@@ -288,7 +288,7 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 }
 
 // putQueues puts the limits of a control state in force, or takes the gate away.
-func (e *engine) putQueues(before *inControl, state *wire.ControlState) error {
+func (e *engine) putQueues(before *controlSnapshot, state *wire.ControlState) error {
 	if state.QueuesRevision == "" {
 		e.gate.NoQueues()
 		return nil

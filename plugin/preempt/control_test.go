@@ -103,7 +103,7 @@ func TestAStreamThatWasMadeAnewMayBeginAtAnyRevision(t *testing.T) {
 func TestTheMoreRestrictiveModeHolds(t *testing.T) {
 	state := func(mode string, namespaces map[string]string) *control {
 		c := &control{}
-		c.current.Store(&inControl{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}})
+		c.current.Store(&controlSnapshot{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}})
 		return c
 	}
 	for _, test := range []struct {
@@ -209,7 +209,7 @@ func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
 		<-w.plugin.engine.gate.Decided()
 		w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 
-		again := w.plugin.engine.lookForQueues(w.ctx)
+		again := w.plugin.engine.findQueues(w.ctx)
 
 		if again != test.again || w.gateShut() != test.shut {
 			t.Errorf("%s: again %t, shut %t", name, again, w.gateShut())
@@ -292,7 +292,7 @@ func TestQueuesHoldPodsInModeEnforceButThoseThatAClusterNeedsToStart(t *testing.
 	} {
 		c := &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}
 		if test.state != nil {
-			c.current.Store(&inControl{state: test.state})
+			c.current.Store(&controlSnapshot{state: test.state})
 		}
 		if got := c.holds(test.own, test.priority, test.namespace); got != test.want {
 			t.Errorf("%s: held %t", name, got)

@@ -6,10 +6,10 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// pinnedTo gives the one node that a DaemonSet has bound its pod to, empty where it is no such pod: a
+// daemonSetNode gives the one node that a DaemonSet has bound its pod to, empty where it is no such pod: a
 // DaemonSet controls it, and every required term of its node affinity names that node by a field, as the
 // DaemonSet controller writes it.
-func pinnedTo(pod *v1.Pod) string {
+func daemonSetNode(pod *v1.Pod) string {
 	affinity := pod.Spec.Affinity
 	if !ofDaemonSet(pod) || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return ""
@@ -50,5 +50,5 @@ func ofDaemonSet(pod *v1.Pod) bool {
 // equal one only where a DaemonSet has bound the other to this node, and then never a DaemonSet's own.
 func mayDisplace(pod, victim *v1.Pod, node string) bool {
 	own, other := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(victim)
-	return other < own || other == own && pinnedTo(pod) == node && !ofDaemonSet(victim)
+	return other < own || other == own && daemonSetNode(pod) == node && !ofDaemonSet(victim)
 }

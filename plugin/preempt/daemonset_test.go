@@ -54,7 +54,7 @@ func TestOnlyAPodAsTheDaemonSetControllerWritesItIsPinned(t *testing.T) {
 		"a term without a node too":   {terms(named("n1"), v1.NodeSelectorTerm{}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := pinnedTo(c.pod); got != c.want {
+			if got := daemonSetNode(c.pod); got != c.want {
 				t.Errorf("pinned to %q, want %q", got, c.want)
 			}
 		})

@@ -204,7 +204,7 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 			}
 			w := newWorld(t, setup{args: test.args, objects: test.objects, findsOut: true, configMaps: refuse}, []*v1.Node{node("n1")}, p, victim)
 			<-w.plugin.engine.gate.Decided()
-			w.plugin.engine.lookForPolicy(w.ctx)
+			w.plugin.engine.findPolicy(w.ctx)
 			if test.state != nil {
 				w.tells(test.state, at(1))
 			}

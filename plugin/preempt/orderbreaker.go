@@ -53,8 +53,8 @@ func newOrderBreaker(clock clock.PassiveClock, notAfter time.Duration) *orderBre
 	return &orderBreaker{clock: clock, lasts: nominationWait + notAfter + 2*gateSlack, failed: map[futility]int{}, openFor: futileFirst}
 }
 
-// shut reports why no order may be begun now, and when one may; empty where one may.
-func (b *orderBreaker) shut() (why futility, until time.Time) {
+// isOpen reports why no order may be begun now, and when one may; empty where one may.
+func (b *orderBreaker) isOpen() (why futility, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.why == "" || !b.clock.Now().Before(b.until) {

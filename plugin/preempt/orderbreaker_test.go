@@ -18,7 +18,7 @@ import (
 func TestTheOrderBreakerLetsOneOrderProbeAfterAWhileThatDoubles(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	b := newOrderBreaker(clock, time.Minute)
-	open := func() bool { why, _ := b.shut(); return why != "" }
+	open := func() bool { why, _ := b.isOpen(); return why != "" }
 	step := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
 
 	b.futile("1", notStarted)
@@ -30,7 +30,7 @@ func TestTheOrderBreakerLetsOneOrderProbeAfterAWhileThatDoubles(t *testing.T) {
 		t.Fatal("two in a row are not enough to open it")
 	}
 	b.futile("3", notStarted) // begun before it opened
-	if _, until := b.shut(); until != clock.Now().Add(futileFirst) {
+	if _, until := b.isOpen(); until != clock.Now().Add(futileFirst) {
 		t.Errorf("it is open for %s", until.Sub(clock.Now()))
 	}
 	for _, wait := range []time.Duration{futileFirst, 2 * futileFirst, 4 * futileFirst, 8 * futileFirst, futileLongest, futileLongest} {
@@ -82,7 +82,7 @@ func TestTheOrderBreakerTellsTheStreamFromTheEvictors(t *testing.T) {
 		b := newOrderBreaker(clock, time.Minute)
 		b.futile("1", notStarted)
 		b.futile("2", notStored)
-		if why, _ := b.shut(); why != "" {
+		if why, _ := b.isOpen(); why != "" {
 			t.Errorf("open: %s", why)
 		}
 	})
@@ -103,7 +103,7 @@ func TestAProbeWhoseEndIsNotToldIsGivenUp(t *testing.T) {
 
 			end(b)
 
-			if why, _ := b.shut(); why != "" {
+			if why, _ := b.isOpen(); why != "" {
 				t.Errorf("no other order may probe: %s", why)
 			}
 		})

@@ -50,7 +50,7 @@ func (e *engine) follow(ctx context.Context) {
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	order := &wire.EvictionOrder{}
 	if _, err := wire.Unwrap(r.Data, wire.TypeOrder, order); err != nil {
-		e.complain(ctx, "order_not_understood", r, err)
+		e.reportIgnored(ctx, "order_not_understood", r, err)
 		return
 	}
 	if order.Preemptor == nil || e.inflight.hasOrder(order.OrderID) {
@@ -58,7 +58,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	}
 	if r.Subject != e.subjects.PodOrder(order.Preemptor.UID) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
-		e.complain(ctx, "order_not_understood", r, &straying{reasonWrongSubject, "an order for " + order.Preemptor.UID})
+		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonWrongSubject, "an order for " + order.Preemptor.UID})
 		return
 	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
@@ -66,7 +66,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	}
 	now := e.clock.Now()
 	if order.NotAfter.After(now.Add(longestNotAfter)) {
-		e.complain(ctx, "order_not_understood", r, &straying{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
+		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
 		return
 	}
 	ref := wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
@@ -124,15 +124,15 @@ func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	outcome := &wire.Outcome{}
 	if _, err := wire.Unwrap(r.Data, wire.TypeOutcome, outcome); err != nil {
-		e.complain(ctx, "outcome_not_understood", r, err)
+		e.reportIgnored(ctx, "outcome_not_understood", r, err)
 		return
 	}
 	if r.Subject != e.subjects.Outcome(outcome.OrderID) {
-		e.complain(ctx, "outcome_not_understood", r, &straying{reasonWrongSubject, "an outcome of " + outcome.OrderID})
+		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonWrongSubject, "an outcome of " + outcome.OrderID})
 		return
 	}
 	if clusterUID, err := e.clusterUID(); err == nil && clusterUID != outcome.ClusterUID {
-		e.complain(ctx, "outcome_not_understood", r, &straying{reasonOtherCluster, "cluster " + outcome.ClusterUID})
+		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + outcome.ClusterUID})
 		return
 	}
 	failpoint(failOnOutcome)
@@ -216,10 +216,10 @@ func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
 	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
 }
 
-// straying is a message that can be read, and that no writer of this cluster would have put where it is.
-type straying struct{ reason, detail string }
+// misroutedError is a message that can be read, and that no writer of this cluster would have put where it is.
+type misroutedError struct{ reason, detail string }
 
-func (s *straying) Error() string { return s.reason + ": " + s.detail }
+func (s *misroutedError) Error() string { return s.reason + ": " + s.detail }
 
 // Reasons for which messages are ignored besides those of wire.MalformedError.
 const (
@@ -228,10 +228,10 @@ const (
 	reasonNotAfter     = "not-after-too-far"
 )
 
-// complain logs and counts a message that is ignored, once, with its place.
-func (e *engine) complain(ctx context.Context, event string, r natsbus.Record, err error) {
+// reportIgnored logs and counts a message that is ignored, once, with its place.
+func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
-	var stray *straying
+	var stray *misroutedError
 	reason := "other"
 	switch {
 	case errors.As(err, &malformed):

@@ -76,7 +76,7 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 // ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
-	why, until := pl.engine.orders.shut()
+	why, until := pl.engine.orders.isOpen()
 	if why == "" {
 		return nil
 	}

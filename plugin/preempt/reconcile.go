@@ -71,17 +71,17 @@ func (e *engine) reconcile(ctx context.Context) {
 	now := e.clock.Now()
 	orders := e.inflight.unanswered(now.Add(-unansweredAfter), now)
 	for _, order := range orders[:min(len(orders), reconcileAtOnce)] {
-		if err := e.lookUp(ctx, order); err != nil {
+		if err := e.readOutcome(ctx, order); err != nil {
 			klog.FromContext(ctx).V(2).Info("order_not_looked_up", "order_id", order.orderID, "reason", err.Error())
 			return
 		}
 	}
 }
 
-// lookUp finds out what became of an order: where it has ended, the outcome is applied; where it is
+// readOutcome finds out what became of an order: where it has ended, the outcome is applied; where it is
 // lost, it is published again as it was. Its id, victims and notAfter are the same, so that an evictor
 // that still has it in hand does nothing twice.
-func (e *engine) lookUp(ctx context.Context, order unanswered) error {
+func (e *engine) readOutcome(ctx context.Context, order unanswered) error {
 	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
 	outcome, ended, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.orderID))

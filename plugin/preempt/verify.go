@@ -210,7 +210,7 @@ func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	case ruleLowerPriority:
 		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
 	case ruleDaemonSetSingle, ruleDaemonSetMultiple:
-		return pinnedTo(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
+		return daemonSetNode(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
 	}
 	return false
 }
