@@ -36,7 +36,7 @@ from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok, unverified
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.settling import apply_forever
+from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget

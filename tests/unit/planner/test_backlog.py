@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.service.settling import apply_forever
+from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,

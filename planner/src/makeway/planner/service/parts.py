@@ -29,11 +29,11 @@ from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.ledger import Ledger
 from makeway.planner.service.marks import Marks
 from makeway.planner.service.order_follower import OrderFollower
+from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.queue_warnings import QueueWarnings
 from makeway.planner.service.quota_fence import PlannerFence
 from makeway.planner.service.repair import RepairProposer
-from makeway.planner.service.settling import apply_forever
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Enforce

@@ -12,7 +12,7 @@ from makeway.core.queues.parsing import Queues
 from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.quota.processes import QuotaProcesses
 from makeway.planner.quota.report import report_of
-from makeway.planner.service.settling import until_applied
+from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.snapshot.changes import Adopt
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.config import Config
