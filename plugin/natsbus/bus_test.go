@@ -169,7 +169,7 @@ func TestARequestDoesNotWaitForAConnectionThatIsBeingMade(t *testing.T) {
 
 	for range 100 {
 		if asks(t, bus, []byte("question")) == nil {
-			t.Fatal("answered by nobody")
+			t.Fatal("answered without a server")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

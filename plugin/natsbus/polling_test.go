@@ -36,7 +36,7 @@ type taken struct {
 	err  error
 }
 
-// reads reads in the background, as a NATS client does, and gives what it gets.
+// reads reads in the background, as a NATS client does, and sends on what it reads.
 func reads(conn net.Conn) <-chan taken {
 	got := make(chan taken, 100)
 	go func() {

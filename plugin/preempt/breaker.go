@@ -49,7 +49,7 @@ func newBreaker(clock clock.PassiveClock, planTimeout time.Duration) *breaker {
 	return &breaker{clock: clock, allowance: breakerThreshold * planTimeout, openFor: breakerFirstOpen}
 }
 
-// allow says whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
+// allow reports whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
 func (b *breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *breaker) allow() bool {
 	return true
 }
 
-// succeeded closes the breaker, and says whether it was open.
+// succeeded closes the breaker, and reports whether it was open.
 func (b *breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -98,7 +98,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 	})
 }
 
-// supersededBy gives an order up for one that is alive in the stream: that one is adopted, and the
+// supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
 	e.inflight.supersede(order.id)
@@ -336,7 +336,7 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	}
 	previous := &wire.EvictionOrder{}
 	if _, err := wire.Unwrap(last.Data, wire.TypeOrder, previous); err != nil {
-		// Nobody can carry out what nobody can read.
+		// No evictor can carry out what it cannot read.
 		return last.Sequence, nil
 	}
 	if previous.Preemptor == nil || e.subjects.PodOrder(previous.Preemptor.UID) != subject {

@@ -34,7 +34,7 @@ type queueLimits interface {
 
 // How long the gate may be undecided, and how it is decided without a control state.
 const (
-	// controlWait is how long a scheduler that has just started waits for NATS to give the control state.
+	// controlWait is how long a scheduler that has just started waits for the control state from NATS.
 	controlWait = 2 * time.Second
 	// lookWait is how long one look at the ConfigMap of the queues may take.
 	lookWait = 2 * time.Second
@@ -172,8 +172,8 @@ func (e *engine) awaitControl(ctx context.Context) {
 }
 
 // findQueues decides about the gate by whether the ConfigMap of the queues exists, which says that there
-// are limits to be had. It says whether to look again. A failure of the API server shuts the gate: without
-// it nothing is bound anyway. Where reading is not allowed, nobody has set queues up for this scheduler.
+// are limits to be had. It reports whether to look again. A failure of the API server shuts the gate: without
+// it nothing is bound anyway. Where reading is not allowed, no queues are set up for this scheduler.
 func (e *engine) findQueues(ctx context.Context) (again bool) {
 	at := e.args.QueuesConfigMap
 	if at.Name == "" {

@@ -6,7 +6,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// daemonSetNode gives the one node that a DaemonSet has bound its pod to, empty where it is no such pod: a
+// daemonSetNode returns the one node that a DaemonSet has bound its pod to, empty where it is no such pod: a
 // DaemonSet controls it, and every required term of its node affinity names that node by a field, as the
 // DaemonSet controller writes it.
 func daemonSetNode(pod *v1.Pod) string {
@@ -25,7 +25,7 @@ func daemonSetNode(pod *v1.Pod) string {
 	return node
 }
 
-// nodeNamed gives the node that a term names by a field; empty where it names none, or more than one.
+// nodeNamed returns the node that a term names by a field; empty where it names none, or more than one.
 func nodeNamed(term v1.NodeSelectorTerm) string {
 	node := ""
 	for _, field := range term.MatchFields {
@@ -40,13 +40,13 @@ func nodeNamed(term v1.NodeSelectorTerm) string {
 	return node
 }
 
-// ofDaemonSet says whether a DaemonSet controls a pod.
+// ofDaemonSet reports whether a DaemonSet controls a pod.
 func ofDaemonSet(pod *v1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && controller.Kind == "DaemonSet"
 }
 
-// mayDisplace says whether a pod may be a victim of another by their priorities: a lower one always, an
+// mayDisplace reports whether a pod may be a victim of another by their priorities: a lower one always, an
 // equal one only where a DaemonSet has bound the other to this node, and then never a DaemonSet's own.
 func mayDisplace(pod, victim *v1.Pod, node string) bool {
 	own, other := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(victim)

@@ -24,7 +24,7 @@ func named(nodes ...string) v1.NodeSelectorTerm {
 	return v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: nodes}}}
 }
 
-// by gives every removable pod of a candidate a rule.
+// by sets the rule of every removable pod of a candidate.
 func by(rule string, candidate wire.Candidate) wire.Candidate {
 	for i := range candidate.Removable {
 		candidate.Removable[i].Rule = rule

@@ -11,7 +11,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// ineligible says why a pod may not preempt now, without asking anybody; nil where it may.
+// ineligible returns why a pod may not preempt now, without asking the planner; nil where it may.
 func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
 	looked := pl.engine.retry.now()
 	if pl.mode(pod) == wire.ModeOff {
@@ -78,7 +78,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	return &preemptResult{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
 }
 
-// terminatingByPreemption says whether a pod is being deleted because a scheduler preempted it.
+// terminatingByPreemption reports whether a pod is being deleted because a scheduler preempted it.
 func terminatingByPreemption(pod *v1.Pod) bool {
 	if pod.DeletionTimestamp == nil {
 		return false
@@ -91,13 +91,13 @@ func terminatingByPreemption(pod *v1.Pod) bool {
 	return false
 }
 
-// overdue says whether a pod that is being deleted should have left: its deletionTimestamp, which is when
+// overdue reports whether a pod that is being deleted should have left: its deletionTimestamp, which is when
 // the grace period ends, is more than a minute ago. Its kubelet may be dead.
 func overdue(pod *v1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(leavingSlack))
 }
 
-// holds says whether the cycle's snapshot has a pod on a node.
+// holds reports whether the cycle's snapshot has a pod on a node.
 func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
 	info, err := nodes.Get(node)
 	if err != nil {

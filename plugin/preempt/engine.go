@@ -80,7 +80,7 @@ var engines = struct {
 	of map[informers.SharedInformerFactory]*engine
 }{of: map[informers.SharedInformerFactory]*engine{}}
 
-// engineFor gives the scheduler's engine, made and started where this is its first profile.
+// engineFor returns the scheduler's engine, made and started where this is its first profile.
 func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
 	engines.Lock()
 	defer engines.Unlock()
@@ -294,7 +294,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 }
 
 // runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens
-// gates, so each pod is woken once. Activate and the nominator lock the scheduling queue, which holds its
+// gates, so each pod is activated once. Activate and the nominator lock the scheduling queue, which holds its
 // lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
 // goroutine to find.
 func (e *engine) runActivator(ctx context.Context) {

@@ -149,7 +149,7 @@ func (g *victimGuard) exempts(victim *v1.Pod) string {
 	return ""
 }
 
-// partition gives the pods of a node that may all go together, and the reasons for which others of lower priority stay.
+// partition returns the pods of a node that may all go together, and the reasons for which others of lower priority stay.
 // O(pods · (log pods + depth of their queues)).
 func (g *victimGuard) partition(node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool) (free map[types.UID]struct{}, kept string) {
 	pods := make([]*v1.Pod, 0, len(node.GetPods()))
@@ -174,7 +174,7 @@ func (g *victimGuard) partition(node fwk.NodeInfo, moreImportant func(a, b *v1.P
 	return free, strings.Join(slices.Compact(names), ", ")
 }
 
-// split gives those of some pods that stay, each with its reason; the others may all go together. Guarantees let the
+// split returns those of some pods that stay, each with its reason; the others may all go together. Guarantees let the
 // least important go first. O(pods · (log pods + depth of their queues)).
 func (g *victimGuard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) bool) (stay map[*v1.Pod]string) {
 	stay = map[*v1.Pod]string{}

@@ -33,11 +33,11 @@ func failpoint(name string) {
 	}
 }
 
-// takeFailpoint disarms an armed point and gives its action; empty where it is not armed.
+// takeFailpoint disarms an armed point and returns its action; empty where it is not armed.
 func takeFailpoint(armed, fired string) string {
 	line, err := os.ReadFile(armed)
 	if err != nil || os.Rename(armed, fired) != nil {
-		return "" // not armed, or somebody else has reached the point first
+		return "" // not armed, or another process has reached the point first
 	}
 	_ = os.WriteFile(fired, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600)
 	action, _, _ := strings.Cut(string(line), " ")

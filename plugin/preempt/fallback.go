@@ -280,7 +280,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 	}
 }
 
-// judge gives those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
+// judge returns those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
 // gone or leaving are not asked about. O(victims · log victims), besides victimGuardFor.
 func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, err error) {
 	var pod *v1.Pod

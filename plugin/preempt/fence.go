@@ -20,7 +20,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// fence gives the epoch that this process's orders carry, so that an older leader's are refused. It is
+// fence has the epoch that this process's orders carry, so that an older leader's are refused. It is
 // read once: where there is no Lease, at the start; else when the first order is committed, as long as the Lease names this
 // process. A scheduler that loses its Lease ends, so that the number stays right as long as the process lives; one that has
 // lost it without knowing, before its first order, must not take its successor's number.
@@ -47,7 +47,7 @@ func (e *engine) raiseEpoch(ctx context.Context) {
 	}
 }
 
-// get reads the epoch, or gives the one read before. An error is not remembered.
+// get reads the epoch, or returns the one read before. An error is not remembered.
 func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

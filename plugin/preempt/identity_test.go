@@ -26,17 +26,17 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			f.succeed("ord-1", ended, leavingUntil(outcome, ended), func(types.UID) bool { return false })
 			release := ended.Add(grace + time.Minute)
 
-			wakes, next := f.due(release.Add(-time.Second))
-			if len(wakes) != 0 || !next.Equal(release) {
-				t.Fatalf("woken early: %+v, asked again at %s, want %s", wakes, next, release)
+			activations, next := f.due(release.Add(-time.Second))
+			if len(activations) != 0 || !next.Equal(release) {
+				t.Fatalf("activated early: %+v, asked again at %s, want %s", activations, next, release)
 			}
 			if _, _, closed := f.gate("p", release.Add(-time.Second)); !closed {
 				t.Fatal("the gate was open early")
 			}
 
-			wakes, _ = f.due(release)
-			if len(wakes) != 1 || wakes[0].pod.UID != "p" {
-				t.Fatalf("wakes %+v, want p", wakes)
+			activations, _ = f.due(release)
+			if len(activations) != 1 || activations[0].pod.UID != "p" {
+				t.Fatalf("activations %+v, want p", activations)
 			}
 			if _, _, closed := f.gate("p", release); closed {
 				t.Error("the gate is closed")

@@ -29,7 +29,7 @@ const (
 	earlyRetries = 5
 	// earlyRetryDelay is the first delay of such a repetition; it doubles.
 	earlyRetryDelay = 50 * time.Millisecond
-	// releasedLasts is how long a preemptor that was woken keeps the place in its queue without coming to a cycle:
+	// releasedLasts is how long a preemptor that was activated keeps the place in its queue without coming to a cycle:
 	// something else may hold it.
 	releasedLasts = 5 * time.Minute
 	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
@@ -148,7 +148,7 @@ func (f *inflight) commit(orderID string, opensAt time.Time) {
 }
 
 // succeed notes that all victims of an order are deleted or leaving. until is when the last one should
-// be gone. left says of a pod that the pod informer does not know it (any more). It gives how long the
+// be gone. left says of a pod that the pod informer does not know it (any more). It returns how long the
 // order took, where this process wrote it and the outcome is new.
 func (f *inflight) succeed(orderID string, now, until time.Time, left func(types.UID) bool) (took time.Duration, own bool) {
 	f.mu.Lock()
@@ -168,7 +168,7 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 	return now.Sub(e.createdAt), e.own
 }
 
-// fail notes that an order came to nothing, and dooms those that counted on its victims. The pod is
+// fail notes that an order came to nothing, and those that counted on its victims fail with it. The pod is
 // reverted when the API shows its nomination gone, or after a wait. It says what failed; ok is false
 // where the order is not known, or has failed already.
 func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed activation, ok bool) {
@@ -280,21 +280,21 @@ func (f *inflight) outcome(orderID string) *wire.Outcome {
 	return f.outcomes[orderID]
 }
 
-// hasOrder says whether an order is known.
+// hasOrder reports whether an order is known.
 func (f *inflight) hasOrder(orderID string) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.get(orderID) != nil
 }
 
-// has says whether a pod has an order, or had one that is not forgotten yet.
+// has reports whether a pod has an order, or had one that is not forgotten yet.
 func (f *inflight) has(pod types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.byPod[pod] != nil
 }
 
-// removes says whether an order in flight removes a pod, itself or by counting on another order.
+// removes reports whether an order in flight removes a pod, itself or by counting on another order.
 func (f *inflight) removes(orderID string, victim types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -356,7 +356,7 @@ func (f *inflight) nominatedTo(uid types.UID, node string) {
 }
 
 // nodeDeleted notes that a node was deleted. Pods that were leaving it may stay in the API for long, and
-// their room is of no use to anybody. Before the order has succeeded, that is the evictor's to find out.
+// their room is of no use. Before the order has succeeded, that is the evictor's to find out.
 func (f *inflight) nodeDeleted(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -377,7 +377,7 @@ func (f *inflight) forget(uid types.UID) {
 	}
 }
 
-// cycled drops a preemptor that was woken and whose cycle has ended: it has a node, or it failed and nothing holds it
+// cycled drops a preemptor that was activated and whose cycle has ended: it has a node, or it failed and nothing holds it
 // again. Until then it keeps the place that its order made in its queue, however many pods the scheduler has
 // before it.
 func (f *inflight) cycled(uid types.UID) {
@@ -388,7 +388,7 @@ func (f *inflight) cycled(uid types.UID) {
 	}
 }
 
-// activated lets a preemptor that was woken keep its place for another while: it is woken once more.
+// activated lets a preemptor keep its place for another while: it is activated once more.
 func (f *inflight) activated(uid types.UID, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -397,8 +397,8 @@ func (f *inflight) activated(uid types.UID, now time.Time) {
 	}
 }
 
-// countsOnStored says whether every order that this one counts on has been stored or has ended, and
-// gives those that live in memory alone, which no evictor can wait for. An error says that this order
+// countsOnStored reports whether every order that this one counts on has been stored or has ended, and
+// returns those that live in memory alone, which no evictor can wait for. An error says that this order
 // is forgotten, or that one it counted on has failed.
 func (f *inflight) countsOnStored(orderID string) (ready bool, memoryOnly map[string]bool, err error) {
 	f.mu.RLock()
@@ -434,7 +434,7 @@ func (f *inflight) failAwaiting(orderID string) {
 	f.notify()
 }
 
-// gate says whether PreEnqueue has to hold a pod, and for which order on which node. O(1).
+// gate reports whether PreEnqueue has to hold a pod, and for which order on which node. O(1).
 func (f *inflight) gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -445,7 +445,7 @@ func (f *inflight) gate(uid types.UID, now time.Time) (orderID, node string, clo
 	return e.orderID, e.node, true
 }
 
-// refuse says whether a pod that failed a cycle may not preempt now, because it has an order. From then
+// refuse reports whether a pod that failed a cycle may not preempt now, because it has an order. From then
 // on the gate is closed. stillThere says of a pod that the cycle's snapshot has it on the node: a
 // released preemptor that met a victim there came too early and is held again for a moment.
 func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node string, uid types.UID) bool) (kind outcomeKind, orderID, node string) {
@@ -485,7 +485,7 @@ func (e *inFlightPreemption) meets(stillThere func(node string, uid types.UID) b
 	return met
 }
 
-// due lets happen what the time and what is known bring about, and returns which pods to wake now and the time at which
+// due lets happen what the time and what is known bring about, and returns which pods to activate now and the time at which
 // to ask again (zero: when something changes). O(entries × victims).
 func (f *inflight) due(now time.Time) (activations []activation, next time.Time) {
 	f.mu.Lock()
@@ -560,7 +560,7 @@ func (e *inFlightPreemption) due(now time.Time, again func(time.Time)) event {
 	return nothing
 }
 
-// reasonOf says why an order ended, or its pod is woken.
+// reasonOf returns why an order ended, or its pod is activated.
 func reasonOf(before phase, happened event) string {
 	switch happened {
 	case onAwaitedFailed:
@@ -578,7 +578,7 @@ func reasonOf(before phase, happened event) string {
 	return "the order had no outcome in time"
 }
 
-// gone says whether everything that e waits for has left the scheduler's cache, and otherwise when to
+// gone reports whether everything that e waits for has left the scheduler's cache, and otherwise when to
 // look again.
 func (e *inFlightPreemption) gone(now time.Time, again func(time.Time)) bool {
 	for uid, seen := range e.remaining {

@@ -56,11 +56,11 @@ func expectWakes(t *testing.T, f *inflight, now time.Time, want ...activation) {
 	t.Helper()
 	got, _ := f.due(now)
 	if len(got) != len(want) {
-		t.Fatalf("wakes %+v, want %+v", got, want)
+		t.Fatalf("activations %+v, want %+v", got, want)
 	}
 	for i := range want {
 		if got[i].orderID != want[i].orderID || got[i].revert != want[i].revert {
-			t.Errorf("wake %+v, want %+v", got[i], want[i])
+			t.Errorf("activation %+v, want %+v", got[i], want[i])
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	w, ok := f.fail("o", "delete refused", at(10), 0)
 
 	if !ok || !w.revert {
-		t.Errorf("wake %+v, known %t", w, ok)
+		t.Errorf("activation %+v, known %t", w, ok)
 	}
 	if _, again := f.fail("o", "delete refused", at(10), 0); again {
 		t.Error("failed twice")
@@ -197,7 +197,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 	expectWakes(t, f, at(510), activation{orderID: "o", revert: true})
 }
 
-func TestAGateThatNobodyComesBackForOpensByItself(t *testing.T) {
+func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
 	f.fail("o", "delete refused", at(10), 0)
@@ -236,7 +236,7 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 	}
 	f.fail("o1", "", at(10), 0)
 	if _, _, err := f.countsOnStored("o2"); err != errAwaitedOrderFailed {
-		t.Errorf("error %v, want that it is doomed", err)
+		t.Errorf("error %v, want that the awaited order failed", err)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *test
 	f.forget("p")
 
 	if _, _, err := f.countsOnStored("o2"); err != errAwaitedOrderFailed {
-		t.Errorf("error %v, want that it is doomed", err)
+		t.Errorf("error %v, want that the awaited order failed", err)
 	}
 }
 
@@ -469,20 +469,20 @@ func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 	f, now := newInflight(), time.Unix(1_000_000, 0)
 	f.begin(&inFlightPreemption{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
 	f.fail("ord", "for a test", now, 0)
-	if wakes, _ := f.due(now); len(wakes) != 1 {
-		t.Fatalf("%+v", wakes)
+	if activations, _ := f.due(now); len(activations) != 1 {
+		t.Fatalf("%+v", activations)
 	}
-	if wakes, _ := f.due(now); len(wakes) != 0 {
-		t.Fatalf("handed out twice: %+v", wakes)
+	if activations, _ := f.due(now); len(activations) != 0 {
+		t.Fatalf("handed out twice: %+v", activations)
 	}
 
 	f.activationFailed("ord", now.Add(time.Second))
 
-	if wakes, next := f.due(now); len(wakes) != 0 || next != now.Add(time.Second) {
-		t.Errorf("%+v at once, then at %s", wakes, next)
+	if activations, next := f.due(now); len(activations) != 0 || next != now.Add(time.Second) {
+		t.Errorf("%+v at once, then at %s", activations, next)
 	}
-	if wakes, _ := f.due(now.Add(time.Second)); len(wakes) != 1 || !wakes[0].revert {
-		t.Errorf("not again: %+v", wakes)
+	if activations, _ := f.due(now.Add(time.Second)); len(activations) != 1 || !activations[0].revert {
+		t.Errorf("not again: %+v", activations)
 	}
 }
 
@@ -491,19 +491,19 @@ func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
 	f.begin(order("o"))
 	f.commit("o", start.Add(time.Minute))
 	f.succeed("o", start, start.Add(time.Minute), func(types.UID) bool { return true })
-	if wakes, next := f.due(start); len(wakes) != 1 || !next.Equal(start.Add(releasedLasts)) {
-		t.Fatalf("wakes %v, next %v", wakes, next)
+	if activations, next := f.due(start); len(activations) != 1 || !next.Equal(start.Add(releasedLasts)) {
+		t.Fatalf("activations %v, next %v", activations, next)
 	}
 
-	woken := start.Add(releasedLasts - time.Second)
-	f.activated("p", woken)
+	again := start.Add(releasedLasts - time.Second)
+	f.activated("p", again)
 	f.due(start.Add(releasedLasts))
 	if !f.hasOrder("o") {
-		t.Error("it was woken again, and loses its place at once")
+		t.Error("it was activated again, and loses its place at once")
 	}
-	f.due(woken.Add(releasedLasts))
+	f.due(again.Add(releasedLasts))
 	if f.hasOrder("o") {
-		t.Error("it keeps its place for ever")
+		t.Error("it keeps its place forever")
 	}
 }
 
@@ -531,8 +531,8 @@ func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testin
 		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
 		f.leftCache("p", "v")
 		gate.PodDeleted(victim.UID)
-		if wakes, _ := f.due(start); len(wakes) != 1 {
-			t.Fatalf("%d wakes", len(wakes))
+		if activations, _ := f.due(start); len(activations) != 1 {
+			t.Fatalf("%d activations", len(activations))
 		}
 
 		f.due(start.Add(time.Minute))

@@ -117,7 +117,7 @@ func (a *nodeBackoff) nodes(pod types.UID) (out map[string]bool, first time.Time
 	return out, first
 }
 
-// has says whether orders of a pod have failed.
+// has reports whether orders of a pod have failed.
 func (a *nodeBackoff) has(pod types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

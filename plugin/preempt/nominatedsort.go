@@ -33,7 +33,7 @@ func NewNominatedSort(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, 
 // Name implements Plugin.
 func (NominatedSort) Name() string { return NominatedSortName }
 
-// Less says whether a pod is tried before another. It runs under the queue's lock.
+// Less reports whether a pod is tried before another. It runs under the queue's lock.
 func (NominatedSort) Less(one, other fwk.QueuedPodInfo) bool {
 	pod, than := one.GetPodInfo().GetPod(), other.GetPodInfo().GetPod()
 	if mine, theirs := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(than); mine != theirs {

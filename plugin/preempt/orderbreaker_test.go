@@ -119,10 +119,10 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 				f.commit("ord", now.Add(time.Minute))
 			}
 
-			wakes, _ := f.due(now.Add(time.Minute))
+			activations, _ := f.due(now.Add(time.Minute))
 
-			if len(wakes) != 1 || !wakes[0].revert || wakes[0].unanswered != stored {
-				t.Errorf("%+v", wakes)
+			if len(activations) != 1 || !activations[0].revert || activations[0].unanswered != stored {
+				t.Errorf("%+v", activations)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 
 // orderLimitQueue are preemptors that were turned away because as many orders are in flight as the policy allows.
 // They are tried again as orders end, in the order of the queue gate's line: by priority, then age. A pod
-// that was woken keeps its turn until its cycle has ended, so that no more are woken than there is room
+// that was activated keeps its turn until its cycle has ended, so that no more are activated than there is room
 // for. Safe for concurrent use.
 type orderLimitQueue struct {
 	clock clock.PassiveClock
@@ -54,7 +54,7 @@ func (b *orderLimitQueue) add(pod *v1.Pod) {
 	b.pods[pod.UID] = &turn{pod: refOf(pod), priority: corev1helpers.PodPriority(pod), created: pod.CreationTimestamp.Time}
 }
 
-// remove lets a pod wait no longer, and says whether it did.
+// remove lets a pod wait no longer, and reports whether it did.
 func (b *orderLimitQueue) remove(uid types.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -88,7 +88,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
-	// Its place in its queue is held from now on, so that the queue gate, which may have held it, wakes it no more.
+	// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
 	e.activate(ctx, e.pending(ref))
 	if outcome == nil {
 		outcome = e.inflight.outcome(order.OrderID) // it may have come since
@@ -171,7 +171,7 @@ func (e *engine) failed(pod wire.PodRef, node string, nodesFault bool) {
 	e.pending(pod)
 }
 
-// nodesFault says whether an order came to nothing for something about its node or victims, so that the
+// nodesFault reports whether an order came to nothing for something about its node or victims, so that the
 // same plan would fail again.
 func nodesFault(outcome *wire.Outcome) bool {
 	switch outcome.Result {
@@ -231,13 +231,13 @@ const (
 // reportIgnored logs and counts a message that is ignored, once, with its place.
 func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
-	var stray *misroutedError
+	var misrouted *misroutedError
 	reason := "other"
 	switch {
 	case errors.As(err, &malformed):
 		reason = malformed.Reason
-	case errors.As(err, &stray):
-		reason = stray.reason
+	case errors.As(err, &misrouted):
+		reason = misrouted.reason
 	}
 	messagesIgnored.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)

@@ -65,7 +65,7 @@ func (p *placements) removed(uid types.UID) {
 	p.answer(uid, "", errPodGone)
 }
 
-// knows says whether the informer has a pod, by UID: a pod made anew under the same name is another.
+// knows reports whether the informer has a pod, by UID: a pod made anew under the same name is another.
 func (p *placements) knows(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *placements) knows(uid types.UID) bool {
 	return ok
 }
 
-// pending says whether a pod is on no node, neither bound nor assumed. A victim was on one: its placement
+// pending reports whether a pod is on no node, neither bound nor assumed. A victim was on one: its placement
 // has been taken back since.
 func (p *placements) pending(uid types.UID) bool {
 	p.mu.Lock()
@@ -97,7 +97,7 @@ func (p *placements) unassume(uid types.UID) {
 	p.assumed.remove(uid)
 }
 
-// isAssumed says whether a pod is placed in the scheduler's memory alone.
+// isAssumed reports whether a pod is placed in the scheduler's memory alone.
 func (p *placements) isAssumed(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *placements) lists(also []wire.Placement, except types.UID) (nominated, 
 // less than putting a map in order for each request.
 type placementList []wire.Placement
 
-// find gives where a pod is, or would be.
+// find returns where a pod is, or would be.
 func (p placementList) find(uid types.UID) (at int, found bool) {
 	return slices.BinarySearchFunc(p, string(uid), func(place wire.Placement, uid string) int { return strings.Compare(place.UID, uid) })
 }

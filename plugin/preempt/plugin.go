@@ -85,7 +85,7 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
 	defer goroutines.RecoverPanic(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
 	if victim, ok := oldObj.(*v1.Pod); ok {
-		// Its quota is free before the pod is woken, even where the informer has not told the gate yet.
+		// Its quota is free before the pod is activated, even where the informer has not told the gate yet.
 		pl.engine.gate.PodLeftNode(victim.UID)
 		pl.engine.inflight.leftCache(pod.UID, victim.UID)
 	}
@@ -142,7 +142,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
 		}
 		if keptOut != nil && status.Code() == fwk.Unschedulable {
-			// Nobody listed after this plugin may make room for a pod that its queue has none for.
+			// No plugin listed after this one may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
 		}
 		if status.Code() != fwk.Unschedulable {

@@ -20,9 +20,9 @@ func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.
 	})
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(w.ctx)
-	const nobodyListens = `"natsURL": "nats://127.0.0.1:1"`
+	const noServer = `"natsURL": "nats://127.0.0.1:1"`
 	begun := time.Now()
-	first, err := New(ctx, argsOf(`{`+nobodyListens+`}`), w.framework)
+	first, err := New(ctx, argsOf(`{`+noServer+`}`), w.framework)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.
 		t.Errorf("New took %s without NATS", took)
 	}
 
-	second, err := New(ctx, argsOf(`{`+nobodyListens+`, "mode": "observe"}`), w.framework)
+	second, err := New(ctx, argsOf(`{`+noServer+`, "mode": "observe"}`), w.framework)
 
 	if err != nil || first.(*MakeWay).engine != second.(*MakeWay).engine {
 		t.Errorf("error %v, one engine %t", err, first.(*MakeWay).engine == second.(*MakeWay).engine)

@@ -83,7 +83,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return attempt.nominate(candidates[0], reply)
 }
 
-// nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the ending says why there is none.
+// nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
 func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (potential, *preemptResult) {
 	ended := func(end preemptResult) (potential, *preemptResult) { return potential{}, &end }
 	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
@@ -105,7 +105,7 @@ func (pl *MakeWay) mode(pod *v1.Pod) string {
 }
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
-// the next, and the room in its queue that it was woken for too, where it is not the gate that kept it out. What the
+// the next, and the room in its queue that it was activated for too, where it is not the gate that kept it out. What the
 // cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that. Where the fallback
 // runs next it settles what becomes of the pod's room.
 func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult) {
@@ -141,7 +141,7 @@ type attempt struct {
 	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
 }
 
-// find returns the candidates that passed verification, best first, and the plan that they are from; the ending says why
+// find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
 // there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
 // nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
@@ -164,7 +164,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	}
 	passed, judged := a.verify(ctx, reply)
 	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
-	// A planner that names what it was asked to leave out is not asked for ever.
+	// A planner that names what it was asked to leave out is not asked forever.
 	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
 		again, end := a.plan(ctx, a.args.MaxCandidates)
 		if end != nil {
@@ -204,7 +204,7 @@ func (a *attempt) mayAsk(ctx context.Context) bool {
 	return ctx.Err() == nil && time.Until(deadline) >= a.args.PlanTimeout.Duration
 }
 
-// plan asks for so many candidates, without the nodes that failed; the ending says why there is none.
+// plan asks for so many candidates, without the nodes that failed; the result says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
 	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})

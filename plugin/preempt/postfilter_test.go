@@ -719,6 +719,6 @@ func TestAPodThatWaitsForOrdersToEndIsTriedAgainThoughTheLastHasEndedBefore(t *t
 	select {
 	case <-orders.changed:
 	default:
-		t.Error("nobody is told that there is room")
+		t.Error("no pod is told that there is room")
 	}
 }

@@ -86,7 +86,7 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 	return potential{count: count, nodes: wire.NodeSelection{Names: names, AllBut: allBut}}, true
 }
 
-// equal says whether the same nodes are meant, written down in the same way. O(names).
+// equal reports whether the same nodes are meant, written down in the same way. O(names).
 func (p potential) equal(q potential) bool {
 	if p.count != q.count || p.nodes.AllBut != q.nodes.AllBut || len(p.nodes.Names) != len(q.nodes.Names) {
 		return false

@@ -56,7 +56,7 @@ type streak struct {
 	length int
 }
 
-// matches says whether the row is of pods like this one: where the rest of them asks for other things, a plan is asked
+// matches reports whether the streak is of pods like this one: where they ask for other things, a plan is asked
 // for in vain, or again.
 func (s *streak) matches(pod *v1.Pod) bool {
 	a, b := &s.pod.Spec, &pod.Spec

@@ -13,7 +13,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// profileArgs are plugin arguments by profile and plugin, as JSON. A plugin's handle does not give the
+// profileArgs are plugin arguments by profile and plugin, as JSON. A plugin's handle does not tell the
 // arguments of other plugins, so the command hands the configuration over (see RememberConfiguration).
 var profileArgs = struct {
 	sync.RWMutex

@@ -105,6 +105,6 @@ func TestOrdersWithManyVictimsWaitBeforeTheyMakeAQuestionTooLarge(t *testing.T) 
 		t.Errorf("result %+v, status %v", result, status)
 	}
 	if pods, _ := engine.orderLimitQueue.due(engine.orderRoom(engine.inflight.count())); len(pods) != 0 {
-		t.Error("the pod is woken though there is no room")
+		t.Error("the pod is activated though there is no room")
 	}
 }

@@ -54,7 +54,7 @@ func TestAPlanThatMakesNoRoomInTheQueueDoesNotStand(t *testing.T) {
 	}
 }
 
-func TestNoPlanIsAskedForWhereNobodyInTheQueueMayGo(t *testing.T) {
+func TestNoPlanIsAskedForWhereNoPodInTheQueueMayGo(t *testing.T) {
 	p := queuedPod("root.a", "p", "", mid, "100")
 	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"), queuedPod("root.b", "b", "n1", low, "100"))
 
@@ -112,7 +112,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 	}
 }
 
-func TestNobodyElseMayActForAPodThatTheGateKeepsOut(t *testing.T) {
+func TestNoOtherPluginMayActForAPodThatTheGateKeepsOut(t *testing.T) {
 	p := queuedPod("root.a", "p", "", high, "100")
 	w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 	w.bus.plan = nil // no planner answers, which leaves any other pod to DefaultPreemption

@@ -11,7 +11,7 @@ import (
 )
 
 // rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
-// so that the same input gives the same node. The planner ranks by the same ones; both are tested with the cases of
+// so that the same input leads to the same node. The planner ranks by the same ones; both are tested with the cases of
 // bus/testdata/ranking.
 //
 // The pods that go are the new victims and the awaited: those that another order already removes.

@@ -17,7 +17,7 @@ import (
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
 // written. An order that was lost has no evictor, and its preemptor would wait until notAfter. So the
 // scheduler looks up each order that has had no outcome for a while. It does not matter how the order
-// was lost, nor whether anybody noticed.
+// was lost, nor whether it was noticed.
 const (
 	// unansweredAfter is how long an order may have no outcome before it is looked up. Most take well
 	// under a second.
@@ -36,7 +36,7 @@ type unanswered struct {
 	message      []byte // as it was stored
 }
 
-// unanswered gives committed orders that were made before a time and whose end is not due yet, oldest first.
+// unanswered returns committed orders that were made before a time and whose end is not due yet, oldest first.
 func (f *inflight) unanswered(before, now time.Time) []unanswered {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

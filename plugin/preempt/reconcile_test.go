@@ -121,6 +121,6 @@ func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
 	f.due(now)
 
 	if err := f.publishing("ord-1", []byte("order")); !errors.Is(err, errAwaitedOrderFailed) {
-		t.Errorf("error %v, want that it is doomed", err)
+		t.Errorf("error %v, want that the awaited order failed", err)
 	}
 }

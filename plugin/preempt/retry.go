@@ -81,7 +81,7 @@ func newRetries(clock clock.PassiveClock) *retries {
 	return &retries{clock: clock, pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
 }
 
-// now is the moment to give to refuse, taken before what may be refused is looked at.
+// now is the moment that refuse takes, read before what may be refused is looked at.
 func (r *retries) now() changeCount {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +195,7 @@ func (r *retries) shrink() {
 	r.drop(last)
 }
 
-// after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been woken,
+// after reports whether a pod is forgotten before another: one that an object alone helps, then one that has been activated,
 // then one whose time comes later.
 func (p *pendingRetry) after(other *pendingRetry) bool {
 	if a, b := p.rank(), other.rank(); a != b {

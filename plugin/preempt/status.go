@@ -27,13 +27,13 @@ const (
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
 	// still leaving, or as many orders are in flight as the policy allows. The nomination is kept; the
-	// chain stops, so that nobody evicts more.
+	// chain stops, so that no other plugin evicts more.
 	endInFlight outcomeKind = "in_flight"
 	endLeaving  outcomeKind = "victims_leaving"
 	endLimited  outcomeKind = "orders_limited"
 
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
-	// that nobody else acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
+	// that no other plugin acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
 	// group (which is left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
 	// back in memory, the result is Override("") instead of nil, which clears it. The nomination is kept; a MakeWayFallback
 	// listed after this plugin may act.

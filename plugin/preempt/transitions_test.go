@@ -73,7 +73,7 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 					t.Errorf("known: %t in phase %v", f.hasOrder("o1"), to)
 				}
 				if q.awaitedFailed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it is doomed: %t", q.awaitedFailed)
+					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
 				}
 				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.released != count(released) {
 					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.released, at, to)
@@ -121,7 +121,7 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 					t.Errorf("phase %v, known %t, want %v", p.phase, f.hasOrder("o1"), to)
 				}
 				if q.awaitedFailed != slices.Contains(effects, failDependents) {
-					t.Errorf("the order that counts on it is doomed: %t", q.awaitedFailed)
+					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
 				}
 			})
 		}

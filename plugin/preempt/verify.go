@@ -63,7 +63,7 @@ type verifier struct {
 	state  fwk.CycleState
 	pod    *v1.Pod
 	now    time.Time
-	// removes says whether an order in flight removes a pod. A planner's word alone makes no pod go.
+	// removes reports whether an order in flight removes a pod. A planner's word alone makes no pod go.
 	removes func(orderID string, uid types.UID) bool
 	// refused are pods that could not be evicted for this one lately.
 	refused map[string]bool

@@ -231,7 +231,7 @@ func (w *world) state(pod *v1.Pod) fwk.CycleState {
 	return state
 }
 
-// nominated runs a cycle that must nominate, and gives the order that was marked.
+// nominated runs a cycle that must nominate, and returns the order that was marked.
 func (w *world) nominated(pod *v1.Pod, node string) *inFlightPreemption {
 	w.t.Helper()
 	result, status := w.cycle(pod)
@@ -497,7 +497,7 @@ func (w *world) tell(outcome *wire.Outcome) {
 	w.bus.put(w.plugin.engine.subjects.Outcome(outcome.OrderID), data)
 }
 
-// answers makes a planner that gives the same candidates for every request.
+// answers makes a planner that answers with the same candidates for every request.
 func answers(candidates ...wire.Candidate) func(*wire.PlanRequest) (*wire.PlanReply, error) {
 	return func(*wire.PlanRequest) (*wire.PlanReply, error) { return &wire.PlanReply{Candidates: candidates}, nil }
 }

@@ -64,7 +64,7 @@ type Protection struct {
 	NeverEvict Namespaces
 }
 
-// Protects gives the reason for which a pod is never a victim, empty where there is none. O(1).
+// Protects returns the reason for which a pod is never a victim, empty where there is none. O(1).
 func (p *Protection) Protects(victim *v1.Pod) string {
 	if _, mirror := victim.Annotations[Mirror]; mirror {
 		return ReasonMirrorPod

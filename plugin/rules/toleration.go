@@ -19,7 +19,7 @@ const (
 	// MinimumPreemptablePriority: from this priority on a preemptor may remove the class's pods at once.
 	// Absent: one more than the class's value.
 	MinimumPreemptablePriority = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority"
-	// TolerationSeconds: so long since it was scheduled a pod stays; negative: for ever; absent or 0: not at all.
+	// TolerationSeconds: so long since it was scheduled a pod stays; negative: forever; absent or 0: not at all.
 	TolerationSeconds = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds"
 )
 
