@@ -10,16 +10,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -126,44 +123,4 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 	pl.engine.placements.unassume(pod.UID)
 	pl.engine.gate.Unreserve(pod.UID)
 	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
-}
-
-// PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
-func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
-	start := time.Now()
-	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	keptOut := queuegate.RejectionOf(state)
-	hold := false
-	defer func() {
-		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
-		postFilterDuration.Observe(time.Since(start).Seconds())
-		pl.finishPrefetch(state)
-		if result, status = end.statusPair(); hold && end.unplanned() {
-			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
-		}
-		if keptOut != nil && status.Code() == fwk.Unschedulable {
-			// No plugin listed after this one may make room for a pod that its queue has none for.
-			status = end.status(fwk.UnschedulableAndUnresolvable)
-		}
-		if status.Code() != fwk.Unschedulable {
-			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
-			metrics.PreemptionAttempts.Inc()
-		}
-	}()
-	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
-		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	})
-	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
-	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
-	end = pl.preempt(ctx, state, pod, statuses)
-	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
-		end.message += "; " + why
-	}
-	if current := pl.engine.current(refOf(pod)); current != nil && end.keepsNomination() {
-		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
-	}
-	_, code := end.statusPair()
-	goesOn := keptOut == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
-	pl.engine.attempted(pod, keptOut != nil, goesOn, end)
-	return nil, nil // end says it
 }
