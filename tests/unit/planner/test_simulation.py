@@ -1,4 +1,4 @@
-"""Pods on a dump: who fits, who would preempt whom, who is refused, one after the other."""
+"""Pods on a dump: which fit, which would preempt which, which are refused, one after the other."""
 
 from __future__ import annotations
 

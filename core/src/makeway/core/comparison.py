@@ -71,7 +71,7 @@ def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judge
     """Judge the removal of some pods. O(pods · log pods).
 
     `allowed`: what each budget allowed when the choice was made. The more important pods use it up first,
-    and only pods that go are counted, so that neither side is charged with what it spared.
+    and only pods that go are counted, so that neither side is charged with pods that stay.
     """
     ordered = sorted(pods, key=lambda pod: importance(pod.priority, pod.start_micros, pod.uid))
     left = dict(allowed)

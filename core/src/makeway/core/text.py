@@ -1,4 +1,4 @@
-"""Small pieces of sentences. Pure."""
+"""Small parts of sentences. Pure."""
 
 from __future__ import annotations
 

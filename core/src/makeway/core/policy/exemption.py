@@ -1,4 +1,4 @@
-"""What a pod's own side says about who may not remove it, as two numbers.
+"""What a pod's own side says about which preemptors may not remove it, as two numbers.
 
 Every rule that looks at the victim alone (PreemptionToleration, protection) comes down to an exemption:
 preemptors of a lower priority than `below` may not remove the pod, up to and including the moment
@@ -40,7 +40,7 @@ RULES: Final = (
 
 
 class Exemption(NamedTuple):
-    """Who may not remove a pod, and up to which microsecond."""
+    """Which preemptors may not remove a pod, and up to which microsecond."""
 
     below: int
     until: int

@@ -76,7 +76,7 @@ def planning_quota(
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> Steps[QuotaPlan]:
-    """Decide who goes so that a queue comes down to its maximum, or to another one that is given.
+    """Decide which pods go so that a queue comes down to its maximum, or to another one that is given.
 
     Called when the queue's timer has fired, and again where an order left some of its victims. `usage`
     and `members` are without the pods that are leaving already. O(pods below · (log + depth)).

@@ -26,8 +26,8 @@ class QueueSpec:
     """One queue as its configuration has it, with the queues below it; `name` is one part of the path.
 
     `guaranteed`, `maximum`: only what is named; a guarantee of 0 is none. `delay`: from a lowered maximum
-    to evictions, NEVER for none. `miss_percent`: how much of the need may be left over. `namespaces`: who
-    may use it; None is inherited.
+    to evictions, NEVER for none. `miss_percent`: how much of the need may be left over. `namespaces`: whose
+    pods may use it; None is inherited.
     """
 
     name: str

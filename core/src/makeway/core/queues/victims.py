@@ -1,4 +1,4 @@
-"""Who goes when a quota was lowered: taken leaf by leaf, then reprieved where the quota was lowered.
+"""Which pods go when a quota was lowered: taken leaf by leaf, then reprieved where the quota was lowered.
 
 The order in which pods are taken (YuniKorn's, ended by the UID):
 
@@ -92,7 +92,7 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Who goes, in the order of being taken; what that frees of the resources needed, and who was kept.
+    """Which pods go, in the order of being taken; what that frees of what is needed, and which were kept.
 
     `guaranteed`, `exempt`, `busy`: pods that would have helped, counted by the guarantee, the rule, or the
     queue with a process of its own that kept them; empty where the need is met.
@@ -115,7 +115,7 @@ def selecting(
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
 ) -> Steps[tuple[Distribution, Selection]]:
-    """Share a need among the leaves of a queue and choose who goes, with a pause after every CHUNK pods.
+    """Share a need among the leaves of a queue and choose which pods go, with a pause after every CHUNK pods.
 
     `usage` is without the pods that are leaving anyway. `running`: queues that another process runs for.
     O(pods below · (log + depth)).

@@ -108,7 +108,7 @@ class Case:
         )
 
     def varied(self) -> Callable[[Callable[[Snapshot], None]], Case]:
-        """Return a function that gives the case on another cluster; each call overrides the call before.
+        """Return a function that returns the case on another cluster; each call overrides the call before.
 
         One copy serves all calls, so a call must set all that an earlier one may have set.
         """

@@ -1,4 +1,4 @@
-"""What a lowered quota would take, before it is lowered: who goes, in which queue, in which order. Pure.
+"""What a lowered quota would take, before it is lowered: which pods go, in which queue, in which order. Pure.
 
 It asks the planner's own timers which queues a change concerns, and plans for them as the quota loop does:
 in the order in which the timers would fire, leaves before the queues above them, each with the pods gone

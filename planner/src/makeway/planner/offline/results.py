@@ -16,7 +16,7 @@ Result = Literal["fits", "preempts", "refused"]
 class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What would become of one pod. No field is ever left out.
 
-    result: "fits": there is room without preemption, and nobody goes; "preempts": room is made on
+    result: "fits": there is room without preemption, and no pod goes; "preempts": room is made on
         `nominated_node`; "refused": neither, and `diagnosis` says why.
     node: where the pod is taken to be from then on; None where it was refused. Of several nodes that fit, the
         one that keeps most CPU and memory free.
@@ -25,7 +25,7 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     candidates: nodes on which room could be made, best first, the first of them chosen; all of them, or the
         best few. `candidates_total` counts them all.
     nodes_fitting, nodes_potential: nodes with room as they are; nodes that removing pods may help.
-        `nodes_excluded`: the others, by what rules them out whoever goes.
+        `nodes_excluded`: the others, by what rules them out whichever pods go.
     mode: what the policy says of the pod's namespace. Only in `enforce` would this happen.
     """
 

@@ -1,4 +1,4 @@
-"""Pods one after the other on a cluster that was read once: who fits, who would preempt whom, who is refused.
+"""Pods one after the other on a cluster that was read once: which fit, preempt others or are refused.
 
 It plans with the planner's own code and then lets happen what was planned: victims are gone, the pod is on
 its node, budgets have been used up. Pure but for the world, which it owns and changes.

@@ -1,4 +1,4 @@
-"""A cluster as it is read once, from the API server or from a dump: the snapshot, and who is nominated."""
+"""A cluster as it is read once, from the API server or from a dump: the snapshot, and the nominated pods."""
 
 from __future__ import annotations
 

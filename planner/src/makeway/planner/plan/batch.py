@@ -97,7 +97,7 @@ class InFlightPods(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """All that a request lays over the snapshot, by row. `snapshot` is as it was when `overlay` looked.
+    """All that a request adds to the snapshot, by row. `snapshot` is as it was when `overlay` looked.
 
     `placed`: row and record of each pod that the scheduler has placed though the API does not show it.
     """

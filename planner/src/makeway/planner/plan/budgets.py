@@ -5,7 +5,7 @@ follows a delete after a while; two plans within that while would both count on 
 (kubernetes#91492).
 
 Hard budgets, which may not be violated. One that allows nothing more exempts its pods one by one. One that
-allows some exempts those beyond them, and who that is depends on who goes: the victims of a plan count
+allows some exempts those beyond them, and which these are depends on which go: the victims of a plan count
 first, in the order of importance, then the others. So every subset of what is left as removable keeps every
 budget, also one that the scheduler's own filters choose later.
 """

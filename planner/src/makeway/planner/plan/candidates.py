@@ -29,7 +29,7 @@ EXPLAINED = 3
 
 @dataclass(frozen=True, slots=True)
 class CandidateBatch:
-    """Ranked nodes of one batch: their scores, their places in it, and who is marked as victim there."""
+    """Ranked nodes of one batch: their scores, their places in it, and which pods are victims there."""
 
     evaluated: EvaluatedBatch
     scores: Scores
@@ -97,9 +97,9 @@ class EvaluatedBatch:
     def candidate(
         self, ranked: CandidateBatch, at: int, decided_by: str, *, explained: bool
     ) -> PlanCandidate:
-        """Write down one node: who may go, in the order of reprieve, and the numbers.
+        """Write down one node: the pods that may go, in the order of reprieve, and the numbers.
 
-        `explained`: also who of lower priority may not go, and why.
+        `explained`: also which of lower priority may not go, and why.
         """
         place = int(ranked.places[at])
         scores = ranked.scores

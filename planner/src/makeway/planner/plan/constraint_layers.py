@@ -109,7 +109,7 @@ class Layers:
         return differs
 
     def for_batch(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> BatchLayers:
-        """Lay them over the nodes of a batch. O(layers · slots · nodes)."""
+        """Apply them to the nodes of a batch. O(layers · slots · nodes)."""
         signatures = batch.columns.signature[:slots, batch.nodes]
         uses = np.zeros((len(self.layers), slots, batch.nodes.size), np.int64)
         room = np.zeros((len(self.layers), batch.nodes.size), np.int64)

@@ -1,4 +1,4 @@
-"""Which nodes a preemptor can use at all, whoever goes: what removing pods does not change.
+"""Which nodes a preemptor can use at all, whichever pods go: what removing pods does not change.
 
 The scheduler's filters that look at the node alone. Where they run they leave such nodes out before they ask,
 but a pod that its full queue keeps out meets none of them: then every node is asked about. Sources:

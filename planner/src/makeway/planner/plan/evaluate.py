@@ -1,4 +1,4 @@
-"""Who would have to go on each node: remove all that may go, then reprieve those that there is room for.
+"""Which pods would have to go on each node: remove all that may go, then reprieve what there is room for.
 
 One pass over the slots with all nodes side by side. Source: defaultpreemption's SelectVictimsOnNode,
 with the resource columns in place of the filters.

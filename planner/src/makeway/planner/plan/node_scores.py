@@ -2,7 +2,7 @@
 
 Preemptors that ask for the same, at the same priority, are of one class. The first plan of a class looks at
 every node; the next one looks again only at nodes for which something has changed: their pods, or what the
-request lays over them. What is kept of a node is whether it can be helped and the numbers that rank it; the
+request adds to them. What is kept of a node is whether it can be helped and the numbers that rank it; the
 few best are then looked at in full.
 """
 

@@ -64,7 +64,7 @@ def planning(
     It pauses as well where what constraints come to has to be worked out for many pods.
 
     Called by the service for every plan request, on the event loop, which has its turn at each pause. The
-    snapshot may change there; what was looked at before and has changed is looked at again, so that all that
+    snapshot may change there; what was evaluated before and has changed is evaluated again, so that all that
     is decided on is seen without a pause.
 
     Raises:
@@ -275,7 +275,7 @@ class Evaluator:
     def refusal_stats(self, nodes: EvaluatedNodes, rows: Ints, at_most: int) -> RefusalStats | None:
         """Return the statistics for a refusal on some rows, none of which is helped.
 
-        What is known from refusals of the class before is not looked at again, beyond what was just looked
+        What is known from refusals of the class before is not evaluated again, beyond what was just looked
         at. Looks at no more nodes than `at_most`, and returns None where that was not enough.
         """
         stats = nodes.scores.refusal_stats = nodes.scores.refusal_stats or RefusalStats()

@@ -42,7 +42,7 @@ NEAREST = 3
 MARGIN = timedelta(milliseconds=1)
 """A toleration holds up to and including its last moment."""
 REFUSED_AGAIN = timedelta(minutes=1)
-"""When a refusal that pods stay for whose deletion was refused is to be looked at again."""
+"""When a refusal that pods stay for whose deletion was refused is to be made again."""
 _MEBI = 2**20
 
 

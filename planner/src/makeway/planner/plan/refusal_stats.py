@@ -2,7 +2,7 @@
 
 What is kept of a node is what a refusal says of it in numbers: what stands in the way, how many pods rules
 keep, when tolerations end, how much is missing. It is worked out when a node is looked at for a refusal, and
-forgotten when the node has to be looked at again.
+forgotten when the node has to be evaluated again.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class ExemptPods:
 
 @dataclass(frozen=True, slots=True)
 class PlanCandidate:
-    """A node, who may and who must go there, and the numbers that rank it.
+    """A node, which pods may and must go there, and the numbers that rank it.
 
     `removable` is in the order of reprieve. `start_micros`: of the longest running
     victim of highest priority. `decided_by`: the first rule on which it beats the next candidate.
@@ -103,7 +103,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class NearestNode:
-    """A node that removing pods almost helps: what is `missing` even then, by resource, and who stays."""
+    """A node that removing pods almost helps: what is `missing` even then, and the pods that are exempt."""
 
     node: str
     missing: dict[str, int]

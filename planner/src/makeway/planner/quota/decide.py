@@ -1,4 +1,4 @@
-"""Who has to go for one queue's quota, from the snapshot: the core's answer, with names and records."""
+"""Which pods have to go for one queue's quota, from the snapshot: the core's answer with names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def answering(
     refused: Mapping[str, str] = _NONE,
     stuck: Mapping[str, str] = _NONE,
 ) -> Steps[QuotaAnswer]:
-    """Decide who goes so that a queue comes down to a maximum, with a pause after every few thousand pods.
+    """Decide which pods go so that a queue comes down to a maximum; pause after every few thousand pods.
 
     The snapshot may change meanwhile. What queues held and which pods were in them is taken at the beginning;
     a caller that acts on the answer asks `still_needed` first.

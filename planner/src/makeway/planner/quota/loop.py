@@ -110,7 +110,7 @@ class DecisionWriter(Protocol):
 
 
 class ResultReporter(Protocol):
-    """Who is told of results: Events on the ConfigMap of the queues."""
+    """What reports results: Events on the ConfigMap of the queues."""
 
     def __call__(self, event_type: EventType, reason: str, note: str) -> None:
         """Tell without waiting."""
@@ -325,7 +325,7 @@ class QuotaLoop:
     async def _plan(
         self, control: QuotaProcesses, tree: QueueTree, inputs: QuotaInputs, now: datetime
     ) -> tuple[QuotaAnswer, tuple[Victim, ...]] | None:
-        """Plan in chunks; return the plan and the victims to order first, who have to go as of now.
+        """Plan in chunks; return the plan and the victims to order first, which have to go as of now.
 
         None where the plan does not hold any more when it is made.
         """
@@ -358,7 +358,7 @@ class QuotaLoop:
         try:
             return await self._orders.outcome(order.order_id)
         except Malformed:
-            return None  # told of and put aside by those who follow the outcomes
+            return None  # quarantined where the outcomes are followed
 
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}

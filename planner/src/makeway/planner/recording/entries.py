@@ -81,7 +81,7 @@ class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     `in_flight`: what the plugin's live orders and the streams came to, of each order its id and the UIDs
     that it removes. Thousands of either may be the same as before, so each is told by how it differs from
     that of the decision before: what it has no longer, and what it has besides. `again_at`: when the refusal
-    was to be looked at again, since the snapshot was behind the scheduler's.
+    was to be made again, since the snapshot was behind the scheduler's.
     """
 
     decision_id: str

@@ -8,7 +8,7 @@ from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.runtime.config_events import Records
 
 MOST_VALUES = 20
-"""So many different values of one class are reported; who writes more of them has been warned."""
+"""So many different values of one class are reported; more of them are not."""
 
 
 class ClassWarnings:

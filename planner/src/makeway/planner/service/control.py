@@ -105,7 +105,7 @@ def within_bounds(state: ControlState) -> ControlState:
     """Return a control state that NATS carries. Pure. O(bytes).
 
     One with too long lists of namespaces says instead that a scheduler without a plan evicts nothing, which
-    keeps whom they protect. Queues are not cut: one that is still too large is not published.
+    keeps the pods that they protect. Queues are not cut: one that is still too large is not published.
     """
     if state.rules is None or len(codec.encode(state)) <= MOST_BYTES:
         return state

@@ -224,7 +224,7 @@ class PriorityClassFeed:
 
 
 class ClaimFeed:
-    """Persistent volume claims, by namespace and name: their volume, their class, and who may use them."""
+    """Persistent volume claims, by namespace and name: volume, class, and which pods may use them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -360,7 +360,7 @@ class NamespaceFeed:
 class Watch:
     """The list-watches that keep one snapshot. `run` is a part of the process.
 
-    `pods`, `classes`: who else is told of pods and of PriorityClasses. Volumes, storage classes and device
+    `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes and device
     classes are optional: where they may not be read, as with older rights, they rule no node out.
     """
 

@@ -200,7 +200,7 @@ class Columns:
             self._pods[slots, layer, nodes] = vacant
 
     def set_exemption(self, node: int, slot: int, exemption: Exemption) -> bool:
-        """Put down who may not remove the pod in a slot; report whether that is new. O(1)."""
+        """Put down which preemptors may not remove the pod in a slot; report whether that is new. O(1)."""
         if (self.exempt_below[slot, node], self.exempt_until[slot, node]) == exemption:
             return False
         self.exempt_count[node] += (exemption != NOT_EXEMPT) - int(

@@ -18,7 +18,7 @@ from makeway.planner.snapshot.columns import Flags
 
 @dataclass(frozen=True, slots=True)
 class DaemonSetVictims:
-    """Who goes, by which rule, with which numbers by UID.
+    """Which pods go, by which rule, with which numbers by UID.
 
     `removable`: slots of the pods among which the scheduler's filters may choose, should the victims not
     do; the victims are among them. `awaited`: those of other orders that have to leave.
@@ -73,7 +73,7 @@ def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCa
 
 
 def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]) -> Flags:
-    """Return bool[slots]: who would violate a budget, the victims counted first; who is ending does not."""
+    """Return bool[slots]: pods that would violate a budget, the victims counted first; no ending one."""
     flags = np.zeros(len(node.pods), np.bool_)
     counted = removable - node.ending
     order = np.array([*sorted(victims & counted), *sorted(counted - victims)], np.int64)

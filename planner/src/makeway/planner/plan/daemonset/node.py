@@ -1,4 +1,4 @@
-"""One node as the simple preemptor sees it: what it lacks for a pod, and who is on it.
+"""One node as the simple preemptor sees it: what it lacks for a pod, and the pods on it.
 
 Built from the same overlay as every other plan, so that nominated, assumed and awaited pods count alike.
 """
@@ -218,7 +218,7 @@ def _kept(
     allowance: Mapping[Key, int],
     now: datetime,
 ) -> dict[int, ExemptPod]:
-    """Ask every rule about every pod: who stays, by slot, and what keeps it."""
+    """Ask every rule about every pod: which stay, by slot, and what keeps it."""
     node = question.daemonset_node
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
     policy = snapshot.exemptions.policy

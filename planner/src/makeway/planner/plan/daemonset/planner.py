@@ -1,6 +1,6 @@
 """The plan for a pod that its DaemonSet has bound to one node: the simple preemptor.
 
-One node, no ranking: what is left to decide is who goes. Pure. Source: YuniKorn's design of the simple
+One node, no ranking: what is left to decide is which pods go. Pure. Source: YuniKorn's design of the simple
 preemptor; where makeway differs from it is told in docs/policies/differences.md.
 """
 
@@ -24,7 +24,7 @@ from makeway.planner.snapshot.state import Snapshot
 def plan_daemonset(
     snapshot: Snapshot, question: Question, scope: Scope, now: datetime, tallies: BoundedTallies
 ) -> Plan | PlanRefusal:
-    """Decide who goes for a daemonset pod, whose node may be helped. O(n log n) for the node's n pods.
+    """Decide which pods go for a daemonset pod, whose node may be helped. O(n log n) for the node's n pods.
 
     In this order: no victims before the start delay is over; none where room is expected; else the
     configured strategies over the pods that may go.
@@ -84,7 +84,7 @@ def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
 
 
 def _removable(node: DaemonSetNode, need: Mapping[str, int]) -> frozenset[int]:
-    """Return the slots of all whom the configured strategies might choose, and of those that are ending."""
+    """Return the slots of all pods that the configured strategies might choose, and of ending ones."""
     if "multiple" in strategy_names(node.settings):
         return node.may_go
     most = node.settings.single_max_deviation_percent
