@@ -25,7 +25,7 @@ from makeway.dev import log_events
 from makeway.dev.chart_reference import generated as chart_files
 from makeway.dev.config_reference import editor_schema, reference_page
 from makeway.dev.contract_reference import generated as bus_files
-from makeway.evictor.metrics import Metrics as EvictorMetrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.planner.metrics import PlannerMetrics
 from makeway.runtime.brake import BrakeMetrics
 from makeway.runtime.config_metrics import ConfigMetrics

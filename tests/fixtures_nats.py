@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.dev.binaries import NATS_SERVER
 from makeway.dev.build import ensure
 from makeway.dev.ports import Ports
@@ -106,7 +106,9 @@ async def connect_bus(nats_server: NatsServer) -> AsyncIterator[ConnectBus]:
     """Connects as often as it is called; closes all."""
     buses: list[Bus] = []
 
-    async def connect(name: str = "test/one", timings: Timings | None = None, **options: Any) -> Bus:
+    async def connect(
+        name: str = "test/one", timings: ConnectionTimings | None = None, **options: Any
+    ) -> Bus:
         bus = await Bus.connect(nats_server.url, name=name, timings=timings, **options)
         buses.append(bus)
         return bus

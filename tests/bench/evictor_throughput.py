@@ -27,7 +27,7 @@ from bench.side_by_side.usage import Meter
 from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, NATS, ClusterOptions
 from makeway.runtime.kube import Api
 
@@ -133,7 +133,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
+async def scene(cluster: DevCluster) -> AsyncIterator[Scene]:
     """Connect as the administrator, and make the PriorityClass."""
     api = await Api.connect(kubeconfig=str(cluster.info.kubeconfig), user_agent="bench")
     bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench")
@@ -191,7 +191,7 @@ async def at_a_rate(on: Scene, orders: int, victims: int, rate: float) -> None:
     )
 
 
-async def measure(cluster: Cluster, orders: int, victims: int, rate: float) -> None:
+async def measure(cluster: DevCluster, orders: int, victims: int, rate: float) -> None:
     """Warm up, then measure both."""
     pid = cluster.process(EVICTOR).pid
     assert pid is not None
@@ -214,7 +214,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="makeway-bench-") as directory:
         options = ClusterOptions(components=frozenset({NATS, EVICTOR}))
-        with Cluster(Path(directory) / "cluster", options).start() as cluster:
+        with DevCluster(Path(directory) / "cluster", options).start() as cluster:
             asyncio.run(measure(cluster, given.orders, given.victims, given.rate))
 
 

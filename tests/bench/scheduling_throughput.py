@@ -34,8 +34,8 @@ from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.test_scheduling_cycle import nats_hung, planner_flapping, planner_hung, planner_slow
 from integration.waiting import NotYet, until
-from makeway.dev.cluster import Cluster
-from makeway.dev.fault_rules import Rule
+from makeway.dev.cluster import DevCluster
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 
 PLAN_TIMEOUT_SECONDS = 0.1
@@ -51,7 +51,9 @@ POSTFILTER = "scheduler_framework_extension_point_duration_seconds_sum"
 async def deletes_slow(cluster: RunningCluster) -> AsyncIterator[None]:
     """Every delete of the evictor takes two seconds more."""
     async with faults_of(cluster) as faults:
-        await faults.add(Rule(component=EVICTOR, action="delay", method="DELETE", seconds=2.0, count=10**6))
+        await faults.add(
+            FaultRule(component=EVICTOR, action="delay", method="DELETE", seconds=2.0, count=10**6)
+        )
         yield
 
 
@@ -228,8 +230,8 @@ def main() -> None:
         options = ClusterOptions(faulty=(EVICTOR,), plan_timeout_seconds=PLAN_TIMEOUT_SECONDS)
         alone = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
         with (
-            Cluster(Path(directory) / "makeway", options).start() as first,
-            Cluster(Path(directory) / "plain", alone).start() as second,
+            DevCluster(Path(directory) / "makeway", options).start() as first,
+            DevCluster(Path(directory) / "plain", alone).start() as second,
         ):
             print(f"{given.rounds} rounds of {given.pods} pods", flush=True)
             asyncio.run(

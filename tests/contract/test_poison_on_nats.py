@@ -20,11 +20,11 @@ from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.records import BusRecords
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
@@ -43,10 +43,10 @@ class World:
         self.bus = bus
         self.cluster = FakeCluster(a_pod("a").build())
         self.registry = CollectorRegistry()
-        metrics = Metrics(self.registry)
+        metrics = EvictorMetrics(self.registry)
         self.slots = Slots(16, metrics)
         self.evictor = Evictor(
-            Settings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
+            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
             cluster=self.cluster,
             records=BusRecords(bus),
             clock=SystemClock(),

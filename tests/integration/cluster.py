@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES
 from integration.bus_reader import BusReader, read_bus
 from makeway.dev.audit_log import AuditLog
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.info import ClusterInfo
 from makeway.dev.options import EVICTOR, NATS, PLANNER, SCHEDULER
 from makeway.dev.processes import Process
@@ -25,7 +25,7 @@ _PROMISES_NEED = (NATS, SCHEDULER, EVICTOR, "kube-apiserver", "etcd")
 class RunningCluster:
     """One control plane. Components are those of `makeway.dev.options.COMPONENTS`."""
 
-    def __init__(self, owned: Cluster) -> None:
+    def __init__(self, owned: DevCluster) -> None:
         self.owned = owned
         self.info: ClusterInfo = owned.info
         self._replicas: dict[str, list[str]] = {}

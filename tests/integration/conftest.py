@@ -27,7 +27,7 @@ from integration.invariants import assert_invariants
 from integration.space import Space, open_space
 from makeway.dev import binaries
 from makeway.dev.build import ensure
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.options import COMPONENTS, EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 from makeway.dev.progress import ConsoleProgress
 
@@ -70,7 +70,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
     config.stash[_DIRECTORIES].append(directory)
-    return RunningCluster(Cluster(directory, options).start())
+    return RunningCluster(DevCluster(directory, options).start())
 
 
 def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
@@ -285,7 +285,7 @@ async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
 def chart_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Give a control plane that has none of makeway's parts."""
     options = ClusterOptions(components=frozenset({KWOK}))
-    running = RunningCluster(Cluster(tmp_path_factory.mktemp("chart") / "cluster", options).start())
+    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("chart") / "cluster", options).start())
     yield running
     running.owned.stop()
 

@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 
 from integration.cluster import RunningCluster
-from makeway.dev.fault_rules import Applied, Rule
+from makeway.dev.fault_rules import Applied, FaultRule
 
 
 class Faults:
@@ -17,7 +17,7 @@ class Faults:
         self._session = session
         self._url = url
 
-    async def add(self, *rules: Rule) -> None:
+    async def add(self, *rules: FaultRule) -> None:
         """Put rules in force."""
         for rule in rules:
             async with self._session.post(f"{self._url}/rules", data=msgspec.json.encode(rule)) as answer:

@@ -8,8 +8,8 @@ from integration.cluster import RunningCluster
 from integration.space import Space
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.checker.check import check
-from makeway.dev.checker.findings import Report
-from makeway.dev.checker.history import History, Streams
+from makeway.dev.checker.findings import Findings
+from makeway.dev.checker.history import RecordedHistory, Streams
 from makeway.dev.checker.read import read_requests, read_streams
 
 _POLL_SECONDS = 0.3
@@ -23,7 +23,7 @@ async def streams_of(cluster: RunningCluster, *, since: datetime | None = None) 
         return await read_streams(jetstream, cluster.owned.options.subject_prefix, since=since)
 
 
-async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | None = None) -> Report:
+async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | None = None) -> Findings:
     """Judge everything that happened in a space.
 
     wait: until the promises with a bound in time are kept or broken; there is no wait where none is open.
@@ -40,7 +40,7 @@ async def assert_invariants(space: Space, *, wait: bool = True, lost: Streams | 
 
 async def assert_cluster_invariants(
     cluster: RunningCluster, *, wait: bool = True, lost: Streams | None = None
-) -> Report:
+) -> Findings:
     """Judge everything that happened in a cluster since it was started; see `assert_invariants`."""
 
     scope = _Scope(cluster, AuditLog(cluster.info.audit_log, whole=True))
@@ -57,9 +57,9 @@ class _Scope:
     since: datetime | None = None
     simple_preemptor: bool = False
 
-    async def history(self, now: datetime, lost: Streams) -> History:
+    async def history(self, now: datetime, lost: Streams) -> RecordedHistory:
         streams = await streams_of(self.cluster, since=self.since)
-        return History(
+        return RecordedHistory(
             await asyncio.to_thread(read_requests, self.audit, self.namespace),
             streams.joined(lost).within(self.namespace),
             fallback=self.cluster.owned.options.fallback,
@@ -68,7 +68,7 @@ class _Scope:
         )
 
 
-async def _assert(scope: _Scope, wait: bool, lost: Streams) -> Report:
+async def _assert(scope: _Scope, wait: bool, lost: Streams) -> Findings:
     while True:
         now = datetime.now(UTC)
         report = check(await scope.history(now, lost), now)

@@ -26,7 +26,7 @@ from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
 from makeway.dev.errors import DevError
-from makeway.dev.fault_rules import Rule
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import PLANNER
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.runtime.config import revision_of
@@ -150,7 +150,7 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
 ) -> None:
     await fault_space.add_nodes(make_node("n1").cpu("500m"))
     await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
-    busy = Rule(
+    busy = FaultRule(
         component="evictor",
         action="answer",
         method="DELETE",

@@ -29,12 +29,12 @@ from makeway.bus.publishing import Published
 from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
 from makeway.evictor import decide
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.events import CONTROLLER
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -47,7 +47,7 @@ MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Give a control plane without scheduler and planner, so that nobody else evicts or nominates."""
     options = ClusterOptions(components=frozenset({NATS, KWOK, EVICTOR}))
-    running = RunningCluster(Cluster(tmp_path_factory.mktemp("evictor") / "cluster", options).start())
+    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("evictor") / "cluster", options).start())
     yield running
     running.owned.stop()
 
@@ -55,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 def edge_to(api: Api, registry: CollectorRegistry) -> ApiCluster:
     """The edge as an evictor puts it together."""
     brake = BrakeReader(api, BrakeMetrics(registry), ConfigMetrics(registry), namespace=NAMESPACE)
-    return ApiCluster(api, Metrics(registry), brake.fresh)
+    return ApiCluster(api, EvictorMetrics(registry), brake.fresh)
 
 
 @pytest_asyncio.fixture

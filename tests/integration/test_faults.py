@@ -21,7 +21,7 @@ from integration.faults import Faults
 from integration.invariants import assert_invariants
 from integration.preempting import settle
 from integration.space import Space
-from makeway.dev.fault_rules import WATCH_ACTIONS, Action, Rule
+from makeway.dev.fault_rules import WATCH_ACTIONS, Action, FaultRule
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 
 REPEAT = int(os.environ.get("MAKEWAY_REPEAT", "20"))
@@ -45,9 +45,9 @@ class Case:
     """
 
     name: str
-    rule: Rule
+    rule: FaultRule
     short: bool = False
-    also: tuple[Rule, ...] = ()
+    also: tuple[FaultRule, ...] = ()
     at_once: int = 20
 
 
@@ -58,7 +58,7 @@ def answers(
     return [
         Case(
             f"{component} {what} answered {status}",
-            Rule(
+            FaultRule(
                 component=component,
                 action="answer",
                 method=method,
@@ -81,7 +81,7 @@ def breaks(component: str, method: str, path: str, what: str, *, short: str = ""
     return [
         Case(
             f"{component} {what} {action}",
-            Rule(component=component, action=action, method=method, path=path, seconds=3, each=True),
+            FaultRule(component=component, action=action, method=method, path=path, seconds=3, each=True),
             short=action == short,
             at_once=2 if (component, method, action) == (SCHEDULER, "PATCH", "delay") else 20,
         )
@@ -122,7 +122,7 @@ def watches(component: str, *, short: str = "") -> list[Case]:
     )
     for action, event in actions:
         name = f"{component} watch of pods: {action}"
-        rule = Rule(
+        rule = FaultRule(
             component=component,
             action=action,
             path=PODS_WATCH,
@@ -140,14 +140,16 @@ def relists(component: str, *statuses: int) -> list[Case]:
     The pauses before a list double with every failure, up to half a minute, until an event has come in
     between. So most events pass.
     """
-    lists = Rule(component=component, action="cut", method="GET", path=PODS_LIST, count=1000, probability=0.5)
+    lists = FaultRule(
+        component=component, action="cut", method="GET", path=PODS_LIST, count=1000, probability=0.5
+    )
     refusals = {
         f"answered {status}": msgspec.structs.replace(
             lists, action="answer", status=status, retry_after=1 if status == 429 else 0
         )
         for status in statuses
     }
-    expire = Rule(component=component, action="expire", path=PODS_WATCH, probability=0.1)
+    expire = FaultRule(component=component, action="expire", path=PODS_WATCH, probability=0.1)
     return [
         Case(f"{component} list of pods {what} after its watch expired", expire, also=(refusal,), at_once=10)
         for what, refusal in {**refusals, "cut": lists}.items()

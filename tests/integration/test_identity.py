@@ -25,7 +25,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import uid_of
-from makeway.dev.fault_rules import Rule
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.kwok import NEVER
 from makeway.dev.options import EVICTOR
 from makeway.runtime.kube import ApiError
@@ -146,7 +146,9 @@ async def recreations(space: Space, faults: Faults, total: int) -> None:
     # The window between an evictor's read and its write, a few milliseconds wide, is held open.
     for method in ("PATCH", "DELETE"):
         await faults.add(
-            Rule(component=EVICTOR, action="delay", method=method, path="/pods/", seconds=0.15, count=10**6)
+            FaultRule(
+                component=EVICTOR, action="delay", method=method, path="/pods/", seconds=0.15, count=10**6
+            )
         )
     source = random.Random(total)
     orders: list[EvictionOrder] = []

@@ -15,7 +15,7 @@ from integration.preempting import deletes_of, outcome_of_order, settle, sized, 
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
-from makeway.dev.fault_rules import Rule
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import EVICTOR
 
 
@@ -34,7 +34,9 @@ async def test_off_stops_a_running_order_within_two_seconds_and_before_its_next_
     await fault_space.add_nodes(make_node("n1").cpu("500m"))
     await fault_space.run(sized("low-1", "low", 250), sized("low-2", "low", 250))
     path = rf"/namespaces/{fault_space.namespace}/pods/.*"
-    busy = Rule(component="evictor", action="answer", method="DELETE", path=path, status=503, count=10_000)
+    busy = FaultRule(
+        component="evictor", action="answer", method="DELETE", path=path, status=503, count=10_000
+    )
     await faults.add(busy)
     (urgent,) = await fault_space.create(sized("urgent", "high", 500))
     await until_ordered(fault_space, urgent)

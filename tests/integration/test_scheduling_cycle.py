@@ -23,7 +23,7 @@ from integration.scraping import Samples, scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
-from makeway.dev.fault_rules import Rule
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import EVICTOR, ClusterOptions
 
 POSTFILTER = "makeway_scheduler_postfilter_duration_seconds"
@@ -177,7 +177,7 @@ async def test_a_14_deletes_that_take_two_seconds_do_not_slow_other_pods(
     usual = await bound_in(space, 0)
 
     await faults.add(
-        Rule(component=EVICTOR, action="delay", method="DELETE", path="/pods/", seconds=2.0, count=1000)
+        FaultRule(component=EVICTOR, action="delay", method="DELETE", path="/pods/", seconds=2.0, count=1000)
     )
     await space.create(
         *(

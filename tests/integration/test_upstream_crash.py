@@ -18,7 +18,7 @@ from integration.preempting import settle
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
-from makeway.dev.fault_rules import Rule
+from makeway.dev.fault_rules import FaultRule
 from makeway.dev.kwok import NEVER
 from makeway.dev.options import SCHEDULER
 
@@ -72,7 +72,7 @@ async def preempt_behind_a_broken_watch(
     names = "|".join(places)
     here = f'"namespace":"{space.namespace}"'
     await faults.add(
-        Rule(
+        FaultRule(
             component=SCHEDULER,
             action="skip",
             path=PODS_WATCH,
@@ -94,7 +94,9 @@ async def preempt_behind_a_broken_watch(
         await made_anew(space, pod, place) for pod, place in zip(victims, places.values(), strict=True)
     ]
     await faults.add(
-        Rule(component=SCHEDULER, action="expire", path=PODS_WATCH, event=f'"name":"urgent-({names})",{here}')
+        FaultRule(
+            component=SCHEDULER, action="expire", path=PODS_WATCH, event=f'"name":"urgent-({names})",{here}'
+        )
     )
     await space.patch(f"urgent-{min(places)}", {"metadata": {"annotations": {"tests.makeway.dev/seen": ""}}})
     await until_expired(faults)

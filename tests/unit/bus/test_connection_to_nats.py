@@ -16,13 +16,13 @@ from nats.aio.msg import Msg
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.tolerant import TolerantClient
 
 pytestmark = pytest.mark.nats
 
-QUICK = Timings(connect=2, probe_interval=0.2, probe_timeout=0.3)
+QUICK = ConnectionTimings(connect=2, probe_interval=0.2, probe_timeout=0.3)
 
 
 async def reconnected(bus: Bus) -> None:
@@ -35,7 +35,7 @@ async def test_a_server_that_is_not_there_is_named_in_the_error(nats_server: Nat
     nats_server.kill()
 
     with pytest.raises(BusUnavailable, match=f"cannot connect to NATS at 127.0.0.1:{nats_server.port}"):
-        await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=0.5))
+        await Bus.connect(nats_server.url, name="test/one", timings=ConnectionTimings(connect=0.5))
 
 
 async def test_a_password_in_the_url_is_not_in_the_error(nats_server: NatsServer) -> None:
@@ -43,7 +43,7 @@ async def test_a_password_in_the_url_is_not_in_the_error(nats_server: NatsServer
     url = f"nats://user:secret@127.0.0.1:{nats_server.port}"
 
     with pytest.raises(BusUnavailable) as refused:
-        await Bus.connect(url, name="test/one", timings=Timings(connect=0.5))
+        await Bus.connect(url, name="test/one", timings=ConnectionTimings(connect=0.5))
 
     assert "secret" not in str(refused.value)
 
@@ -54,7 +54,7 @@ async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_se
 
     with pytest.raises(BusRefused, match=r"(?i)authorization violation"):
         async with asyncio.timeout(5):
-            await Bus.connect(nats_server.url, name="test/one", timings=Timings(connect=30))
+            await Bus.connect(nats_server.url, name="test/one", timings=ConnectionTimings(connect=30))
 
 
 async def test_credentials_that_cannot_be_read_are_refused_at_once(
@@ -223,7 +223,7 @@ async def test_a_server_that_hangs_ends_the_process(connect_bus: ConnectBus, nat
         nats_server.resume()
 
 
-HASTY = Timings(probe_interval=0.1, probe_timeout=0.5, reconnect_limit=0.5)
+HASTY = ConnectionTimings(probe_interval=0.1, probe_timeout=0.5, reconnect_limit=0.5)
 
 
 async def test_a_server_that_is_down_beyond_the_limit_ends_nothing_and_is_found_again(

@@ -12,7 +12,7 @@ from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.follow import Start
-from makeway.bus.quarantine import Parked
+from makeway.bus.quarantine import QuarantinedMessage
 from unit.bus.test_quarantine import parked
 
 pytestmark = pytest.mark.nats
@@ -114,7 +114,7 @@ async def test_a_hostile_subject_can_be_parked(bus: Bus, nats_server: NatsServer
     assert delivery is not None
 
     await bus.park(
-        Parked(
+        QuarantinedMessage(
             component="evictor",
             subject=delivery.subject,
             stream="MAKEWAY_ORDERS",

@@ -10,8 +10,8 @@ import pytest
 from builders_bus import NOW
 from makeway.bus import publishing
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import Ack, JetStreamError, Stored
-from makeway.bus.publishing import AlreadyExists, Published, Refused, publish
+from makeway.bus.jetstream import Ack, JetStreamError, StoredMessage
+from makeway.bus.publishing import AlreadyExists, Published, PublishRefused, publish
 
 IN_PROCESS = JetStreamError("publish", 409, 10158, "duplicate message id is in process")
 ANOTHER_IN_PROCESS = JetStreamError("publish", 400, 10164, "wrong last sequence")
@@ -37,8 +37,8 @@ class ScriptedStream:
             raise answer
         return answer
 
-    async def last_message(self, stream: str, subject: str) -> Stored | None:
-        return None if self.holds is None else Stored(subject, 4, NOW, self.holds)
+    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
+        return None if self.holds is None else StoredMessage(subject, 4, NOW, self.holds)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ async def test_what_stays_open_is_reported_as_unknown() -> None:
 async def test_a_refusal_for_good_is_not_repeated() -> None:
     stream = ScriptedStream(JetStreamError("publish", 400, 10054, "message size exceeds maximum allowed"))
 
-    with pytest.raises(Refused, match="size exceeds"):
+    with pytest.raises(PublishRefused, match="size exceeds"):
         await order(stream)
     assert len(stream.published) == 1
 

@@ -12,7 +12,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import MSG_ID
-from makeway.bus.publishing import AlreadyExists, Published, Refused
+from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
 
 pytestmark = pytest.mark.nats
 
@@ -132,12 +132,12 @@ async def test_a_message_that_the_stream_cannot_take_is_refused_for_good(bus: Bu
     config = (await bus.jetstream.api("STREAM.INFO.MAKEWAY_DECISIONS"))["config"]
     await bus.jetstream.api("STREAM.UPDATE.MAKEWAY_DECISIONS", {**config, "max_msg_size": 100})
 
-    with pytest.raises(Refused):
+    with pytest.raises(PublishRefused):
         await bus.publish_decision(make_decision())
 
 
 async def test_a_message_that_the_server_cannot_take_is_refused_for_good(bus: Bus) -> None:
-    with pytest.raises(Refused, match="more than the server takes"):
+    with pytest.raises(PublishRefused, match="more than the server takes"):
         await bus.publish_decision(make_decision(planner="x" * 2_000_000))
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from builders_bus import NOW
 from makeway.bus import quarantine
-from makeway.bus.quarantine import Parked, Raw
+from makeway.bus.quarantine import QuarantinedMessage, RawMessage
 from makeway.bus.tolerant import readable
 
 
-def parked(data: bytes = b"{", **changes: object) -> Parked:
+def parked(data: bytes = b"{", **changes: object) -> QuarantinedMessage:
     message = {
         "component": "evictor",
         "subject": "makeway.v1.orders.pod.x",
@@ -26,11 +26,11 @@ def parked(data: bytes = b"{", **changes: object) -> Parked:
         "published_at": NOW,
         "data": data,
     }
-    return Parked(**{**message, **changes})  # type: ignore[arg-type]
+    return QuarantinedMessage(**{**message, **changes})  # type: ignore[arg-type]
 
 
-def raw(number: int, headers: dict[str, str], data: bytes = b"") -> Raw:
-    return Raw("makeway.v1.quarantine.evictor", number, NOW, headers, data)
+def raw(number: int, headers: dict[str, str], data: bytes = b"") -> RawMessage:
+    return RawMessage("makeway.v1.quarantine.evictor", number, NOW, headers, data)
 
 
 def test_what_is_parked_reads_back() -> None:

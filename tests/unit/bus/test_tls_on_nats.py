@@ -10,7 +10,7 @@ import pytest
 
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusUnavailable
 from makeway.dev.pki import Authority
 from makeway.runtime.settings import NatsSettings, nats_tls
@@ -18,7 +18,7 @@ from unit.bus.test_connection_to_nats import reconnected
 
 pytestmark = pytest.mark.nats
 
-QUICK = Timings(connect=3, probe_interval=0.2, probe_timeout=0.3)
+QUICK = ConnectionTimings(connect=3, probe_interval=0.2, probe_timeout=0.3)
 
 
 def certified(server: NatsServer, authority: Authority) -> None:

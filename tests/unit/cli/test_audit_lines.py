@@ -10,7 +10,7 @@ from builders_bus import NOW, make_decision, make_order, make_outcome, make_pree
 from makeway.bus import codec
 from makeway.bus.follow import StreamMessage
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Refusal, Rollback, VictimOutcome
-from makeway.cli.history.audit_lines import Auditor, Entry
+from makeway.cli.history.audit_lines import AuditEntry, Auditor
 from makeway.dev import samples
 
 STORED = datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)
@@ -21,7 +21,9 @@ def stored(message: codec.StreamMessage | bytes) -> StreamMessage:
     return StreamMessage(subject="makeway.v1.x", sequence=7, time=STORED, data=data, pending=0)
 
 
-def read(message: codec.StreamMessage | bytes, auditor: Auditor | None = None, kind: str = "order") -> Entry:
+def read(
+    message: codec.StreamMessage | bytes, auditor: Auditor | None = None, kind: str = "order"
+) -> AuditEntry:
     return (auditor or Auditor()).read(stored(message), kind)
 
 

@@ -19,7 +19,7 @@ from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import SCHEDULER_MINOR, judge_version
-from makeway.cli.check.result import Result, lines, report_of, summary
+from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
 
@@ -102,7 +102,7 @@ def status(component: Any, **changes: Any) -> ComponentStatus:
 ALL = [status("planner"), status("evictor"), status("scheduler")]
 
 
-def judged(statuses: list[ComponentStatus]) -> dict[str, Result]:
+def judged(statuses: list[ComponentStatus]) -> dict[str, CheckResult]:
     found = check_components.judge(statuses, version="1", cluster_uid="here", namespace="ns")
     return {result.name: result for result in found if result.state != "ok"}
 
@@ -246,8 +246,8 @@ def test_a_scheduler_may_be_one_minor_behind_and_never_ahead() -> None:
 
 
 def test_a_remedy_stands_below_its_result_and_wrong_is_not_healthy() -> None:
-    wrong = Result("NATS", "wrong", "no answer", "start it")
-    report = report_of([Result("a", "ok", "fine"), wrong])
+    wrong = CheckResult("NATS", "wrong", "no answer", "start it")
+    report = report_of([CheckResult("a", "ok", "fine"), wrong])
 
     assert [line.plain for line in lines(wrong)] == ["✗ NATS: no answer", "    start it"]
     assert not report.healthy

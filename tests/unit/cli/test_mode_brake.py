@@ -16,8 +16,8 @@ from makeway.cli.check.cluster import configuration_results
 from makeway.cli.mode.begin import begins, found_lines
 from makeway.cli.mode.brake import released, set_for
 from makeway.cli.mode.components import Confirmation, confirmation
-from makeway.cli.mode.config import Stored
-from makeway.cli.mode.report import Said, lines, report_of
+from makeway.cli.mode.config import StoredPolicy
+from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
 from makeway.core.policy.document import Policy
 from makeway.dev.samples import MESSAGES
@@ -370,7 +370,7 @@ def test_what_would_begin_is_counted_for_the_namespace_that_is_asked_about() -> 
 
 
 def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
-    said = Said.of(RELEASED, Stored(BROKEN, version="7", since="2026-11-23T03:00:00Z"))
+    said = StoredState.of(RELEASED, StoredPolicy(BROKEN, version="7", since="2026-11-23T03:00:00Z"))
     heard = [Confirmation("evictor", "e", confirmed=False, mode="enforce")]
 
     shown = list(lines(report_of(said, namespace="", changed=False, components=heard), "ns"))
@@ -382,11 +382,15 @@ def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
 
 
 def test_what_is_in_force_names_what_says_so() -> None:
-    observe = Said.of(RELEASED, Stored(GOOD + "mode: observe\n", version="7", since="2026-11-23T03:00:00Z"))
-    none = Said.of(RELEASED, Stored(None))
-    batch = Said.of(Brake(namespaces=frozenset({"batch"}), since="2026-11-23T03:40:10Z"), Stored(None))
+    observe = StoredState.of(
+        RELEASED, StoredPolicy(GOOD + "mode: observe\n", version="7", since="2026-11-23T03:00:00Z")
+    )
+    none = StoredState.of(RELEASED, StoredPolicy(None))
+    batch = StoredState.of(
+        Brake(namespaces=frozenset({"batch"}), since="2026-11-23T03:40:10Z"), StoredPolicy(None)
+    )
 
-    def first(said: Said, namespace: str = "") -> str:
+    def first(said: StoredState, namespace: str = "") -> str:
         return next(lines(report_of(said, namespace=namespace, changed=False, components=[]), "ns"))
 
     assert first(observe) == "mode: observe, by the policy since 2026-11-23T03:00:00Z"

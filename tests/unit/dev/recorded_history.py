@@ -16,8 +16,8 @@ from makeway.bus.messages import EvictionOrder, Outcome, PodRef
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.check import check
-from makeway.dev.checker.findings import Report
-from makeway.dev.checker.history import Accounts, History, Stored, Streams
+from makeway.dev.checker.findings import Findings
+from makeway.dev.checker.history import Accounts, RecordedHistory, StoredRecord, Streams
 
 BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ACCOUNTS = Accounts()
@@ -67,8 +67,8 @@ class Recording:
     """What was recorded so far. Methods append; `report` judges."""
 
     requests: list[AuditEvent] = field(default_factory=list)
-    orders: list[Stored[EvictionOrder]] = field(default_factory=list)
-    outcomes: list[Stored[Outcome]] = field(default_factory=list)
+    orders: list[StoredRecord[EvictionOrder]] = field(default_factory=list)
+    outcomes: list[StoredRecord[Outcome]] = field(default_factory=list)
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     silent: tuple[float, float] | None = None
     simple_preemptor: bool = False
@@ -184,19 +184,19 @@ class Recording:
     def ordered(self, order: EvictionOrder, seconds: float = 2.0) -> Self:
         """An order is committed."""
         subject = Subjects().order(order)
-        self.orders.append(Stored(len(self.orders) + 1, at(seconds), subject, order))
+        self.orders.append(StoredRecord(len(self.orders) + 1, at(seconds), subject, order))
         return self
 
     def ended(self, order: EvictionOrder, seconds: float, **changes: Any) -> Self:
         """An outcome is stored."""
         outcome = make_outcome(order, **changes)
         subject = f"makeway.v1.outcomes.{order.order_id}"
-        self.outcomes.append(Stored(len(self.outcomes) + 1, at(seconds), subject, outcome))
+        self.outcomes.append(StoredRecord(len(self.outcomes) + 1, at(seconds), subject, outcome))
         return self
 
     # --------------------------------------------------------------------------------------- judging
 
-    def report(self, seconds: float = 200.0, *, fallback: bool = False) -> Report:
+    def report(self, seconds: float = 200.0, *, fallback: bool = False) -> Findings:
         """Judge the history as it stands at a moment."""
         renewals = [
             replace(self._event(second / 2, SCHEDULER, ("update", "", "lease"), {}, None), resource="leases")
@@ -208,7 +208,7 @@ class Recording:
             tuple(sorted(self.orders, key=lambda stored: stored.at)),
             tuple(sorted(self.outcomes, key=lambda stored: stored.at)),
         )
-        history = History(
+        history = RecordedHistory(
             tuple(requests),
             streams,
             fallback=fallback,

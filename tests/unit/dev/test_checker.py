@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import Awaited
-from makeway.dev.checker.findings import Rule
+from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.history import Streams
 from unit.dev.recorded_history import (
     PLANNER,
@@ -471,7 +471,7 @@ def test_a_seeded_violation_is_found_by_its_rule(rule: str, history: Callable[[]
 
 
 def test_every_rule_has_a_seeded_violation() -> None:
-    assert {rule for rule, _ in VIOLATIONS.values()} == {rule.value for rule in Rule}
+    assert {rule for rule, _ in VIOLATIONS.values()} == {rule.value for rule in Invariant}
 
 
 def test_a_promise_with_time_left_is_pending_and_not_broken() -> None:

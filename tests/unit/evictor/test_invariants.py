@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.evictor.events import Events
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
 from unit.evictor.fakes import (
@@ -171,9 +171,9 @@ async def carry_out(
 
 
 def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClock) -> Evictor:
-    metrics = Metrics(CollectorRegistry())
+    metrics = EvictorMetrics(CollectorRegistry())
     return Evictor(
-        Settings(cluster_uid=CLUSTER, identity="evictor-1"),
+        EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
         cluster=cluster,
         records=records,
         clock=clock,

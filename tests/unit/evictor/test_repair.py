@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.core.policy.mode import Mode
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -50,7 +50,7 @@ class Case:
             cluster=self.cluster,
             orders=Orders(live),
             clock=VirtualClock(),
-            metrics=Metrics(self.registry),
+            metrics=EvictorMetrics(self.registry),
         )
 
     async def result(self, data: bytes) -> str:

@@ -14,7 +14,7 @@ from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import ApiCluster
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import Api, ApiError
@@ -156,7 +156,7 @@ async def test_whatever_keeps_the_brake_from_being_read_may_pass(status: int) ->
     async def read() -> Brake:
         raise ApiError(status, "Forbidden", 'configmaps "makeway-brake" is forbidden')
 
-    cluster = ApiCluster(cast("Api", None), Metrics(CollectorRegistry()), read)
+    cluster = ApiCluster(cast("Api", None), EvictorMetrics(CollectorRegistry()), read)
 
     with pytest.raises(TemporaryError, match=r"the brake cannot be read: .*makeway-brake") as raised:
         await cluster.read_brake()

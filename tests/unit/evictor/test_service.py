@@ -13,10 +13,10 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, Settings
+from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from unit.evictor.building import (
     CLUSTER,
@@ -49,13 +49,13 @@ class World:
         self.records = FakeRecords()
         self.clock = VirtualClock()
         self.registry = CollectorRegistry()
-        metrics = Metrics(self.registry)
+        metrics = EvictorMetrics(self.registry)
         self.policy = Policy()
         self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
-            Settings(cluster_uid=CLUSTER, identity="evictor-1"),
+            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
             cluster=self.cluster,
             records=self.records,
             clock=self.clock,
@@ -869,7 +869,7 @@ class Queue:
 
 
 def no_slots() -> Slots:
-    return Slots(1, Metrics(CollectorRegistry()))
+    return Slots(1, EvictorMetrics(CollectorRegistry()))
 
 
 class TestTaking:

@@ -18,11 +18,11 @@ from makeway.core.k8s.objects import Pod
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.rollback import LONGEST, RollbackRun
-from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import AT_ONCE, Slots, Turn
 from unit.evictor.building import (
     CLUSTER,
@@ -93,10 +93,10 @@ class Running:
     def __init__(self, slots: int, *victims: str) -> None:
         self.cluster = FakeCluster(*(a_pod(name).build() for name in victims))
         self.records, self.clock, self.stream = FakeRecords(), OrderedClock(), Stream()
-        metrics = Metrics(CollectorRegistry())
+        metrics = EvictorMetrics(CollectorRegistry())
         self.slots = Slots(slots, metrics)
         self.evictor = Evictor(
-            Settings(cluster_uid=CLUSTER, identity="evictor-1"),
+            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
             cluster=self.cluster,
             records=self.records,
             clock=self.clock,
@@ -243,7 +243,7 @@ async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_o
 async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_request_for_another_runs(
     clearing: str,
 ) -> None:
-    cluster, clock, metrics = FakeCluster(), OrderedClock(), Metrics(CollectorRegistry())
+    cluster, clock, metrics = FakeCluster(), OrderedClock(), EvictorMetrics(CollectorRegistry())
     slots = Slots(1, metrics)
     order = make_order(
         "a", "b", nominations_to_clear=tuple(PodRef("default", name, f"{name}-uid") for name in ("a", "b"))
@@ -337,7 +337,7 @@ class Worker:
 @pytest.mark.parametrize("orders", [32, 200])
 async def test_a_namespace_whose_requests_hang_takes_a_quarter_of_the_slots(orders: int) -> None:
     clock, working = OrderedClock(), set[Worker]()
-    slots = Slots(32, Metrics(CollectorRegistry()))
+    slots = Slots(32, EvictorMetrics(CollectorRegistry()))
     workers = [Worker(turn, working) for turn in turns(slots, clock, "hangs", orders)]
     tasks = [asyncio.create_task(worker.work(clock)) for worker in workers]
     most = []
@@ -357,7 +357,7 @@ async def test_a_namespace_whose_requests_hang_takes_a_quarter_of_the_slots(orde
 
 async def test_a_namespace_of_which_none_fails_may_take_every_slot() -> None:
     clock = OrderedClock()
-    slots = Slots(8, Metrics(CollectorRegistry()))
+    slots = Slots(8, EvictorMetrics(CollectorRegistry()))
 
     async with asyncio.timeout(1):
         for turn in turns(slots, clock, "busy", 8):
@@ -366,7 +366,7 @@ async def test_a_namespace_of_which_none_fails_may_take_every_slot() -> None:
 
 async def test_what_has_begun_goes_before_what_has_not_whatever_its_priority() -> None:
     clock, entered = OrderedClock(), list[str]()
-    slots = Slots(1, Metrics(CollectorRegistry()))
+    slots = Slots(1, EvictorMetrics(CollectorRegistry()))
     begun, holder = (slots.turn(order_of(name, priority=1), 1, clock) for name in ("begun", "holder"))
     fresh = slots.turn(order_of("fresh", priority=2000), 2, clock)
     await begun.enter()
@@ -390,7 +390,7 @@ async def test_what_has_begun_goes_before_what_has_not_whatever_its_priority() -
 
 async def test_one_who_is_cancelled_while_it_waits_leaves_the_line() -> None:
     clock = OrderedClock()
-    slots = Slots(1, Metrics(CollectorRegistry()))
+    slots = Slots(1, EvictorMetrics(CollectorRegistry()))
     holder, gone, next_one = turns(slots, clock, "a", 3)
     await holder.enter()
     waiting = [asyncio.create_task(turn.enter()) for turn in (gone, next_one)]
@@ -406,7 +406,7 @@ async def test_one_who_is_cancelled_while_it_waits_leaves_the_line() -> None:
 
 async def test_a_slot_is_free_when_the_last_of_an_orders_tasks_ends_its_work_and_another_waits() -> None:
     clock = OrderedClock()
-    slots = Slots(1, Metrics(CollectorRegistry()))
+    slots = Slots(1, EvictorMetrics(CollectorRegistry()))
     turn, other = turns(slots, clock, "a", 2)
     waits = asyncio.create_task(other.enter())
 

@@ -14,7 +14,7 @@ from makeway.core.config.document import ConfigError
 from makeway.core.k8s.event import NOTE_LIMIT, EventType, Regarding, cut
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.policy.document import Policy, parse_policy
-from makeway.runtime.config import Config, Kind, Offer, revision_of
+from makeway.runtime.config import Config, ConfigContent, ConfigKind, revision_of
 from makeway.runtime.config_events import ConfigEvents
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import ConfigMapSource, FileSource
@@ -41,7 +41,7 @@ class World:
     def __init__(self, remembered: str = "") -> None:
         self.registry = CollectorRegistry()
         metrics = ConfigMetrics(self.registry)
-        kind = Kind("policy", "policy.yaml", parse_policy, Policy())
+        kind = ConfigKind("policy", "policy.yaml", parse_policy, Policy())
         self.config: Config[Policy] = Config(kind, metrics, remembered=remembered)
         self.recorder = Recorder()
         self.events = ConfigEvents(self.config, self.recorder)
@@ -270,6 +270,6 @@ def accepted(text: str) -> bool:
 def test_an_offer_without_an_object_has_no_events() -> None:
     world = World()
 
-    world.config.offer(Offer(source="policy.yaml", text=OBSERVE))
+    world.config.offer(ConfigContent(source="policy.yaml", text=OBSERVE))
 
     assert world.recorder.events == []

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fixtures_nats import NatsServer, nats_binary, nats_server
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused
 from makeway.runtime.connections import Connections, connected
 from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
@@ -75,7 +75,7 @@ async def get(port: int, path: str) -> tuple[int, str]:
 async def test_a_process_that_starts_while_nats_is_away_serves_health_and_connects_when_it_is_there(
     nats_server: NatsServer, tmp_path: Path, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.runtime.connections._TIMINGS", Timings(connect=0.3))
+    monkeypatch.setattr("makeway.runtime.connections._TIMINGS", ConnectionTimings(connect=0.3))
     nats_server.kill()
 
     async def start() -> str:

@@ -13,9 +13,9 @@ import pytest
 
 from makeway.core.k8s.objects import Namespace
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.runtime.listwatch import ListWatch, Resource, Timings
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, Resource
 
-QUICK = Timings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, turn=0)
+QUICK = ListWatchTimings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, turn=0)
 RESOURCE = Resource("namespaces", "/api/v1/namespaces", Namespace, field_selector="metadata.name!=x")
 
 Step = bytes | Exception | Callable[[], None] | None
@@ -111,7 +111,7 @@ class Seen:
         self.unreadable += 1
 
 
-async def play(api: FakeApi, timings: Timings = QUICK) -> tuple[Seen, ListWatch[Namespace]]:
+async def play(api: FakeApi, timings: ListWatchTimings = QUICK) -> tuple[Seen, ListWatch[Namespace]]:
     """Run until the scripts are over and the last watch waits."""
     seen = Seen()
     listwatch = ListWatch(api, RESOURCE, seen, seen, timings)
@@ -373,7 +373,7 @@ async def test_what_the_first_list_leaves_behind_is_set_aside_and_what_later_lis
 
 
 async def test_watches_that_are_accepted_and_bring_nothing_are_trouble() -> None:
-    quick = Timings(page_size=2, silence=0.05, pause=0.001, longest_pause=0.002, turn=0)
+    quick = ListWatchTimings(page_size=2, silence=0.05, pause=0.001, longest_pause=0.002, turn=0)
     api = FakeApi([page()], [[b"", None], [b"", None], [b"", None], [b""]])
 
     _, listwatch = await play(api, quick)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.k8s.objects import Namespace
-from makeway.runtime.pages import UNREADABLE, Page, Unreadable
+from makeway.runtime.pages import DECODE_ERRORS, Page, UnreadableObject
 
 decode = msgspec.json.Decoder(Namespace).decode
 
@@ -42,7 +42,7 @@ def body_of(items: list[Any], *, spaced: bool = False, sorted_keys: bool = False
 
 def read(body: bytes) -> list[Namespace | bytes]:
     items = Page(body).objects(decode)
-    return [bytes(one.text) if isinstance(one, Unreadable) else one for one in items]
+    return [bytes(one.text) if isinstance(one, UnreadableObject) else one for one in items]
 
 
 @given(st.lists(objects | bad, max_size=6), st.booleans(), st.booleans())
@@ -52,7 +52,7 @@ def test_a_page_gives_what_its_json_holds(items: list[Any], spaced: bool, sorted
     for raw in msgspec.json.decode(msgspec.json.encode(items), type=list[msgspec.Raw]):
         try:
             expected.append(decode(raw))
-        except UNREADABLE:
+        except DECODE_ERRORS:
             expected.append(json.dumps(json.loads(bytes(raw))).encode())
     given_back = [
         json.dumps(json.loads(one)).encode() if isinstance(one, bytes) else one for one in read(body)
@@ -64,7 +64,7 @@ def test_a_page_gives_what_its_json_holds(items: list[Any], spaced: bool, sorted
 def test_no_cut_is_taken_for_the_end() -> None:
     body = body_of([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]).rstrip()
     for length in range(len(body)):
-        with pytest.raises(UNREADABLE):
+        with pytest.raises(DECODE_ERRORS):
             read(body[:length])
 
 
@@ -72,7 +72,7 @@ def test_no_cut_is_taken_for_the_end() -> None:
 def test_a_page_that_was_cut_off_is_never_taken_for_whole(items: list[Any], data: st.DataObject) -> None:
     body = body_of(items).rstrip()
     cut = body[: data.draw(st.integers(0, len(body) - 1))]
-    with pytest.raises(UNREADABLE):
+    with pytest.raises(DECODE_ERRORS):
         read(cut)
 
 

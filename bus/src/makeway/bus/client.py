@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from makeway.bus import codec, metrics, quarantine, streams
 from makeway.bus.comparison import Comparison
 from makeway.bus.components import Components
-from makeway.bus.connection import Connection, Timings
+from makeway.bus.connection import Connection, ConnectionTimings
 from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
@@ -24,10 +24,10 @@ from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
-from makeway.bus.quarantine import Parked
-from makeway.bus.reconciler import Keeper
+from makeway.bus.quarantine import QuarantinedMessage
+from makeway.bus.reconciler import StreamReconciler
 from makeway.bus.repairs import Repairs
-from makeway.bus.service import Service, serve
+from makeway.bus.service import Responder, serve
 from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
@@ -60,7 +60,7 @@ class Bus:
         self.repairs = Repairs(connection, subjects)
         self.components = Components(connection, subjects)
         self.source = f"makeway/{name}"
-        self._keeper: Keeper | None = None
+        self._keeper: StreamReconciler | None = None
 
     @classmethod
     async def connect(
@@ -72,7 +72,7 @@ class Bus:
         creds: Path | str | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
-        timings: Timings | None = None,
+        timings: ConnectionTimings | None = None,
     ) -> Bus:
         """Connect to NATS.
 
@@ -135,11 +135,11 @@ class Bus:
 
         await ensure()
         if self._keeper is None:
-            self._keeper = Keeper(self.connection, ensure)
+            self._keeper = StreamReconciler(self.connection, ensure)
 
     # ------------------------------------------------------------------------------------ plans
 
-    async def serve_plan(self, handler: PlanHandler) -> Service:
+    async def serve_plan(self, handler: PlanHandler) -> Responder:
         """Answer every plan request with `handler`, one at a time.
 
         The leader alone does, so nothing is shared out: a leader that hangs would keep its share, for as long
@@ -155,13 +155,15 @@ class Bus:
             lambda message: handler(message.data, message.reply.rpartition(".")[0]),
         )
 
-    async def serve_queues(self, handler: QueueHandler) -> Service:
+    async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues; as `serve_plan`."""
         return await self._serve(
             self.subjects.queues, "queue_request_failed", lambda message: handler(message.data)
         )
 
-    async def _serve(self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]) -> Service:
+    async def _serve(
+        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]
+    ) -> Responder:
         service = await serve(self.connection, subject, handler, failed=failed)
         # Without a round trip the next line of the caller may come before the server knows.
         await self.connection.round_trip()
@@ -284,7 +286,7 @@ class Bus:
             expected_last_sequence=expected_last_sequence,
         )
 
-    async def park(self, message: Parked) -> None:
+    async def park(self, message: QuarantinedMessage) -> None:
         """Put a message aside, once however often it is called; raises as `publishing.publish`."""
         headers, data = quarantine.encode(message)
         await publish(

@@ -16,7 +16,7 @@ from makeway.bus.component_status import ComponentStatus, decode_component_statu
 from makeway.bus.connection import Connection
 from makeway.bus.errors import Malformed
 from makeway.bus.jetstream import translated
-from makeway.bus.service import Service, serve
+from makeway.bus.service import Responder, serve
 from makeway.bus.subjects import Subjects
 
 
@@ -27,7 +27,7 @@ class Components:
         self._connection = connection
         self._subject = subjects.status
 
-    async def answer(self, status: Callable[[], ComponentStatus]) -> Service:
+    async def answer(self, status: Callable[[], ComponentStatus]) -> Responder:
         """Answer for this component, until it ends.
 
         Raises:

@@ -45,7 +45,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timings:
+class ConnectionTimings:
     """How long the connection waits for what. All in seconds.
 
     connect: one attempt at the first connection; then the caller is told what could not be reached.
@@ -84,7 +84,7 @@ _ANSWERS_ALLOWED = 3
 class Connection:
     """A NATS client, how it is, and who wants to know when it is back."""
 
-    def __init__(self, client: Client, probe_subject: str, timings: Timings) -> None:
+    def __init__(self, client: Client, probe_subject: str, timings: ConnectionTimings) -> None:
         self.client = client
         self._probe_subject = probe_subject
         self._timings = timings
@@ -113,9 +113,9 @@ class Connection:
         creds: Path | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
-        timings: Timings | None = None,
+        timings: ConnectionTimings | None = None,
     ) -> Connection:
-        """Connect, or say why not within `Timings.connect`.
+        """Connect, or say why not within `ConnectionTimings.connect`.
 
         `tls`: the context for each connection; given, none is used in clear. `tls_hostname`: the name that
         the server's certificate has to have, where that is not the URL's.
@@ -125,7 +125,7 @@ class Connection:
             BusUnavailable: no server answered.
         """
         _check(servers, creds)
-        times = timings or Timings()
+        times = timings or ConnectionTimings()
         client = TolerantClient(tls)
         connection = cls(client, probe_subject, times)
         connection._servers = tuple(servers)
@@ -199,7 +199,7 @@ class Connection:
         """Go to the server and back: it has by then worked on everything that was sent before.
 
         Raises:
-            BusUnavailable: it did not answer within `Timings.probe_timeout`.
+            BusUnavailable: it did not answer within `ConnectionTimings.probe_timeout`.
         """
         try:
             await self.client.request(self._probe_subject, timeout=self._timings.probe_timeout)

@@ -73,7 +73,7 @@ class Ack:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredMessage:
     """A message as a stream holds it."""
 
     subject: str
@@ -122,7 +122,7 @@ class JetStream:
         ack = _checked(f"publish to {subject}", answer.data)
         return Ack(sequence=int(ack["seq"]), duplicate=bool(ack.get("duplicate")))
 
-    async def last_message(self, stream: str, subject: str) -> Stored | None:
+    async def last_message(self, stream: str, subject: str) -> StoredMessage | None:
         """The last message of a subject, as the stream's leader has it (a direct get may be behind).
 
         Raises:
@@ -135,7 +135,7 @@ class JetStream:
                 return None
             raise
         message = answer["message"]
-        return Stored(
+        return StoredMessage(
             subject=message["subject"],
             sequence=int(message["seq"]),
             time=parse_time(message["time"]),

@@ -24,7 +24,7 @@ from makeway.bus.jetstream import (
     Ack,
     JetStream,
     JetStreamError,
-    Stored,
+    StoredMessage,
 )
 
 _ATTEMPTS: Final = 4
@@ -45,10 +45,10 @@ class Published:
 class AlreadyExists:
     """Another message is the subject's last; `existing` is it, or None where it is gone again already."""
 
-    existing: Stored | None
+    existing: StoredMessage | None
 
 
-class Refused(BusError):  # noqa: N818 - a state, like the bus's other errors
+class PublishRefused(BusError):  # noqa: N818 - a state, like the bus's other errors
     """The stream will not take this message, now or later: too large, or the stream is misconfigured."""
 
 
@@ -92,7 +92,7 @@ async def publish(
             headers=headers or {},
         )
         result = "published" if isinstance(answer, Published) else "already_exists"
-    except Refused:
+    except PublishRefused:
         result = "refused"
         raise
     else:
@@ -123,7 +123,7 @@ async def _publish(
         except JetStreamError as error:
             if error.wrong_last_sequence:
                 return None
-            raise (BusUnavailable if error.temporary else Refused)(str(error)) from error
+            raise (BusUnavailable if error.temporary else PublishRefused)(str(error)) from error
 
     ack: Ack | None = await AsyncRetrying(
         retry=retry_if_exception_type(BusUnavailable),

@@ -34,7 +34,7 @@ _MAX_SUBJECT: Final = 4000
 
 
 @dataclass(frozen=True)
-class Parked:
+class QuarantinedMessage:
     """A message of a stream that was put aside, and why.
 
     component: who did: evictor or planner.
@@ -57,7 +57,7 @@ class Parked:
 
 
 @dataclass(frozen=True)
-class Entry:
+class QuarantineEntry:
     """A parked message as the quarantine holds it.
 
     number: its sequence in the quarantine's stream, by which people name it.
@@ -67,18 +67,18 @@ class Entry:
 
     number: int
     parked_at: datetime
-    message: Parked
+    message: QuarantinedMessage
     replayed_as: int = 0
     marks: tuple[int, ...] = ()
 
 
-def message_id(message: Parked) -> str:
+def message_id(message: QuarantinedMessage) -> str:
     """One id for one message, whoever parks it and however often; another where a stream began anew."""
     digest = hashlib.sha256(message.published_at.isoformat().encode() + message.data).hexdigest()[:16]
     return f"quarantine-{message.component}-{message.stream}-{message.sequence}-{digest}"
 
 
-def encode(message: Parked) -> tuple[dict[str, str], bytes]:
+def encode(message: QuarantinedMessage) -> tuple[dict[str, str], bytes]:
     """The headers and the payload of a parked message; long payloads are cut."""
     headers = {
         MSG_ID: message_id(message),
@@ -107,7 +107,7 @@ def safe(text: str, limit: int = _MAX_TEXT) -> str:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawMessage:
     """A message of the quarantine's stream as it is read."""
 
     subject: str
@@ -117,31 +117,35 @@ class Raw:
     data: bytes
 
 
-def entries(messages: Iterable[Raw]) -> list[Entry]:
+def entries(messages: Iterable[RawMessage]) -> list[QuarantineEntry]:
     """What the quarantine holds, oldest first; O(messages). What is not of makeway's making is left out."""
-    found: dict[int, Entry] = {}
+    found: dict[int, QuarantineEntry] = {}
     marks: dict[int, list[tuple[int, int]]] = {}
     for raw in messages:
         if REPLAY_OF in raw.headers:
             marks.setdefault(_number(raw, REPLAY_OF), []).append((raw.sequence, _number(raw, REPLAYED_AS)))
         elif STREAM in raw.headers:
-            found[raw.sequence] = Entry(number=raw.sequence, parked_at=raw.time, message=_parked(raw))
+            found[raw.sequence] = QuarantineEntry(
+                number=raw.sequence, parked_at=raw.time, message=_parked(raw)
+            )
     return [_marked(entry, marks.get(entry.number, ())) for entry in found.values()]
 
 
-def _marked(entry: Entry, marks: Iterable[tuple[int, int]]) -> Entry:
+def _marked(entry: QuarantineEntry, marks: Iterable[tuple[int, int]]) -> QuarantineEntry:
     marks = tuple(marks)
     if not marks:
         return entry
-    return Entry(entry.number, entry.parked_at, entry.message, marks[-1][1], tuple(m for m, _ in marks))
+    return QuarantineEntry(
+        entry.number, entry.parked_at, entry.message, marks[-1][1], tuple(m for m, _ in marks)
+    )
 
 
-def _parked(raw: Raw) -> Parked:
+def _parked(raw: RawMessage) -> QuarantinedMessage:
     try:
         published = datetime.fromisoformat(raw.headers.get(PUBLISHED, ""))
     except ValueError:
         published = raw.time
-    return Parked(
+    return QuarantinedMessage(
         component=raw.subject.rpartition(".")[2],
         subject=raw.headers.get(SUBJECT, ""),
         stream=raw.headers[STREAM],
@@ -155,6 +159,6 @@ def _parked(raw: Raw) -> Parked:
     )
 
 
-def _number(raw: Raw, header: str) -> int:
+def _number(raw: RawMessage, header: str) -> int:
     text = raw.headers.get(header, "")
     return int(text) if text.isdecimal() and len(text) < 20 else 0

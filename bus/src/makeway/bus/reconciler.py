@@ -21,7 +21,7 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger()
 
 
-class Keeper:
+class StreamReconciler:
     """Calls `ensure` when it may be needed, until it is closed; its errors are logged and tried again."""
 
     def __init__(self, connection: Connection, ensure: Callable[[], Awaitable[None]]) -> None:

@@ -15,7 +15,7 @@ from makeway.bus import codec
 from makeway.bus.connection import Connection
 from makeway.bus.jetstream import translated
 from makeway.bus.messages import RepairProposal
-from makeway.bus.service import Service, serve
+from makeway.bus.service import Responder, serve
 from makeway.bus.subjects import Subjects
 
 EVICTOR_QUEUE: Final = "evictor"
@@ -37,7 +37,7 @@ class Repairs:
         with translated("propose a repair"):
             await self._connection.client.publish(self._subject, codec.encode(proposal))
 
-    async def serve(self, handler: Callable[[bytes], Awaitable[None]]) -> Service:
+    async def serve(self, handler: Callable[[bytes], Awaitable[None]]) -> Responder:
         """Hand proposals to `handler`, one at a time, shared with the other evictors.
 
         Raises:

@@ -19,7 +19,7 @@ _MAX_WAITING: Final = 256
 _log = structlog.get_logger()
 
 
-class Service:
+class Responder:
     """One that is served until `unsubscribe`."""
 
     def __init__(self, subscription: Subscription) -> None:
@@ -41,7 +41,7 @@ async def serve(
     *,
     failed: str,
     queue: str = "",
-) -> Service:
+) -> Responder:
     """Hand what comes on a subject to `handler`, and publish what it gives as the answer.
 
     An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
@@ -64,4 +64,4 @@ async def serve(
         subscription = await connection.client.subscribe(
             subject, queue=queue, cb=handle, pending_msgs_limit=_MAX_WAITING
         )
-    return Service(subscription)
+    return Responder(subscription)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.streams import epochs_config, stream_configs
 from makeway.cli.errors import fail
@@ -74,7 +74,7 @@ async def _attempt(nats: NatsSettings, me: str) -> list[str]:
         prefix=nats.subject_prefix,
         creds=nats.creds,
         tls=nats.tls(),
-        timings=Timings(connect=5),
+        timings=ConnectionTimings(connect=5),
     )
     try:
         await bus.ensure_streams(nats.replicas)

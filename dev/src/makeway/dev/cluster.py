@@ -19,7 +19,7 @@ from makeway.dev.progress import Progress, SilentProgress
 from makeway.dev.site import Site, prepare
 
 
-class Cluster:
+class DevCluster:
     """One control plane in a directory of its own, in which no other has been.
 
     Every method blocks; `start` for some ten seconds, and minutes where binaries must be built; the others
@@ -49,7 +49,7 @@ class Cluster:
         self._info: ClusterInfo | None = None
         self._api: AdminApi | None = None
 
-    def start(self) -> "Cluster":
+    def start(self) -> "DevCluster":
         """Build what is missing, start everything and wait until all is ready.
 
         Raises:
@@ -105,7 +105,7 @@ class Cluster:
             self._processes = None
         self._ports.release()
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "DevCluster":
         """Hold the cluster, which must have been started."""
         return self
 

@@ -24,7 +24,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from makeway.dev.fault_rules import Rule, Rules, expired_event, refusal
+from makeway.dev.fault_rules import FaultRule, FaultRules, expired_event, refusal
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -34,11 +34,11 @@ _RECOMPUTED = {*_HOP_BY_HOP, "content-length", "accept-encoding"}
 _POLL_SECONDS = 0.1
 _LINE_LIMIT = 32 * 1024 * 1024
 
-_decode_rule = msgspec.json.Decoder(Rule).decode
+_decode_rule = msgspec.json.Decoder(FaultRule).decode
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProxySettings:
     """Where to listen, and what is behind. `ports`: by component."""
 
     upstream: str
@@ -51,7 +51,7 @@ class Settings:
 
 def program(site: Site) -> Program:
     """The proxy as a program of the cluster, for the components that go through it."""
-    settings = Settings(
+    settings = ProxySettings(
         upstream=site.server,
         authority=str(site.authority),
         certificate=str(site.serving.certificate),
@@ -69,7 +69,7 @@ def program(site: Site) -> Program:
 class FaultProxy:
     """All ports of one proxy."""
 
-    def __init__(self, settings: Settings, rules: Rules, session: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: ProxySettings, rules: FaultRules, session: aiohttp.ClientSession) -> None:
         self._settings = settings
         self._rules = rules
         self._session = session
@@ -93,7 +93,9 @@ class FaultProxy:
 
         return handle
 
-    async def _forward(self, component: str, request: web.Request, rule: Rule | None) -> web.StreamResponse:
+    async def _forward(
+        self, component: str, request: web.Request, rule: FaultRule | None
+    ) -> web.StreamResponse:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _RECOMPUTED}
         async with self._session.request(
             request.method,
@@ -165,7 +167,7 @@ def _break(request: web.Request) -> web.Response:
     return web.Response(status=502)
 
 
-def control(rules: Rules) -> web.Application:
+def control(rules: FaultRules) -> web.Application:
     """What tests speak to."""
 
     async def add(request: web.Request) -> web.Response:
@@ -189,9 +191,9 @@ def control(rules: Rules) -> web.Application:
     return application
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: ProxySettings) -> None:
     """Listen on every port until SIGTERM."""
-    rules = Rules()
+    rules = FaultRules()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -222,7 +224,7 @@ async def _listen(application: web.Application, port: int, tls: ssl.SSLContext |
 
 def main() -> None:
     """Read the settings and serve."""
-    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    settings = msgspec.json.decode(sys.argv[1], type=ProxySettings)
     with suppress(KeyboardInterrupt):
         asyncio.run(serve(settings))
 

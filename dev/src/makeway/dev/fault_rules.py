@@ -29,7 +29,7 @@ _REASONS = {
 }
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
     """One fault.
 
     action: `answer`: the API server never sees the request, the answer has `status`; `cut`: the request is
@@ -63,16 +63,16 @@ class Applied(msgspec.Struct, frozen=True):
     status: int = 0
 
 
-class Rules:
+class FaultRules:
     """The rules in force. `seed` makes their chances repeatable."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = Random(seed)
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
         self._used: Counter[tuple[int, str]] = Counter()
         self.applied: list[Applied] = []
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: FaultRule) -> None:
         """Put a rule behind those in force.
 
         Raises:
@@ -91,15 +91,15 @@ class Rules:
         self._used.clear()
         self.applied.clear()
 
-    def for_request(self, component: str, method: str, path: str) -> Rule | None:
+    def for_request(self, component: str, method: str, path: str) -> FaultRule | None:
         """The rule that a request falls under."""
         return self._take(component, method, path, None)
 
-    def for_event(self, component: str, path: str, line: bytes) -> Rule | None:
+    def for_event(self, component: str, path: str, line: bytes) -> FaultRule | None:
         """The rule that an event of a watch falls under."""
         return self._take(component, "GET", path, line.decode(errors="replace"))
 
-    def _take(self, component: str, method: str, path: str, event: str | None) -> Rule | None:
+    def _take(self, component: str, method: str, path: str, event: str | None) -> FaultRule | None:
         for index, rule in enumerate(self._rules):
             if (rule.action in WATCH_ACTIONS) != (event is not None):
                 continue

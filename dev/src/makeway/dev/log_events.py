@@ -24,7 +24,7 @@ _GO_KEY = re.compile(r', "([a-z_A-Z]+)", ')
 
 
 @dataclass(frozen=True, order=True)
-class Said:
+class LogEvent:
     """One place that logs an event. `part`: runtime, bus, planner, evictor or scheduler."""
 
     event: str
@@ -33,7 +33,7 @@ class Said:
     keys: tuple[str, ...]
 
 
-def said() -> list[Said]:
+def said() -> list[LogEvent]:
     """Every place in the services' source that logs an event."""
     found = list(_go(CHECKOUT / GO))
     for part in PYTHON:
@@ -44,7 +44,7 @@ def said() -> list[Said]:
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
     """Give event, level, who says it, and all keys it may have, for a table; by name."""
-    by_event: dict[str, list[Said]] = defaultdict(list)
+    by_event: dict[str, list[LogEvent]] = defaultdict(list)
     for one in said():
         by_event[one.event].append(one)
     for event, places in sorted(by_event.items()):
@@ -60,7 +60,7 @@ def _joined(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _python(path: Path, part: str) -> Iterator[Said]:
+def _python(path: Path, part: str) -> Iterator[LogEvent]:
     for node in ast.walk(ast.parse(path.read_text())):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -80,10 +80,10 @@ def _python(path: Path, part: str) -> Iterator[Said]:
             level = "by kind" if method == "log" else method
             keys = tuple(one.arg for one in node.keywords if one.arg and one.arg != "exc_info")
             if _EVENT.fullmatch(argument.value):
-                yield Said(argument.value, part, level, keys)
+                yield LogEvent(argument.value, part, level, keys)
 
 
-def _go(directory: Path) -> Iterator[Said]:
+def _go(directory: Path) -> Iterator[LogEvent]:
     for path in sorted(directory.rglob("*.go")):
         if path.name.endswith("_test.go"):
             continue
@@ -92,4 +92,4 @@ def _go(directory: Path) -> Iterator[Said]:
             if (call := _GO_CALL.search(line)) and _EVENT.fullmatch(call[2]):
                 keys = tuple(dict.fromkeys(_GO_KEY.findall(call[3])))
                 level = "error" if call[1] == "Error" else "info"
-                yield Said(call[2], "scheduler", level, (*(["err"] if level == "error" else []), *keys))
+                yield LogEvent(call[2], "scheduler", level, (*(["err"] if level == "error" else []), *keys))

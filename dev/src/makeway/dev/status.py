@@ -9,7 +9,7 @@ from makeway.dev.records import ProcessRecord, read_records
 
 
 @dataclass(frozen=True)
-class ComponentStatus:
+class ProcessStatus:
     """One line of `makeway dev status`."""
 
     name: str
@@ -21,7 +21,7 @@ class ComponentStatus:
     """Why it is not ready."""
 
 
-def components(info: ClusterInfo) -> list[ComponentStatus]:
+def components(info: ClusterInfo) -> list[ProcessStatus]:
     """Look at every process of the cluster, in the order they were started."""
     probes = {
         "scheduler": http_ok(f"{info.scheduler_url}/readyz", unverified()),
@@ -30,13 +30,13 @@ def components(info: ClusterInfo) -> list[ComponentStatus]:
         "nats": http_ok(f"{info.nats_monitor_url}/healthz"),
     }
 
-    def look(record: ProcessRecord) -> ComponentStatus:
+    def look(record: ProcessRecord) -> ProcessStatus:
         state = process_state(record.pid)
         detail = ""
         if state == "running" and record.name in probes:
             detail = probes[record.name]()
             state = "not ready" if detail else "ready"
-        return ComponentStatus(record.name, state, record.pid, record.restarts, detail)
+        return ProcessStatus(record.name, state, record.pid, record.restarts, detail)
 
     return [look(record) for record in read_records(info.directory)]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from makeway.dev import nodes
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
 from makeway.dev.options import ClusterOptions
@@ -99,7 +99,7 @@ def main() -> int:
     with hold(job.directory / LOCK) as lock:
         lock.write(str(os.getpid()))
         lock.flush()
-        cluster = Cluster(job.directory, job.options, name=job.name, progress=reports)
+        cluster = DevCluster(job.directory, job.options, name=job.name, progress=reports)
         try:
             with cluster.start():
                 nodes.create(cluster.api, job.nodes)

@@ -22,7 +22,7 @@ from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Epoch
@@ -137,7 +137,7 @@ def _pod_path(namespace: str, name: str) -> str:
 class ApiCluster:
     """`Cluster` over a connection to the API server."""
 
-    def __init__(self, api: Api, metrics: Metrics, brake: Callable[[], Awaitable[Brake]]) -> None:
+    def __init__(self, api: Api, metrics: EvictorMetrics, brake: Callable[[], Awaitable[Brake]]) -> None:
         self._api = api
         self._brake = brake
         self._metrics = metrics

@@ -10,7 +10,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 
 _log = structlog.get_logger()
@@ -22,7 +22,7 @@ class FollowingControl:
     They are taken in the order of the stream, in which a writer puts one only if it has read the one before.
     """
 
-    def __init__(self, bus: Bus, cluster_uid: str, mode_guard: ModeGuard, metrics: Metrics) -> None:
+    def __init__(self, bus: Bus, cluster_uid: str, mode_guard: ModeGuard, metrics: EvictorMetrics) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._mode_guard = mode_guard

@@ -16,7 +16,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Vict
 from makeway.core.k8s.event import EventType, Regarding, event
 from makeway.core.text import counted
 from makeway.evictor.cluster import Cluster
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 
 QUEUE_LIMIT = 1000
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 class Events:
     """Queues Events; `write_forever` writes them."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, metrics: Metrics, instance: str) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, metrics: EvictorMetrics, instance: str) -> None:
         self._cluster = cluster
         self._clock = clock
         self._metrics = metrics

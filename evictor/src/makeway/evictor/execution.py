@@ -26,7 +26,7 @@ from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Progress:
+class VictimProgress:
     """What is known of one victim so far."""
 
     victim: Victim
@@ -129,14 +129,14 @@ class Execution:
         cluster: Cluster,
         records: Records,
         turn: Turn,
-        metrics: Metrics,
+        metrics: EvictorMetrics,
         events: Events,
         mode_guard: ModeGuard,
     ) -> None:
         self.order = order
         self._stored_at = stored_at
         self.stop: Stop | None = None
-        self.progress = {v.uid: Progress(v) for v in order.victims}
+        self.progress = {v.uid: VictimProgress(v) for v in order.victims}
         self.preemptor = PreemptorFacts(0)
         self._checked_at = stored_at
         self._classes: dict[str, PriorityClass] = {}
@@ -166,7 +166,7 @@ class Execution:
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
-        others, hard = list[tuple[Progress, Delete]](), list[tuple[Progress, Delete]]()
+        others, hard = list[tuple[VictimProgress, Delete]](), list[tuple[VictimProgress, Delete]]()
         for one in pending:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
         # One after another: a budget's no to the first costs none of the others its life.
@@ -197,7 +197,7 @@ class Execution:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
         return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
 
-    async def _judge_all(self) -> list[tuple[Progress, Delete]]:
+    async def _judge_all(self) -> list[tuple[VictimProgress, Delete]]:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
@@ -289,7 +289,7 @@ class Execution:
 
     # ---------------------------------------------------------------------------------- the victims
 
-    async def _evict(self, progress: Progress, judged: Delete | None, *, later: bool = False) -> None:
+    async def _evict(self, progress: VictimProgress, judged: Delete | None, *, later: bool = False) -> None:
         """Evict one victim, trying again what is temporary; a failure stops the whole execution.
 
         `judged`: by a read made just now, unless others were deleted in between: `later`. Then, at every
@@ -373,7 +373,7 @@ class Execution:
         await failpoint("evictor.after-mark", self.order.order_id)
         return marked
 
-    async def _delete(self, progress: Progress, judged: Delete) -> Deleted | Gone:
+    async def _delete(self, progress: VictimProgress, judged: Delete) -> Deleted | Gone:
         """Delete the victim as it was judged last; through the eviction API where budgets are hard."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
-class Metrics:
+class EvictorMetrics:
     """Every metric of one evictor process, in the given registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

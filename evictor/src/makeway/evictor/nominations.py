@@ -15,7 +15,7 @@ import structlog
 from makeway.bus.messages import EvictionOrder, PodRef
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
@@ -33,7 +33,7 @@ async def clear_listed(
     *,
     cluster: Cluster,
     turn: Turn,
-    metrics: Metrics,
+    metrics: EvictorMetrics,
     mode_guard: ModeGuard,
 ) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""

@@ -18,25 +18,25 @@ from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.probe import ApiProbe
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.service import Evictor, Settings
+from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
-from makeway.evictor.status import Status
+from makeway.evictor.status import EvictorStatus
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
-from makeway.runtime.config import Config, Kind
+from makeway.runtime.config import Config, ConfigKind
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
 
-POLICY: Final[Kind[Policy]] = Kind("policy", KEY, parse_policy, Policy())
+POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", KEY, parse_policy, Policy())
 
 _log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ async def run(
         orders = await opened.starting.reach(bus.orders_consumer)
         closing.push_async_callback(orders.close)
 
-        metrics, clock, config_metrics = Metrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
+        metrics, clock, config_metrics = EvictorMetrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
         mode_guard = ModeGuard(mode, lambda: policy.current, lambda: brake.current)
@@ -100,7 +100,7 @@ async def run(
         probe = ApiProbe(api, cluster_uid)
         slots = Slots(concurrency, metrics)
         evictor = Evictor(
-            Settings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
+            EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
             cluster=cluster,
             records=BusRecords(bus),
             clock=clock,
@@ -122,7 +122,7 @@ async def run(
                 "brake": brake.unhealthy(),
             }
 
-        status = Status(
+        status = EvictorStatus(
             identity,
             cluster_uid,
             mode_guard,

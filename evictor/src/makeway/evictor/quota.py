@@ -18,7 +18,7 @@ from makeway.bus.messages import Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
-from makeway.evictor.execution import Execution, Progress, side_by_side
+from makeway.evictor.execution import Execution, VictimProgress, side_by_side
 from makeway.evictor.verdicts import Exempt, Failed, Proceed, Refused, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
@@ -54,7 +54,7 @@ class QuotaExecution(Execution):
         """One that stays is no reason to keep the others; `progress` has it."""
 
 
-def incomplete(progress: list[Progress]) -> Failed | Refused | None:
+def incomplete(progress: list[VictimProgress]) -> Failed | Refused | None:
     """Say that some victims stay; None where none does."""
     exempt = [one for one in progress if isinstance(one.verdict, Exempt)]
     stay = [one for one in progress if one.may_stay]

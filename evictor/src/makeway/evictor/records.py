@@ -14,8 +14,8 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.publishing import AlreadyExists, Refused
-from makeway.bus.quarantine import Parked
+from makeway.bus.publishing import AlreadyExists, PublishRefused
+from makeway.bus.quarantine import QuarantinedMessage
 from makeway.evictor.intake import OrderDelivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
@@ -89,7 +89,7 @@ class BusRecords:
         """Store a copy in the quarantine; one that is not known to be stored is a `TemporaryError`."""
         await _translated(
             self._bus.park(
-                Parked(
+                QuarantinedMessage(
                     component="evictor",
                     subject=delivery.subject,
                     stream=self._bus.subjects.orders_stream,
@@ -116,7 +116,7 @@ async def _translated(call: Awaitable[T]) -> T:
         return await call
     except (Malformed, ValueError) as error:
         raise PermanentError("not-understood", str(error)) from error
-    except Refused as error:
+    except PublishRefused as error:
         raise PermanentError("refused", str(error)) from error
     except BusError as error:
         raise TemporaryError("bus", str(error)) from error

@@ -18,7 +18,7 @@ from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode
 from makeway.evictor.cluster import Cluster
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.failpoints import failpoint
@@ -55,7 +55,7 @@ class MarkRepair:
         cluster: Cluster,
         orders: LiveOrders,
         clock: Clock,
-        metrics: Metrics,
+        metrics: EvictorMetrics,
     ) -> None:
         self._cluster_uid = cluster_uid
         self._mode_guard = mode_guard

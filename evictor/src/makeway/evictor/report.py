@@ -7,7 +7,7 @@ from datetime import datetime
 
 from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimOutcome, VictimResult
 from makeway.evictor.cluster import Deleted
-from makeway.evictor.execution import Progress
+from makeway.evictor.execution import VictimProgress
 from makeway.evictor.rollback import RollbackReport
 from makeway.evictor.verdicts import Cancelled, Exempt, Expired, Failed, Gone, Refused, Stop, Terminating
 
@@ -18,7 +18,7 @@ VICTIM_MESSAGE_LIMIT = 256
 def summarise(
     order: EvictionOrder,
     stop: Stop | None,
-    progress: Iterable[Progress],
+    progress: Iterable[VictimProgress],
     *,
     undone: RollbackReport | None,
     nominations_cleared: tuple[str, ...],
@@ -69,7 +69,7 @@ def _result(stop: Stop | None, deleted_some: bool) -> tuple[OutcomeResult, str, 
             return "failed", reason, message
 
 
-def _victim(progress: Progress, leaving: Mapping[str, Gone | Terminating]) -> VictimOutcome:
+def _victim(progress: VictimProgress, leaving: Mapping[str, Gone | Terminating]) -> VictimOutcome:
     result, reason, message = _victim_result(progress, leaving)
     verdict = progress.verdict or leaving.get(progress.victim.uid)
     grace = verdict.grace_period_seconds if isinstance(verdict, Deleted | Terminating) else 0
@@ -87,7 +87,7 @@ def _victim(progress: Progress, leaving: Mapping[str, Gone | Terminating]) -> Vi
 
 
 def _victim_result(
-    progress: Progress, leaving: Mapping[str, Gone | Terminating]
+    progress: VictimProgress, leaving: Mapping[str, Gone | Terminating]
 ) -> tuple[VictimResult, str, str]:
     verdict = progress.verdict
     if verdict is None:

@@ -17,7 +17,7 @@ from typing import Literal, Protocol, TypeVar
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 _log = structlog.get_logger()
@@ -116,7 +116,7 @@ def delay_seconds(attempt: int, error: BaseException | None, longest: float, jit
     return ceiling * (0.5 + jitter / 2)
 
 
-def reporter(metrics: Metrics, operation: str) -> Callable[[TemporaryError, int], None]:
+def reporter(metrics: EvictorMetrics, operation: str) -> Callable[[TemporaryError, int], None]:
     """An `on_retry` that counts and logs under this operation's name."""
 
     def report(error: TemporaryError, attempt: int) -> None:

@@ -23,7 +23,7 @@ import structlog
 from makeway.bus.messages import EvictionOrder, Rollback, Victim
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.records import Records
 from makeway.evictor.retry import (
     ROLLBACK_MAX_DELAY_SECONDS,
@@ -75,7 +75,7 @@ class RollbackRun:
     """One order's rollback. `run` once; cancelled, it can be begun again by another evictor."""
 
     def __init__(
-        self, order: EvictionOrder, *, cluster: Cluster, records: Records, turn: Turn, metrics: Metrics
+        self, order: EvictionOrder, *, cluster: Cluster, records: Records, turn: Turn, metrics: EvictorMetrics
     ) -> None:
         self._order = order
         self._cluster = cluster

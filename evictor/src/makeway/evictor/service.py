@@ -25,7 +25,7 @@ from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.intake import OrderDelivery, extended
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
 from makeway.evictor.quota import QuotaExecution
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Settings:
+class EvictorSettings:
     """How this evictor works.
 
     cluster_uid: of the cluster it is connected to; orders for another are refused.
@@ -79,12 +79,12 @@ class Evictor:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EvictorSettings,
         *,
         cluster: Cluster,
         records: Records,
         clock: Clock,
-        metrics: Metrics,
+        metrics: EvictorMetrics,
         events: Events,
         mode_guard: ModeGuard,
         slots: Slots,

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder
-from makeway.evictor.metrics import Metrics
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock
 
 TROUBLE = timedelta(seconds=1)
@@ -38,7 +38,7 @@ LAST = 1 << 31
 class Slots:
     """The slots of one evictor. `share`: of a namespace in trouble, so many orders work at once."""
 
-    def __init__(self, count: int, metrics: Metrics) -> None:
+    def __init__(self, count: int, metrics: EvictorMetrics) -> None:
         self._free = count
         self.share = max(1, count // 4)
         self._metrics = metrics

@@ -11,7 +11,7 @@ from makeway.evictor.mode_guard import ModeGuard
 from makeway.runtime.process import version
 
 
-class Status:
+class EvictorStatus:
     """One evictor's.
 
     `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work.

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, parse_brake
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
 
 FRESH_SECONDS: Final = 1.0
 """How old an answer may be where an eviction depends on it, counted from when its read began."""
@@ -66,7 +66,7 @@ class BrakeMetrics:
         self.engaged.labels("namespaces").set(len(brake.namespaces))
 
 
-class Requests(Reads, Protocol):
+class BrakeApi(ObjectReader, Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
     async def request(
@@ -80,12 +80,12 @@ class BrakeReader:
 
     def __init__(
         self,
-        api: Requests,
+        api: BrakeApi,
         metrics: BrakeMetrics,
         observer: Observer,
         *,
         namespace: str,
-        timings: Timings | None = None,
+        timings: ListWatchTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.current: Brake = RELEASED

@@ -34,7 +34,7 @@ _SHOWN_PROBLEMS: Final = 20
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
+class ConfigKind(Generic[T]):
     """One kind of configuration: its name in metrics and logs, its key in a ConfigMap, and how it is read.
 
     parse: of text and source; raises ConfigError. absent: what holds without any. warnings: of what was
@@ -50,7 +50,7 @@ class Kind(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Offer:
+class ConfigContent:
     """What a source holds now: a text, or why there is none though the object is there.
 
     source: for errors, such as `policy.yaml` or `makeway-system/makeway-policy`. about: the object, for
@@ -64,7 +64,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReloadResult:
     """What became of the last offer. `message` is for a person; `in_force` is a revision, or empty."""
 
     result: Result
@@ -84,17 +84,17 @@ class Config(Generic[T]):
     remembered: the revision that was last in force in this cluster, as far as anybody told.
     """
 
-    def __init__(self, kind: Kind[T], metrics: ConfigMetrics, *, remembered: str = "") -> None:
+    def __init__(self, kind: ConfigKind[T], metrics: ConfigMetrics, *, remembered: str = "") -> None:
         self.kind = kind
         self.current: T = kind.absent
         self.revision = ""
-        self.verdict: Verdict | None = None
+        self.verdict: ReloadResult | None = None
         self._metrics = metrics
         self._remembered = remembered
         self._known = False
         self._trouble = f"the {kind.name} has not been read yet"
         self._about: Regarding | None = None
-        self._seen: Offer | None = None
+        self._seen: ConfigContent | None = None
         self._listeners: list[Callable[[], None]] = []
         metrics.begin(kind.name)
 
@@ -106,7 +106,7 @@ class Config(Generic[T]):
         """Have a function called after every verdict, also where nothing in force has changed."""
         self._listeners.append(listener)
 
-    def offer(self, offer: Offer) -> None:
+    def offer(self, offer: ConfigContent) -> None:
         """Take what a source holds. The same again does nothing."""
         if offer == self._seen:
             return
@@ -144,7 +144,7 @@ class Config(Generic[T]):
             _log.info("config_absent", config=self.kind.name, source=where)
             self._tell()
 
-    def _parse(self, offer: Offer) -> T:
+    def _parse(self, offer: ConfigContent) -> T:
         if offer.text is None:
             key = self.kind.key
             meant = did_you_mean(key, offer.keys)
@@ -162,7 +162,7 @@ class Config(Generic[T]):
         self._conclude("refused", f"{text}\n{kept}")
 
     def _conclude(self, result: Result, message: str) -> None:
-        self.verdict = Verdict(result, message, self.revision, self._about)
+        self.verdict = ReloadResult(result, message, self.revision, self._about)
         self._metrics.concluded(self.kind.name, result, self.revision)
         log = _log.info if result == "accepted" else _log.error if result == "refused" else _log.warning
         log(f"config_{result}", config=self.kind.name, revision=self.revision, message=message)

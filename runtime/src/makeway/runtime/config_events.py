@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from makeway.core.k8s.event import EventType, Regarding
-from makeway.runtime.config import Config, Verdict
+from makeway.runtime.config import Config, ReloadResult
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
     "accepted": ("Normal", "ConfigAccepted"),
@@ -14,7 +14,7 @@ _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
 }
 
 
-class Records(Protocol):
+class EventSink(Protocol):
     """What is used of `makeway.runtime.events.EventRecorder`."""
 
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
@@ -24,11 +24,11 @@ class Records(Protocol):
 class ConfigEvents:
     """Tells each verdict once, while it is its turn: every replica reads the object, the leader speaks."""
 
-    def __init__(self, config: Config[Any], recorder: Records) -> None:
+    def __init__(self, config: Config[Any], recorder: EventSink) -> None:
         self._config = config
         self._recorder = recorder
         self._speaking = False
-        self._told: Verdict | None = None
+        self._told: ReloadResult | None = None
         config.subscribe(self._tell)
 
     def begin(self) -> None:

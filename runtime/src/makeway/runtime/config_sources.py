@@ -10,8 +10,8 @@ import structlog
 
 from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import ConfigMap
-from makeway.runtime.config import Config, Offer
-from makeway.runtime.listwatch import ListWatch, Observer, Reads, Resource, Timings
+from makeway.runtime.config import Config, ConfigContent
+from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
 
 FILE_SECONDS: Final = 1.0
 """Between two looks at a file. They are small, and read whole, as mounted ones change by a link."""
@@ -26,13 +26,13 @@ class ConfigMapSource:
 
     def __init__(
         self,
-        api: Reads,
+        api: ObjectReader,
         config: Config[Any],
         observer: Observer,
         *,
         namespace: str,
         name: str,
-        timings: Timings | None = None,
+        timings: ListWatchTimings | None = None,
     ) -> None:
         self._config = config
         self._where = f"ConfigMap {namespace}/{name}"
@@ -60,7 +60,7 @@ class ConfigMapSource:
         metadata, data = item.metadata, item.data or {}
         self._uid = metadata.uid
         self._config.offer(
-            Offer(
+            ConfigContent(
                 source=f"{metadata.name}/{self._config.kind.key}",
                 text=data.get(self._config.kind.key),
                 about=Regarding("v1", "ConfigMap", metadata.namespace, metadata.name, metadata.uid),
@@ -108,7 +108,7 @@ class FileSource:
             self._config.withdraw(str(self._path))
             return
         self._trouble = ""
-        self._config.offer(Offer(source=str(self._path), text=text))
+        self._config.offer(ConfigContent(source=str(self._path), text=text))
 
 
 class NoSource:
@@ -131,7 +131,13 @@ Source = ConfigMapSource | FileSource | NoSource
 
 
 def source_for(
-    config: Config[Any], api: Reads, observer: Observer, *, namespace: str, configmap: str, file: Path | None
+    config: Config[Any],
+    api: ObjectReader,
+    observer: Observer,
+    *,
+    namespace: str,
+    configmap: str,
+    file: Path | None,
 ) -> Source:
     """Give where a configuration is read from: the file, else the ConfigMap of that name, else nothing."""
     if file is not None:

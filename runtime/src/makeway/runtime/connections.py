@@ -17,14 +17,14 @@ from prometheus_client import CollectorRegistry
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable
 from makeway.runtime import http
 from makeway.runtime.kube import CONNECTIONS, Api
 from makeway.runtime.process import unless_signalled
 from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
 
-_TIMINGS: Final = Timings(connect=5.0)
+_TIMINGS: Final = ConnectionTimings(connect=5.0)
 """Of one attempt; the client tries several times within it."""
 
 

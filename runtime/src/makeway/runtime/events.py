@@ -25,7 +25,7 @@ _TIMEOUT_SECONDS: Final = 5.0
 _log = structlog.get_logger()
 
 
-class Writes(Protocol):
+class EventApi(Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
     async def request(
@@ -43,7 +43,7 @@ class Writes(Protocol):
 class EventRecorder:
     """Takes Events without waiting; `write_forever` writes them. `controller`: as makeway.dev/planner."""
 
-    def __init__(self, api: Writes, controller: str, instance: str) -> None:
+    def __init__(self, api: EventApi, controller: str, instance: str) -> None:
         self._api = api
         self._controller = controller
         self._instance = instance

@@ -36,7 +36,7 @@ LONGEST_IMPAIRED = 300.0
 _log = structlog.get_logger()
 
 
-class Requests(Protocol):
+class LeaseApi(Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
     async def request(
@@ -155,7 +155,7 @@ class Leadership:
 
     def __init__(
         self,
-        api: Requests,
+        api: LeaseApi,
         settings: LeaseSettings,
         identity: str,
         unfit: Callable[[], str] = lambda: "",

@@ -29,12 +29,12 @@ import structlog
 from makeway.core.k8s.objects import Metadata, View
 from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
-from makeway.runtime.pages import UNREADABLE, Page, PageMetadata, Unreadable
+from makeway.runtime.pages import DECODE_ERRORS, Page, PageMetadata, UnreadableObject
 
 _log = structlog.get_logger()
 
 
-class Identified(Protocol):
+class MetadataObject(Protocol):
     """An object with metadata, which all Kubernetes objects are."""
 
     @property
@@ -42,12 +42,12 @@ class Identified(Protocol):
         """Name, UID and version."""
 
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=MetadataObject)
 O = TypeVar("O")  # noqa: E741 - an event's object
-T_contra = TypeVar("T_contra", bound=Identified, contravariant=True)
+T_contra = TypeVar("T_contra", bound=MetadataObject, contravariant=True)
 
 
-class Reads(Protocol):
+class ObjectReader(Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
     async def request(
@@ -88,7 +88,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timings:
+class ListWatchTimings:
     """How patient a list-watch is. All in seconds, but `page_size`.
 
     page_size: objects a list request asks for; client-go's default.
@@ -163,18 +163,18 @@ class ListWatch(Generic[T]):
 
     def __init__(
         self,
-        api: Reads,
+        api: ObjectReader,
         resource: Resource[T],
         handler: Handler[T],
         observer: Observer,
-        timings: Timings | None = None,
+        timings: ListWatchTimings | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
         self._api = api
         self._handler = handler
         self._observer = observer
-        self._timings = timings or Timings()
+        self._timings = timings or ListWatchTimings()
         self._decode = msgspec.json.Decoder(resource.type).decode
         self._decode_event = msgspec.json.Decoder(_Event[resource.type]).decode  # type: ignore[name-defined]
         self._version = ""
@@ -270,7 +270,7 @@ class ListWatch(Generic[T]):
         try:
             page = Page(body)
             for item in page.objects(self._decode):
-                if isinstance(item, Unreadable):
+                if isinstance(item, UnreadableObject):
                     # What cannot be read must not be forgotten either.
                     self._pass_over(item.error)
                     uids.update(_uid(item.text))
@@ -280,7 +280,7 @@ class ListWatch(Generic[T]):
                 if now() >= ends:
                     await asyncio.sleep(0)
                     ends = now() + self._timings.turn
-        except UNREADABLE as error:
+        except DECODE_ERRORS as error:
             raise ApiUnavailable(f"list of {self.resource.name}: {error}") from error
         return page.metadata
 
@@ -322,7 +322,7 @@ class ListWatch(Generic[T]):
         """Apply an event; nearly all are read together with their object, in one go."""
         try:
             event: _Event[T] = self._decode_event(line)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             event = _NO_EVENT
         if event.type in _CHANGES:
             self._hand_on(event.type, event.object)
@@ -333,7 +333,7 @@ class ListWatch(Generic[T]):
         """Apply an event whose object may be of another type, or not readable."""
         try:
             event = _decode_event(line)
-        except UNREADABLE as error:
+        except DECODE_ERRORS as error:
             raise _Relist("error", f"not a watch event: {error}") from error
         if event.type == "ERROR":
             self._raise(event.object)
@@ -342,7 +342,7 @@ class ListWatch(Generic[T]):
             return
         try:
             item = self._decode(event.object)
-        except UNREADABLE as error:
+        except DECODE_ERRORS as error:
             self._pass_over(error)
             self._move_on(event.object)
         else:

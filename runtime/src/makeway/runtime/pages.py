@@ -16,12 +16,12 @@ from makeway.core.k8s.objects import View
 
 T = TypeVar("T")
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError)
 """What a decoder raises where the text is not JSON, or not of the type asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableObject:
     """An object that cannot be read: its text, and why."""
 
     text: msgspec.Raw
@@ -44,17 +44,17 @@ _decode_list = msgspec.json.Decoder(_List).decode
 
 
 class Page:
-    """One answer to a list request. `metadata`: of the list. Raises what is UNREADABLE."""
+    """One answer to a list request. `metadata`: of the list. Raises what is DECODE_ERRORS."""
 
     def __init__(self, body: bytes) -> None:
         page = _decode_list(body)
         self.metadata = page.metadata
         self._items = page.items or ()
 
-    def objects(self, decode: Callable[[msgspec.Raw], T]) -> Iterator[T | Unreadable]:
+    def objects(self, decode: Callable[[msgspec.Raw], T]) -> Iterator[T | UnreadableObject]:
         """Return each object decoded, or why it cannot be."""
         for text in self._items:
             try:
                 yield decode(text)
-            except UNREADABLE as error:
-                yield Unreadable(text, error)
+            except DECODE_ERRORS as error:
+                yield UnreadableObject(text, error)

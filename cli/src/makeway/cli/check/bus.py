@@ -11,14 +11,14 @@ from makeway.bus.errors import BusError
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.streams import EVICTOR_CONSUMER, drift, epochs_config, evictor_config, stream_configs
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 
 _REPLICAS: Final = "num_replicas"
 _MAKE: Final = "a planner or an evictor makes it when it starts; else run `makeway streams`"
 _RESTORE: Final = "planner and evictor bring it back when they start; or run `makeway streams`"
 
 
-async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[Result]:
+async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
     """Look at every stream; the server's clock is added to `readings`.
 
     Raises:
@@ -31,19 +31,19 @@ async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[Res
         except JetStreamError as error:
             if not error.not_found:
                 raise
-            yield Result(f"stream {config['name']}", "wrong", "it does not exist", _MAKE)
+            yield CheckResult(f"stream {config['name']}", "wrong", "it does not exist", _MAKE)
             continue
         if not readings and (said := info.get("ts")):
             readings.append(Reading("NATS", datetime.fromisoformat(said), before, datetime.now(UTC)))
         yield stream_result(config, info)
         if config["name"] == bus.subjects.quarantine_stream and (parked := info["state"]["messages"]):
-            yield Result(
+            yield CheckResult(
                 "quarantine", "warning", f"{parked} messages were put aside", "see `makeway quarantine list`"
             )
     yield await _consumer(bus)
 
 
-def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> Result:
+def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckResult:
     """Judge one stream by what it should be, but for its copies, which are the installation's choice."""
     name, found = f"stream {config['name']}", info["config"]
     wanted = {key: value for key, value in config.items() if key != _REPLICAS}
@@ -51,57 +51,59 @@ def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> Result:
         told = "; ".join(
             f"{key} is {have!r}, not {want!r}" for key, (have, want) in sorted(different.items())
         )
-        return Result(name, "wrong", told, _RESTORE)
+        return CheckResult(name, "wrong", told, _RESTORE)
     replicas, cluster = found.get(_REPLICAS, 1), info.get("cluster") or {}
     copies = f"{replicas} {'copy' if replicas == 1 else 'copies'}"
     if cluster.get("name") and not cluster.get("leader"):
-        return Result(name, "wrong", f"{copies}, and no server leads it", "see that most NATS servers run")
+        return CheckResult(
+            name, "wrong", f"{copies}, and no server leads it", "see that most NATS servers run"
+        )
     stale = [
         str(one.get("name"))
         for one in cluster.get("replicas") or ()
         if one.get("offline") or not one.get("current")
     ]
     if stale:
-        return Result(
+        return CheckResult(
             name, "warning", f"{copies}; not up to date: {', '.join(stale)}", "see those NATS servers"
         )
     if cluster.get("name") and replicas == 1:
-        return Result(
+        return CheckResult(
             name,
             "warning",
             "1 copy on a NATS of several servers",
             "set streams.replicas to 3, so that the loss of a server loses no order",
         )
-    return Result(name, "ok", f"{copies}, {info['state']['messages']} messages")
+    return CheckResult(name, "ok", f"{copies}, {info['state']['messages']} messages")
 
 
-async def _consumer(bus: Bus) -> Result:
+async def _consumer(bus: Bus) -> CheckResult:
     name = "evictors' consumer"
     try:
         info = await bus.jetstream.api(f"CONSUMER.INFO.{bus.subjects.orders_stream}.{EVICTOR_CONSUMER}")
     except JetStreamError as error:
         if not error.not_found:
             raise
-        return Result(name, "wrong", "it does not exist", "an evictor makes it when it starts")
+        return CheckResult(name, "wrong", "it does not exist", "an evictor makes it when it starts")
     wanted = evictor_config(bus.subjects)
     if different := drift(wanted, info["config"]):
-        return Result(
+        return CheckResult(
             name, "wrong", f"other settings: {', '.join(sorted(different))}", "start an evictor anew"
         )
     waiting, taken = info.get("num_pending", 0), info.get("num_ack_pending", 0)
-    return Result(name, "ok", f"{waiting} orders wait, {taken} are in hand")
+    return CheckResult(name, "ok", f"{waiting} orders wait, {taken} are in hand")
 
 
-async def nats_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[Result]:
+async def nats_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
     """Give what can be said of NATS; where it stops answering, that."""
     try:
         await bus.connection.round_trip()
-        yield Result("NATS", "ok", "it answers, and JetStream is asked below")
+        yield CheckResult("NATS", "ok", "it answers, and JetStream is asked below")
         async for result in stream_results(bus, readings):
             yield result
     except BusError as error:
         denied = bus.healthy()
-        yield Result(
+        yield CheckResult(
             "NATS",
             "wrong",
             f"{error}{f'; {denied}' if denied else ''}",

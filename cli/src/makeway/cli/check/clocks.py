@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 
 NAME: Final = "clocks"
 MARGIN_SECONDS: Final = 2.0
@@ -37,7 +37,7 @@ class Reading:
         return early if early > 0 else min(late, 0.0)
 
 
-def judge(readings: Sequence[Reading]) -> Iterator[Result]:
+def judge(readings: Sequence[Reading]) -> Iterator[CheckResult]:
     """Judge them: those apart from one another are wrong; where all differ alike, it is this machine's."""
     if not readings:
         return
@@ -45,14 +45,14 @@ def judge(readings: Sequence[Reading]) -> Iterator[Result]:
     apart = max(ahead.values()) - min(ahead.values())
     if apart > MARGIN_SECONDS:
         remedy = "keep every node's clock by NTP: orders expire too early or too late"
-        yield Result(NAME, "wrong", f"up to {apart:.1f} s apart: {_told(ahead)}", remedy)
+        yield CheckResult(NAME, "wrong", f"up to {apart:.1f} s apart: {_told(ahead)}", remedy)
     elif any(abs(seconds) > MARGIN_SECONDS for seconds in ahead.values()):
         remedy = "ages and --since are off here; makeway itself is not touched"
-        yield Result(
+        yield CheckResult(
             NAME, "warning", f"this machine's clock differs from the cluster's: {_told(ahead)}", remedy
         )
     else:
-        yield Result(NAME, "ok", f"within {MARGIN_SECONDS:.0f} s: {', '.join(ahead)}, this machine")
+        yield CheckResult(NAME, "ok", f"within {MARGIN_SECONDS:.0f} s: {', '.join(ahead)}, this machine")
 
 
 def _told(ahead: Mapping[str, float]) -> str:

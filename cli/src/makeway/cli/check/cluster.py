@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from makeway.cli.check import scheduler as check_scheduler
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 from makeway.cli.policy.lint import KEYS, lint
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
@@ -61,25 +61,25 @@ class _ConfigMaps(msgspec.Struct):
     items: list[_ConfigMap] = []
 
 
-async def version_result(api: Api) -> Result:
+async def version_result(api: Api) -> CheckResult:
     """Compare the API server's version with what Kubernetes' skew policy allows. Raises as `Api.request`."""
     version = msgspec.json.decode(await api.request("GET", "/version"), type=_Version)
     digits = "".join(character for character in version.minor if character.isdecimal())
     return judge_version(version.git_version, int(digits or 0))
 
 
-def judge_version(text: str, minor: int) -> Result:
+def judge_version(text: str, minor: int) -> CheckResult:
     """Judge it. Source: Kubernetes' version skew policy: a scheduler is never newer than an API server."""
     name, built = "Kubernetes", f"makeway-scheduler is kube-scheduler 1.{SCHEDULER_MINOR}"
     if minor == SCHEDULER_MINOR:
-        return Result(name, "ok", f"{text}; {built}")
+        return CheckResult(name, "ok", f"{text}; {built}")
     if minor == SCHEDULER_MINOR + 1:
         remedy = "Kubernetes allows a scheduler one minor behind; try it in mode observe first"
-        return Result(name, "warning", f"{text} was not tested; {built}", remedy)
-    return Result(name, "wrong", f"{text} is not supported; {built}", "see docs/versions.md")
+        return CheckResult(name, "warning", f"{text} was not tested; {built}", remedy)
+    return CheckResult(name, "wrong", f"{text} is not supported; {built}", "see docs/versions.md")
 
 
-async def pods_results(api: Api, namespace: str) -> AsyncIterator[Result]:
+async def pods_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:
     """Say which of makeway's pods are not ready; nothing where it runs in none. Raises as `Api.request`."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     try:
@@ -87,34 +87,34 @@ async def pods_results(api: Api, namespace: str) -> AsyncIterator[Result]:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        yield Result("pods", "unknown", f"you may not list pods in {namespace}", "ask somebody who may")
+        yield CheckResult("pods", "unknown", f"you may not list pods in {namespace}", "ask somebody who may")
         return
     pods = msgspec.json.decode(body, type=_Pods).items
     waiting = [pod for pod in pods if pod.status.phase != "Succeeded" and not _ready(pod)]
     for pod in waiting:
         why = next((one.message for one in pod.status.conditions if one.type == "Ready" and one.message), "")
-        yield Result(
+        yield CheckResult(
             f"pod {pod.metadata.name}",
             "wrong",
             f"{pod.status.phase}, not ready{f': {why}' if why else ''}",
             f"kubectl describe pod -n {namespace} {pod.metadata.name}, and its log",
         )
     if pods and not waiting:
-        yield Result("pods", "ok", f"all {len(pods)} in {namespace} are ready")
+        yield CheckResult("pods", "ok", f"all {len(pods)} in {namespace} are ready")
 
 
 def _ready(pod: _Pod) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
 
 
-async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Result]:
+async def configuration_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:
     """Judge policy, queues and the scheduler's configuration, from ConfigMaps. Raises as `Api.request`."""
     try:
         body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        yield Result("configuration", "unknown", f"you may not list ConfigMaps in {namespace}", "")
+        yield CheckResult("configuration", "unknown", f"you may not list ConfigMaps in {namespace}", "")
         return
     found = {one.metadata.name: one for one in msgspec.json.decode(body, type=_ConfigMaps).items}
     for name, kind in _CONFIGMAPS.items():
@@ -122,7 +122,7 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Resul
             for result in _configuration(found[name], kind, namespace):
                 yield result
         elif kind == "policy":
-            yield Result("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
+            yield CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
     yield _brake(found[BRAKE].data if BRAKE in found else None)
     profiles = [
         result
@@ -133,7 +133,7 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Resul
     for result in profiles:
         yield result
     if not profiles:
-        yield Result(
+        yield CheckResult(
             check_scheduler.NAME,
             "unknown",
             f"no ConfigMap in {namespace} holds a KubeSchedulerConfiguration",
@@ -141,11 +141,11 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Resul
         )
 
 
-def _brake(data: dict[str, str] | None) -> Result:
+def _brake(data: dict[str, str] | None) -> CheckResult:
     if data is None:
-        return Result("brake", "ok", "not set")
+        return CheckResult("brake", "ok", "not set")
     brake = parse_brake(data)
-    return Result(
+    return CheckResult(
         "brake",
         "warning",
         f"{brake.describe()}; nothing is evicted where it holds",
@@ -153,11 +153,11 @@ def _brake(data: dict[str, str] | None) -> Result:
     )
 
 
-def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Result]:
+def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[CheckResult]:
     key = next(key for key, known in KEYS.items() if known == kind)
     if key not in one.data:
         remedy = f"put it under the key {key}"
-        yield Result(kind, "wrong", f"ConfigMap {one.metadata.name} has no key {key}", remedy)
+        yield CheckResult(kind, "wrong", f"ConfigMap {one.metadata.name} has no key {key}", remedy)
         return
     findings = lint(one.data[key], f"{one.metadata.name}/{key}")
     problems = [problem for finding in findings for problem in finding.problems]
@@ -166,6 +166,6 @@ def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Resul
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         show = f"kubectl get cm -n {namespace} {one.metadata.name} -o yaml"
         remedy = f"the last good one is in force; see `{show} | makeway policy lint -`"
-        yield Result(kind, "wrong", f"refused: {told}{more}", remedy)
+        yield CheckResult(kind, "wrong", f"refused: {told}{more}", remedy)
         return
-    yield Result(kind, "ok", f"accepted: {findings[0].revision}")
+    yield CheckResult(kind, "ok", f"accepted: {findings[0].revision}")

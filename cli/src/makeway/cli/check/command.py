@@ -15,7 +15,7 @@ from makeway.cli.check import components as check_components
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results, version_result
-from makeway.cli.check.result import Result, lines, report_of, summary
+from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
@@ -41,7 +41,7 @@ async def check(installation: Installation, *, output: OutputOption = "text") ->
     something is wrong, 3 where the API server cannot be reached.
     """
     printer = Printer(output)
-    results: list[Result] = []
+    results: list[CheckResult] = []
     with printer.progress("checking"):
         async for result in _results(installation):
             results.append(result)
@@ -56,7 +56,7 @@ async def check(installation: Installation, *, output: OutputOption = "text") ->
     return 0 if report.healthy else NEGATIVE
 
 
-async def _results(installation: Installation) -> AsyncIterator[Result]:
+async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
     readings: list[Reading] = []
     namespace = installation.makeway_namespace
     async with installation.api() as api:
@@ -81,7 +81,7 @@ async def _results(installation: Installation) -> AsyncIterator[Result]:
 
 async def _bus_results(
     installation: Installation, cluster_uid: str, readings: list[Reading]
-) -> AsyncIterator[Result]:
+) -> AsyncIterator[CheckResult]:
     """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
     try:
         async with installation.bus() as bus:
@@ -94,11 +94,11 @@ async def _bus_results(
                 yield await _comparison(bus)
     except ApiError as error:
         remedy = "give --nats-url, or ask somebody who may read that ConfigMap"
-        yield Result("NATS", "unknown", error.message, remedy)
+        yield CheckResult("NATS", "unknown", error.message, remedy)
         return
     except (BusError, ApiUnavailable) as error:
         remedy = "see that NATS runs; from outside the cluster give --nats-url, and --nats-creds if it asks"
-        yield Result("NATS", "wrong", str(error), remedy)
+        yield CheckResult("NATS", "wrong", str(error), remedy)
         return
     readings += [Reading(f"{one.component} {one.identity}", one.at, before, after) for one in statuses]
     for result in check_components.judge(
@@ -107,11 +107,11 @@ async def _bus_results(
         yield result
 
 
-async def _comparison(bus: Bus) -> Result:
+async def _comparison(bus: Bus) -> CheckResult:
     """What mode observe has found in the last day: news, and nothing that is wrong."""
     found = summed(await comparisons(bus, datetime.now(UTC) - _COMPARED))
     worse = found.results.get("worse", 0)
-    return Result(
+    return CheckResult(
         "observed in a day",
         "warning" if worse else "ok",
         "; ".join(sentences(found)),

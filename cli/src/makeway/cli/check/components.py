@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from makeway.bus.component_status import ComponentStatus
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 
 _WITHOUT: Final = {
     "planner": "nothing is planned; pods preempt as kube-scheduler does",
@@ -22,7 +22,7 @@ _START: Final = {
 
 def judge(
     statuses: Sequence[ComponentStatus], *, version: str, cluster_uid: str, namespace: str
-) -> Iterator[Result]:
+) -> Iterator[CheckResult]:
     """Judge the answers that came. `version`: of this command; `cluster_uid`: of the cluster it talks to."""
     for component in _WITHOUT:
         there = [one for one in statuses if one.component == component]
@@ -34,21 +34,23 @@ def judge(
     yield from _in_step(statuses)
 
 
-def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[Result]:
+def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
     if not there:
         remedy = _START[component].format(namespace=namespace)
-        yield Result(component, "wrong", f"none answers: {_WITHOUT[component]}", remedy)
+        yield CheckResult(component, "wrong", f"none answers: {_WITHOUT[component]}", remedy)
         return
     names = ", ".join(one.identity for one in there)
-    yield Result(component, "ok", f"{len(there)} running: {names}")
+    yield CheckResult(component, "ok", f"{len(there)} running: {names}")
 
 
-def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[Result]:
+def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[CheckResult]:
     name = f"{one.component} {one.identity}"
     if one.trouble:
-        yield Result(name, "wrong", one.trouble, f"see its log, and docs/operating.md under {one.component}")
+        yield CheckResult(
+            name, "wrong", one.trouble, f"see its log, and docs/operating.md under {one.component}"
+        )
     if one.cluster_uid and cluster_uid and one.cluster_uid != cluster_uid:
-        yield Result(
+        yield CheckResult(
             name,
             "wrong",
             f"it belongs to another cluster ({one.cluster_uid})",
@@ -56,34 +58,38 @@ def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[Result]:
         )
 
 
-def _leading(planners: Sequence[ComponentStatus]) -> Iterator[Result]:
+def _leading(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     if not planners:
         return
     leaders = [one for one in planners if one.leading]
     if len(leaders) == 1:
         warm = f", {len(planners) - 1} stand by" if len(planners) > 1 else ""
-        yield Result("planner in sync", "ok", f"{leaders[0].identity} leads and has read the cluster{warm}")
+        yield CheckResult(
+            "planner in sync", "ok", f"{leaders[0].identity} leads and has read the cluster{warm}"
+        )
     elif not leaders:
         remedy = "wait for the Lease to run out (15 s), then see the planners' logs for lease_"
-        yield Result("planner in sync", "wrong", "no planner leads, or none has read the cluster yet", remedy)
+        yield CheckResult(
+            "planner in sync", "wrong", "no planner leads, or none has read the cluster yet", remedy
+        )
     else:
         names = ", ".join(one.identity for one in leaders)
         remedy = "run them with --leader-elect; for the seconds in which a leader changes this is harmless"
-        yield Result("planner in sync", "warning", f"{len(leaders)} lead: {names}", remedy)
+        yield CheckResult("planner in sync", "warning", f"{len(leaders)} lead: {names}", remedy)
 
 
-def _versions(statuses: Sequence[ComponentStatus], version: str) -> Iterator[Result]:
+def _versions(statuses: Sequence[ComponentStatus], version: str) -> Iterator[CheckResult]:
     if not statuses:
         return
     others = sorted({f"{one.component} {one.version}" for one in statuses if one.version != version})
     if not others:
-        yield Result("versions", "ok", f"every component and this command are {version}")
+        yield CheckResult("versions", "ok", f"every component and this command are {version}")
         return
     remedy = "upgrade planners and evictors first, then schedulers, and use the command of their version"
-    yield Result("versions", "warning", f"this command is {version}; {', '.join(others)}", remedy)
+    yield CheckResult("versions", "warning", f"this command is {version}; {', '.join(others)}", remedy)
 
 
-def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[Result]:
+def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     """Whether all go by what the leading planner says."""
     leader = next((one for one in statuses if one.component == "planner" and one.leading), None)
     if leader is None:
@@ -91,7 +97,7 @@ def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[Result]:
     behind = [one for one in statuses if one.component != "planner" and one.revision != leader.revision]
     if behind:
         names = ", ".join(f"{one.component} {one.identity} at {one.revision}" for one in behind)
-        yield Result(
+        yield CheckResult(
             "control state",
             "wrong",
             f"the planner says revision {leader.revision}; {names}",
@@ -99,10 +105,12 @@ def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[Result]:
         )
         return
     modes = "".join(f", {namespace}: {mode}" for namespace, mode in leader.namespace_modes.items())
-    yield Result("control state", "ok", f"all go by revision {leader.revision}: mode {leader.mode}{modes}")
+    yield CheckResult(
+        "control state", "ok", f"all go by revision {leader.revision}: mode {leader.mode}{modes}"
+    )
     held = [one for one in statuses if one.own_mode != "enforce" and one.mode != leader.mode]
     for one in held:
-        yield Result(
+        yield CheckResult(
             f"{one.component} {one.identity}",
             "warning",
             f"its own argument holds it to mode {one.own_mode}",

@@ -18,7 +18,7 @@ _SIGNS: Final = {
 }
 
 
-class Result(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What one check found.
 
     `name`: what was looked at, the same in every version. `state`: wrong makes the command's exit code 1;
@@ -31,20 +31,20 @@ class Result(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class CheckReport(msgspec.Struct, frozen=True):
     """All results. `healthy`: none is wrong."""
 
     healthy: bool
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
 
 
-def report_of(results: Iterable[Result]) -> Report:
+def report_of(results: Iterable[CheckResult]) -> CheckReport:
     """Put results together, in their order."""
     found = tuple(results)
-    return Report(all(result.state != "wrong" for result in found), found)
+    return CheckReport(all(result.state != "wrong" for result in found), found)
 
 
-def lines(result: Result) -> Iterator[Text]:
+def lines(result: CheckResult) -> Iterator[Text]:
     """Give a result for a person, its remedy below it."""
     sign, colour = _SIGNS[result.state]
     yield Text.assemble((sign, colour), f" {result.name}: {result.detail}")
@@ -52,7 +52,7 @@ def lines(result: Result) -> Iterator[Text]:
         yield Text(f"    {result.remedy}")
 
 
-def summary(report: Report) -> str:
+def summary(report: CheckReport) -> str:
     """Say how many results of which kind there are."""
     count = {state: sum(1 for one in report.results if one.state == state) for state in _SIGNS}
     parts = [f"{count['ok']} in order"]

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.runtime.kube import Api, ApiError
 
@@ -136,7 +136,7 @@ async def replaces_the_scheduler(api: Api, namespace: str) -> bool:
     return False
 
 
-async def rights_results(api: Api, namespace: str, *, replaced: bool = False) -> list[Result]:
+async def rights_results(api: Api, namespace: str, *, replaced: bool = False) -> list[CheckResult]:
     """Ask about every right; where we may not ask for others, say so.
 
     `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
@@ -159,7 +159,7 @@ async def rights_results(api: Api, namespace: str, *, replaced: bool = False) ->
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return [
-            Result(
+            CheckResult(
                 "rights",
                 "unknown",
                 "you may not ask what service accounts may do",
@@ -169,7 +169,7 @@ async def rights_results(api: Api, namespace: str, *, replaced: bool = False) ->
     return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))
 
 
-def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[Result]:
+def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[CheckResult]:
     """Give a result for each account."""
     by_account: dict[str, list[Right]] = defaultdict(list)
     for right in answers:
@@ -182,22 +182,24 @@ def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False)
         if missing:
             told = ", ".join(map(str, missing))
             remedy = f"apply charts/makeway/rbac/{account}.yaml, or upgrade the chart"
-            yield Result(name, "wrong", f"{user} may not: {told}", remedy)
+            yield CheckResult(name, "wrong", f"{user} may not: {told}", remedy)
         elif beyond:
             told = ", ".join(map(str, beyond))
-            yield Result(name, "warning", f"{user} may: {told}", "take it away; only evictors delete pods")
+            yield CheckResult(
+                name, "warning", f"{user} may: {told}", "take it away; only evictors delete pods"
+            )
         else:
-            yield Result(name, "ok", f"{user} may do all that it needs")
+            yield CheckResult(name, "ok", f"{user} may do all that it needs")
 
 
-async def own_result(api: Api, namespace: str) -> Result:
+async def own_result(api: Api, namespace: str) -> CheckResult:
     """Say what whoever runs this may do: everybody may ask that. Raises as `rights_results`."""
     answers = {what: await _allowed(api, right, namespace, "") for what, right in _OWN.items()}
     may = ", ".join(what for what, allowed in answers.items() if allowed)
     must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
     parts = [f"you may {may}"] if may else []
     parts += [f"you may not {must_not}"] if must_not else []
-    return Result("your rights", "ok", "; ".join(parts))
+    return CheckResult("your rights", "ok", "; ".join(parts))
 
 
 async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from makeway.cli.check.result import Result
+from makeway.cli.check.result import CheckResult
 
 NAME: Final = "scheduler profile"
 
@@ -42,33 +42,33 @@ def configurations(data: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any
             yield key, document
 
 
-def judge(where: str, configuration: Mapping[str, Any]) -> list[Result]:
+def judge(where: str, configuration: Mapping[str, Any]) -> list[CheckResult]:
     """Judge every profile of a configuration; one result a profile."""
     profiles = [profile for profile in configuration.get("profiles") or () if isinstance(profile, dict)]
     if not any(_named(profile) for profile in profiles):
-        return [Result(NAME, "wrong", f"{where}: no profile has MakeWay", _MULTI)]
+        return [CheckResult(NAME, "wrong", f"{where}: no profile has MakeWay", _MULTI)]
     return [_profile(where, profile) for profile in profiles]
 
 
-def _profile(where: str, profile: Mapping[str, Any]) -> Result:
+def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
     name = profile.get("schedulerName") or "default-scheduler"
     about = f"{where}, profile {name}"
     multi, after = _enabled(profile, "multiPoint"), _enabled(profile, "postFilter")
     if not _named(profile):
-        return Result(NAME, "warning", f"{about}: without MakeWay; its pods preempt as ever", _MULTI)
+        return CheckResult(NAME, "warning", f"{about}: without MakeWay; its pods preempt as ever", _MULTI)
     if _PLUGIN not in multi:
-        return Result(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
+        return CheckResult(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
     if _PLUGIN not in after:
-        return Result(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
+        return CheckResult(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
     for other in (_DEFAULT, _FALLBACK):
         if other in after and after.index(other) < after.index(_PLUGIN):
-            return Result(NAME, "wrong", f"{about}: {other} stands before MakeWay", _ORDER)
+            return CheckResult(NAME, "wrong", f"{about}: {other} stands before MakeWay", _ORDER)
     if _FALLBACK in {*multi, *after} and not (_FALLBACK in multi and _FALLBACK in after):
         remedy = "enable MakeWayFallback under both multiPoint and postFilter"
-        return Result(NAME, "wrong", f"{about}: MakeWayFallback is enabled in one place alone", remedy)
+        return CheckResult(NAME, "wrong", f"{about}: MakeWayFallback is enabled in one place alone", remedy)
     off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
     if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
-        return Result(
+        return CheckResult(
             NAME,
             "warning",
             f"{about}: MakeWay stands before DynamicResources, which frees idle claims",
@@ -76,14 +76,14 @@ def _profile(where: str, profile: Mapping[str, Any]) -> Result:
         )
     if _DEFAULT in after or not off & {_DEFAULT, "*"}:
         trouble = "DefaultPreemption acts without a plan, and evicts pods that the policy protects"
-        return Result(NAME, "warning", f"{about}: {trouble}", _UNGUARDED)
+        return CheckResult(NAME, "warning", f"{about}: {trouble}", _UNGUARDED)
     chain = " → ".join(after)
     unplanned = (
         "without a plan kube-scheduler's preemption acts under the policy, or as its whenUnplanned says"
         if _FALLBACK in after
         else "without a plan nothing is evicted"
     )
-    return Result(NAME, "ok", f"{about}: {chain}; {unplanned}")
+    return CheckResult(NAME, "ok", f"{about}: {chain}; {unplanned}")
 
 
 def _named(profile: Mapping[str, Any]) -> bool:

@@ -37,7 +37,7 @@ from typing import Annotated, Any
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import Timings
+from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
 from makeway.bus.subjects import Subjects
 from makeway.cli.connect import nats as connect_nats
@@ -179,7 +179,7 @@ class Installation:
                 creds=self.nats_creds,
                 tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key),
                 tls_hostname=way.tls_hostname,
-                timings=Timings(connect=_CONNECT_SECONDS),
+                timings=ConnectionTimings(connect=_CONNECT_SECONDS),
             )
         except BusUnavailable as error:
             if "authorization" in str(error).lower():

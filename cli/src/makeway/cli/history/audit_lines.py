@@ -68,7 +68,7 @@ _RESULT_STYLES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """One message of a stream, decoded where that was possible."""
 
     stored: StreamMessage
@@ -85,19 +85,19 @@ class Auditor:
         self._order = order
         self._orders: OrderedDict[str, EvictionOrder] = OrderedDict()
 
-    def read(self, stored: StreamMessage, kind: str) -> Entry:
+    def read(self, stored: StreamMessage, kind: str) -> AuditEntry:
         """Decode a message. `kind`: what its stream holds, for one that is not understood."""
         try:
             envelope, content = codec.unwrap(stored.data)
         except Malformed as malformed:
-            return Entry(stored, kind, stored.time, malformed)
+            return AuditEntry(stored, kind, stored.time, malformed)
         if isinstance(content, EvictionOrder):
             self._orders[content.order_id] = content
             while len(self._orders) > _REMEMBERED_ORDERS:
                 self._orders.popitem(last=False)
-        return Entry(stored, kind, envelope.time, content)
+        return AuditEntry(stored, kind, envelope.time, content)
 
-    def wanted(self, entry: Entry) -> bool:
+    def wanted(self, entry: AuditEntry) -> bool:
         """Whether it concerns the namespace and the order asked for. What is malformed concerns everyone."""
         content = entry.content
         if isinstance(content, Malformed):
@@ -106,7 +106,7 @@ class Auditor:
             return False
         return not self._namespace or self._namespace in self._namespaces(content)
 
-    def line(self, entry: Entry) -> Text:
+    def line(self, entry: AuditEntry) -> Text:
         """The entry for a person."""
         line = Text()
         line.append(f"{_clock(entry.at)}  ", style="dim")
@@ -129,7 +129,7 @@ class Auditor:
         return line
 
     @staticmethod
-    def json_line(entry: Entry) -> str:
+    def json_line(entry: AuditEntry) -> str:
         """The entry for a program: where it stood, and the event as it was, or what is wrong with it."""
         stored = entry.stored
         line: dict[str, Any] = {

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
-from makeway.cli.history.audit_lines import Auditor, Entry
+from makeway.cli.history.audit_lines import AuditEntry, Auditor
 from makeway.cli.history.audit_streams import Item, everything
 from makeway.cli.history.rows import History, Row, Wanted, named
 from makeway.cli.history.since import parse_since
@@ -67,7 +67,7 @@ async def watch(
                 _print(printer, auditor, entry)
 
 
-def _print(printer: Printer, auditor: Auditor, entry: Entry) -> None:
+def _print(printer: Printer, auditor: Auditor, entry: AuditEntry) -> None:
     if printer.data:
         printer.item(msgspec.json.decode(auditor.json_line(entry)))
     else:

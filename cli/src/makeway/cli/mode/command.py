@@ -20,8 +20,8 @@ from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
 from makeway.cli.mode.components import Confirmation, confirmation, in_order, silent, without
-from makeway.cli.mode.config import CONFIGMAP, Stored, change, stored
-from makeway.cli.mode.report import Said, lines, report_of
+from makeway.cli.mode.config import CONFIGMAP, StoredPolicy, change, stored
+from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import OutputOption, Printer
 from makeway.core.config.document import did_you_mean
 from makeway.core.config.duration import DurationError, parse_duration
@@ -254,7 +254,7 @@ async def _namespaces(api: Api) -> list[str]:
     return [one.metadata.name for one in msgspec.json.decode(body, type=_Pods).items]
 
 
-def _edited(before: Stored, asked: _Asked) -> str:
+def _edited(before: StoredPolicy, asked: _Asked) -> str:
     """What the policy's text becomes. Raises ValueError where it may not be written."""
     if before.immutable:
         raise ValueError(f"ConfigMap {CONFIGMAP} is immutable: change the mode where it is made")
@@ -280,7 +280,7 @@ def _tell(printer: Printer, line: str) -> None:
 # -------------------------------------------------------------------------------------- showing
 
 
-async def _as_stored(api: Api, namespace: str) -> Said:
+async def _as_stored(api: Api, namespace: str) -> StoredState:
     """Read policy and brake as stored now; a policy that is refused, or not ours to read, is told."""
     brake: Brake = await stored_brake(api, namespace)
     try:
@@ -288,14 +288,14 @@ async def _as_stored(api: Api, namespace: str) -> Said:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return Said(brake, None, "", "", unread=error.message)
-    return Said.of(brake, policy)
+        return StoredState(brake, None, "", "", unread=error.message)
+    return StoredState.of(brake, policy)
 
 
 class _Asking:
     """Rounds of questions: who has answered so far, and what the last answers come to."""
 
-    def __init__(self, said: Said, namespace: str, pods: dict[str, str]) -> None:
+    def __init__(self, said: StoredState, namespace: str, pods: dict[str, str]) -> None:
         self._said = said
         self._namespace = namespace
         self._pods = pods

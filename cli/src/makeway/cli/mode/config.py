@@ -47,7 +47,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredPolicy:
     """The policy's text as it is stored; None where there is none.
 
     `manager`: what else writes it. `since`: when its ConfigMap was last written, empty where not known.
@@ -78,17 +78,17 @@ def manager_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str
     return ""
 
 
-async def stored(api: Api, namespace: str) -> Stored:
+async def stored(api: Api, namespace: str) -> StoredPolicy:
     """Read it. Raises ApiError, ApiUnavailable."""
     try:
         body = await api.request("GET", _path(namespace))
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            return Stored(None)
+            return StoredPolicy(None)
         raise
     found = msgspec.json.decode(body, type=_ConfigMap)
     data, metadata = found.data or {}, found.metadata
-    return Stored(
+    return StoredPolicy(
         text=data.get(KEY),
         version=metadata.resource_version,
         manager=manager_of(metadata.labels or {}, metadata.annotations or {}),
@@ -98,7 +98,7 @@ async def stored(api: Api, namespace: str) -> Stored:
     )
 
 
-async def change(api: Api, namespace: str, edit: Callable[[Stored], str]) -> tuple[str, bool]:
+async def change(api: Api, namespace: str, edit: Callable[[StoredPolicy], str]) -> tuple[str, bool]:
     """Store what `edit` makes of what is stored; gives the text, and whether it is another than before.
 
     Where somebody else writes meanwhile, what they wrote is edited. Only the one key is touched.
@@ -122,7 +122,7 @@ async def change(api: Api, namespace: str, edit: Callable[[Stored], str]) -> tup
     raise AssertionError("every try returns or raises")
 
 
-async def _write(api: Api, namespace: str, before: Stored, text: str) -> None:
+async def _write(api: Api, namespace: str, before: StoredPolicy, text: str) -> None:
     if before.exists:
         patch = {"metadata": {"resourceVersion": before.version}, "data": {KEY: text}}
         body = msgspec.json.encode(patch)

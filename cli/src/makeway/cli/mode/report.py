@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.cli.mode.brake import holds_for
 from makeway.cli.mode.components import COLUMNS, Confirmation, row
-from makeway.cli.mode.config import CONFIGMAP, Stored
+from makeway.cli.mode.config import CONFIGMAP, StoredPolicy
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import Brake
@@ -22,7 +22,7 @@ By = Literal["brake", "policy", "default"]
 
 
 @dataclass(frozen=True)
-class Said:
+class StoredState:
     """Brake and policy as they are stored.
 
     `policy`: None where it is refused, for `problems`; or where we may not read it, which `unread` says.
@@ -36,7 +36,7 @@ class Said:
     unread: str = ""
 
     @classmethod
-    def of(cls, brake: Brake, stored: Stored) -> Said:
+    def of(cls, brake: Brake, stored: StoredPolicy) -> StoredState:
         """Read what is stored; a policy that would be refused is a part of the answer, no error."""
         if not stored.exists:
             return cls(brake, Policy(), "", "")
@@ -82,7 +82,7 @@ class SetBrake(msgspec.Struct, frozen=True, rename="camel"):
     trouble: str
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
+class ModeReport(msgspec.Struct, frozen=True, rename="camel"):
     """What is in force, by what, and who goes by it.
 
     Attributes:
@@ -123,7 +123,9 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
         return [row(one) for one in self.components]
 
 
-def report_of(said: Said, *, namespace: str, changed: bool, components: list[Confirmation]) -> Report:
+def report_of(
+    said: StoredState, *, namespace: str, changed: bool, components: list[Confirmation]
+) -> ModeReport:
     """Put together what is shown."""
     brake = said.brake
     braked = holds_for(brake, namespace)
@@ -137,7 +139,7 @@ def report_of(said: Said, *, namespace: str, changed: bool, components: list[Con
     if said.policy is not None:
         policy_mode = said.policy.mode_for(namespace) if namespace else said.policy.mode
     by: By = "policy" if said.revision or said.problems or said.unread else "default"
-    return Report(
+    return ModeReport(
         mode=mode,
         by="brake" if braked else by,
         since=brake.since if braked else said.since,
@@ -155,7 +157,7 @@ def report_of(said: Said, *, namespace: str, changed: bool, components: list[Con
     )
 
 
-def lines(report: Report, makeway_namespace: str) -> Iterator[str]:
+def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
     """Say it for a person: the mode in force first, then brake and policy."""
     for_whom = f" for namespace {report.namespace}" if report.namespace else ""
     since = f" since {report.since}" if report.since else ""

@@ -40,7 +40,7 @@ class Export(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parts: tuple[bytes, ...]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came out. `differences` is empty where the same was decided again."""
 
     decision_id: str
@@ -154,7 +154,7 @@ async def _parts(bus: Bus, record: DecisionRecord) -> tuple[list[bytes], bool]:
     return parts, False
 
 
-def _replayed(exported: Export) -> Answer:
+def _replayed(exported: Export) -> ReplayResult:
     record = exported.decision
     try:
         again = _again(exported)
@@ -163,7 +163,7 @@ def _replayed(exported: Export) -> Answer:
     if again is None:
         fail(f"{record.decision_id} is not in its recording; recordings are kept for a day at the most")
     found = differences(record, again)
-    return Answer(
+    return ReplayResult(
         decision_id=record.decision_id,
         same=not found,
         differences=tuple(_plain(one) for one in found),
@@ -186,7 +186,7 @@ def _plain(difference: Difference) -> dict[str, Any]:
     return {"field": difference.path, "recorded": difference.recorded, "replayed": difference.replayed}
 
 
-def _lines(answer: Answer) -> list[str]:
+def _lines(answer: ReplayResult) -> list[str]:
     record = answer.recorded
     who = f"queue {record.queue}"
     if record.preemptor is not None:

@@ -7,7 +7,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import StreamConflict
 from makeway.bus.follow import Start
 from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID, JetStreamError
-from makeway.bus.quarantine import REPLAY_OF, Entry, Raw
+from makeway.bus.quarantine import REPLAY_OF, QuarantineEntry, RawMessage
 
 _PUBLISH_SECONDS = 5.0
 
@@ -23,7 +23,7 @@ class Store:
         self._bus = bus
         self._stream = bus.subjects.quarantine_stream
 
-    async def entries(self, *, reason: str = "", component: str = "") -> list[Entry]:
+    async def entries(self, *, reason: str = "", component: str = "") -> list[QuarantineEntry]:
         """What is in it, oldest first.
 
         Raises:
@@ -32,7 +32,7 @@ class Store:
         """
         await self._check_stream()
         raws = [
-            Raw(m.subject, m.sequence, m.time, m.headers, m.data)
+            RawMessage(m.subject, m.sequence, m.time, m.headers, m.data)
             async for m in self._bus.follow(self._stream, start=Start.beginning(), stop_at_end=True)
         ]
         return [
@@ -41,7 +41,7 @@ class Store:
             if reason in ("", entry.message.reason) and component in ("", entry.message.component)
         ]
 
-    async def entry(self, number: int) -> Entry:
+    async def entry(self, number: int) -> QuarantineEntry:
         """One of them.
 
         Raises:
@@ -53,7 +53,7 @@ class Store:
                 return entry
         raise LookupError(f"there is no message {number} in quarantine; see `makeway quarantine list`")
 
-    async def replay(self, number: int) -> tuple[Entry, int]:
+    async def replay(self, number: int) -> tuple[QuarantineEntry, int]:
         """Publish it again on its own subject, as the next after itself; gives the new sequence.
 
         The subject's last message must still be the original, or none where the stream has forgotten
@@ -96,7 +96,7 @@ class Store:
         await self._mark(entry, sequence)
         return entry, sequence
 
-    async def drop(self, entry: Entry) -> None:
+    async def drop(self, entry: QuarantineEntry) -> None:
         """Remove it, with the notes about it; raises `BusError`."""
         for sequence in (*entry.marks, entry.number):
             try:
@@ -105,7 +105,7 @@ class Store:
                 if not error.not_found:
                     raise
 
-    async def _publish_again(self, entry: Entry, expected: int) -> int:
+    async def _publish_again(self, entry: QuarantineEntry, expected: int) -> int:
         headers = {
             MSG_ID: f"replay-{entry.number}-{quarantine.message_id(entry.message)}",
             EXPECTED_LAST_SUBJECT_SEQUENCE: str(expected),
@@ -123,7 +123,7 @@ class Store:
             ) from error
         return ack.sequence
 
-    async def _mark(self, entry: Entry, sequence: int) -> None:
+    async def _mark(self, entry: QuarantineEntry, sequence: int) -> None:
         await self._bus.jetstream.publish(
             self._bus.subjects.quarantined(entry.message.component),
             b"",

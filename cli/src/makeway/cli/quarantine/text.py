@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from makeway.bus.quarantine import Entry, Parked
+from makeway.bus.quarantine import QuarantinedMessage, QuarantineEntry
 from makeway.core.k8s.times import api_time
 
 HEAD_BYTES: Final = 4096
@@ -17,7 +17,7 @@ _HOUR: Final = 3600
 _DAY: Final = 86_400
 
 
-def headers(entry: Entry) -> Iterator[tuple[str, str]]:
+def headers(entry: QuarantineEntry) -> Iterator[tuple[str, str]]:
     """What is known of a message, by name."""
     message = entry.message
     yield "Number", str(entry.number)
@@ -34,7 +34,7 @@ def headers(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "Payload", f"{message.cut_from or len(message.data)} bytes"
 
 
-def payload(message: Parked, *, full: bool) -> str:
+def payload(message: QuarantinedMessage, *, full: bool) -> str:
     """The payload with all but printable text escaped, cut unless `full`, with a note of what is missing."""
     data = message.data if full else message.data[:HEAD_BYTES]
     text = escaped(data)
@@ -51,7 +51,7 @@ def escaped(data: bytes) -> str:
     return "".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def as_json(entry: Entry, *, payload_too: bool = False) -> dict[str, Any]:
+def as_json(entry: QuarantineEntry, *, payload_too: bool = False) -> dict[str, Any]:
     """All of it for a program; the payload in base64, since it may be anything."""
     message = entry.message
     fields: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from makeway.cli.services.service import Service, service
+from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.evictor.process import run
 
@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 @service("evictor", listen=":9465")
 async def evictor(
-    shared: Service,
+    shared: ServiceOptions,
     *,
     mode: Annotated[
         Mode,

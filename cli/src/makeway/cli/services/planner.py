@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from makeway.cli.services.service import Service, service
+from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.process import run
 from makeway.runtime.lease import LeaseSettings
@@ -29,7 +29,7 @@ _CONFIG = ConfigSettings()
 @app.command()
 @service("planner", listen=":9464")
 async def planner(
-    shared: Service,
+    shared: ServiceOptions,
     *,
     leader_elect: Annotated[
         bool,

@@ -35,7 +35,7 @@ _CONFIG = ConfigSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class ServiceOptions:
     """What the shared options say, and the name of this process."""
 
     identity: str
@@ -57,11 +57,11 @@ def _shared(
     log_level: LogLevelOption = "info",
     component: str,
     nats: NatsSettings,
-) -> Service:
+) -> ServiceOptions:
     """Set up logging, and put the shared options together. What is declared here every service has."""
     me = identity()
     logs.configure(log_format, log_level, component, me)
-    return Service(
+    return ServiceOptions(
         identity=me,
         nats=nats,
         kube=KubeSettings(kubeconfig=kubeconfig, context=context),
@@ -76,7 +76,7 @@ Run = Callable[..., Coroutine[Any, Any, int]]
 
 
 def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., None]]:
-    """Make a command of a coroutine function that takes a `Service` and the command's own options.
+    """Make a command of a coroutine function that takes a `ServiceOptions` and the command's own options.
 
     `listen`: the default of `--listen`. The command ends with what the coroutine returns, or with 1 and one
     line on stderr where the service cannot start.

@@ -31,7 +31,7 @@ _HELD: Final = ("QueueFull", "QueueLimitsUnknown")
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All that is known of one pod, or of one order.
 
     state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
@@ -91,12 +91,12 @@ async def why(
         printer.line(line)
 
 
-async def _order(bus: Bus, order_id: str) -> Answer:
+async def _order(bus: Bus, order_id: str) -> Explanation:
     order = await order_by_id(bus, order_id)
     if order is None:
         fail(f"there is no order {order_id}; orders are kept for a week")
     preemptor = order.preemptor
-    return Answer(
+    return Explanation(
         state="order",
         namespace=preemptor.namespace if preemptor else "",
         name=preemptor.name if preemptor else order.queue,
@@ -108,7 +108,7 @@ async def _order(bus: Bus, order_id: str) -> Answer:
     )
 
 
-async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str) -> Answer:
+async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str) -> Explanation:
     raw = await _read_pod(api, namespace, name)
     pod = _decode_pod(raw) if raw is not None else None
     uid = pod.metadata.uid if pod else ""
@@ -121,7 +121,7 @@ async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, nam
             "is --namespace right?"
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits else None
-    return Answer(
+    return Explanation(
         state="pending" if waits else "preempted" if taken else "placed",
         namespace=namespace,
         name=name,
@@ -173,7 +173,7 @@ def _uid(taken: list[EvictionOrder], namespace: str, name: str) -> str:
     )
 
 
-def _lines(answer: Answer) -> list[str]:
+def _lines(answer: Explanation) -> list[str]:
     if answer.state == "order":
         return list(why_text.of_order(answer.made_room[0]))
     lines: list[str] = []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.checker.check import check
-from makeway.dev.checker.findings import Report
-from makeway.dev.checker.history import History
+from makeway.dev.checker.findings import Findings
+from makeway.dev.checker.history import RecordedHistory
 from makeway.dev.checker.read import connect, read_requests, read_streams
 from makeway.dev.info import read_info
 
@@ -21,7 +21,7 @@ async def check_directory(
     namespace: str = "",
     fallback: bool = True,
     simple_preemptor: bool = False,
-) -> Report:
+) -> Findings:
     """Judge everything a running cluster has recorded until now, or what happened in one namespace.
 
     Raises:
@@ -37,7 +37,7 @@ async def check_directory(
         await connection.close()
     now = datetime.now(UTC)
     requests = read_requests(AuditLog(info.audit_log, whole=True), namespace)
-    history = History(
+    history = RecordedHistory(
         requests, streams.within(namespace), fallback=fallback, simple_preemptor=simple_preemptor
     )
     return check(history, now)

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from makeway.dev.audit_log import AuditEvent
-from makeway.dev.checker.case import Case, Finding, uid_of
-from makeway.dev.checker.findings import Rule
+from makeway.dev.checker.case import Finding, OrderCase, uid_of
+from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.orders import OrderHistory
 
 ACTIVE = timedelta(seconds=10)
@@ -21,7 +21,7 @@ RELEASE = timedelta(seconds=60)
 """A preemptor is released at the longest grace period of its victims + this, whatever they do."""
 
 
-def rules(case: Case) -> Iterator[Finding]:
+def rules(case: OrderCase) -> Iterator[Finding]:
     """Every preemptor is tried again within 10 s of its outcome, or of its last victim's leaving."""
     seen = _signs(case)
     for order in case.orders:
@@ -38,14 +38,14 @@ def rules(case: Case) -> Iterator[Finding]:
         if any(order.ended_at < when <= due for when in seen.get(preemptor.uid, ())):
             continue
         yield case.overdue(
-            Rule.PREEMPTOR_IDLE,
+            Invariant.PREEMPTOR_IDLE,
             (preemptor.described, order.described),
             due,
             f"no attempt since its order {order.outcome.result} at {order.ended_at.isoformat()}",
         )
 
 
-def _released(case: Case, order: OrderHistory, ended_at: datetime) -> datetime:
+def _released(case: OrderCase, order: OrderHistory, ended_at: datetime) -> datetime:
     """When there is a reason to try again: at once after a failure, else when the room is there."""
     if order.made_no_room:
         return ended_at
@@ -58,7 +58,7 @@ def _released(case: Case, order: OrderHistory, ended_at: datetime) -> datetime:
     return max([ended_at, *(min(when, at_the_latest) for when in times)])
 
 
-def _signs(case: Case) -> dict[str, list[datetime]]:
+def _signs(case: OrderCase) -> dict[str, list[datetime]]:
     """When each pod was seen to be tried, by UID."""
     signs: dict[str, list[datetime]] = defaultdict(list)
     for event in case.history.requests:

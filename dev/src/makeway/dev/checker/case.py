@@ -6,19 +6,19 @@ from datetime import datetime
 from functools import cached_property
 
 from makeway.dev.audit_log import AuditEvent
-from makeway.dev.checker.findings import Pending, Rule, Violation
-from makeway.dev.checker.history import History
+from makeway.dev.checker.findings import Invariant, PendingPod, Violation
+from makeway.dev.checker.history import RecordedHistory
 from makeway.dev.checker.orders import Orders
 from makeway.dev.checker.outages import Outages, scheduler_silences
 from makeway.dev.checker.pods import Pods
 
-Finding = Violation | Pending
+Finding = Violation | PendingPod
 
 
-class Case:
+class OrderCase:
     """What every rule is given. `now`: how far the history reaches."""
 
-    def __init__(self, history: History, now: datetime) -> None:
+    def __init__(self, history: RecordedHistory, now: datetime) -> None:
         self.history = history
         self.accounts = history.accounts
         self.now = now
@@ -39,11 +39,11 @@ class Case:
             and event.verb in ("create", "update", "patch", "delete", "deletecollection")
         ]
 
-    def overdue(self, rule: Rule, objects: tuple[str, ...], due: datetime, evidence: str) -> Finding:
+    def overdue(self, rule: Invariant, objects: tuple[str, ...], due: datetime, evidence: str) -> Finding:
         """A promise not kept: broken where its time is up, else pending."""
         if due < self.now:
             return Violation(rule, objects, due, evidence)
-        return Pending(rule, objects, due)
+        return PendingPod(rule, objects, due)
 
 
 def uid_of(event: AuditEvent) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from makeway.dev.checker import activity, deletes, lives, patches, traces
-from makeway.dev.checker.case import Case
-from makeway.dev.checker.findings import Pending, Report, Violation
-from makeway.dev.checker.history import History
+from makeway.dev.checker.case import OrderCase
+from makeway.dev.checker.findings import Findings, PendingPod, Violation
+from makeway.dev.checker.history import RecordedHistory
 
 _RULES = (deletes.rules, patches.rules, lives.rules, traces.rules, activity.rules)
 
 
-def check(history: History, now: datetime) -> Report:
+def check(history: RecordedHistory, now: datetime) -> Findings:
     """Judge everything that happened until `now`. Pure; O(requests + messages), nearly."""
-    case = Case(history, now)
+    case = OrderCase(history, now)
     findings = [finding for rules in _RULES for finding in rules(case)]
-    return Report(
+    return Findings(
         violations=tuple(sorted((f for f in findings if isinstance(f, Violation)), key=lambda v: v.at)),
-        pending=tuple(sorted((f for f in findings if isinstance(f, Pending)), key=lambda p: p.due)),
+        pending=tuple(sorted((f for f in findings if isinstance(f, PendingPod)), key=lambda p: p.due)),
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from makeway.dev.checker.case import Case, Finding, described, uid_of
-from makeway.dev.checker.findings import Rule, Violation
+from makeway.dev.checker.case import Finding, OrderCase, described, uid_of
+from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.pods import PodHistory
 
 _SYSTEM_CRITICAL = 2_000_000_000
 
 
-def rules(case: Case) -> Iterator[Finding]:
+def rules(case: OrderCase) -> Iterator[Finding]:
     """Every delete is by the evictor, conditional, ordered, the only one, and of a lower priority."""
     yield from _by_another(case)
     yield from _of_the_evictor(case)
 
 
-def _by_another(case: Case) -> Iterator[Finding]:
+def _by_another(case: OrderCase) -> Iterator[Finding]:
     forbidden = {case.accounts.planner}
     if not case.history.fallback:
         forbidden.add(case.accounts.scheduler)
@@ -29,14 +29,14 @@ def _by_another(case: Case) -> Iterator[Finding]:
         whole = event.user == case.accounts.evictor and not event.removes_pod
         if deletes and (event.user in forbidden or whole):
             yield Violation(
-                Rule.DELETE_BY_ANOTHER,
+                Invariant.DELETE_BY_ANOTHER,
                 (described(event),),
                 event.at,
                 f"{event.verb} {event.subresource} by {event.user}",
             )
 
 
-def _of_the_evictor(case: Case) -> Iterator[Finding]:
+def _of_the_evictor(case: OrderCase) -> Iterator[Finding]:
     deleted: dict[str, str] = {}
     for event in case.evictor_writes:
         if not event.removes_pod:
@@ -44,13 +44,13 @@ def _of_the_evictor(case: Case) -> Iterator[Finding]:
         uid, pod = uid_of(event), described(event)
         if event.precondition_uid != uid or not uid:
             yield Violation(
-                Rule.DELETE_WITHOUT_PRECONDITION,
+                Invariant.DELETE_WITHOUT_PRECONDITION,
                 (pod,),
                 event.at,
                 f"precondition {event.precondition_uid or 'none'}, deleted {uid or 'an unknown pod'}",
             )
         if uid in deleted:
-            yield Violation(Rule.DELETED_TWICE, (pod,), event.at, f"deleted at {deleted[uid]} already")
+            yield Violation(Invariant.DELETED_TWICE, (pod,), event.at, f"deleted at {deleted[uid]} already")
         deleted.setdefault(uid, event.at.isoformat())
         orders = [
             order
@@ -64,7 +64,7 @@ def _of_the_evictor(case: Case) -> Iterator[Finding]:
         if not orders:
             later = ", ".join(order.described for order in case.orders.of_victim(uid)) or "none at all"
             yield Violation(
-                Rule.DELETE_NOT_ORDERED,
+                Invariant.DELETE_NOT_ORDERED,
                 (pod,),
                 event.at,
                 f"no order before names it; later or other: {later}",
@@ -75,7 +75,7 @@ def _of_the_evictor(case: Case) -> Iterator[Finding]:
         yield from _importance(case, uid, orders[-1], pod, event.at.isoformat())
 
 
-def _importance(case: Case, uid: str, order: OrderHistory, pod: str, when: str) -> Iterator[Finding]:
+def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: str) -> Iterator[Finding]:
     """The victim against the preemptor, both as the API server showed them."""
     preemptor_uid = order.preemptor_uid
     if not preemptor_uid:
@@ -83,17 +83,17 @@ def _importance(case: Case, uid: str, order: OrderHistory, pod: str, when: str) 
     victim, preemptor = case.pods[uid], case.pods.get(preemptor_uid)
     if preemptor is None or not victim.versions:
         yield Violation(
-            Rule.VICTIM_UNKNOWN, (pod,), case.now, f"the API never showed its preemptor {preemptor_uid}"
+            Invariant.VICTIM_UNKNOWN, (pod,), case.now, f"the API never showed its preemptor {preemptor_uid}"
         )
         return
     objects, at = (pod, preemptor.described), victim.leaving_at or case.now
     equal = case.history.simple_preemptor and _may_take_equals(victim, preemptor, order.order.node)
     if victim.priority > preemptor.priority or (victim.priority == preemptor.priority and not equal):
         evidence = f"deleted at {when} with priority {victim.priority} for {preemptor.priority}"
-        yield Violation(Rule.VICTIM_NOT_LOWER, objects, at, evidence)
+        yield Violation(Invariant.VICTIM_NOT_LOWER, objects, at, evidence)
     rule = next(named.rule for named in order.order.victims if named.uid == uid)
     if victim.daemon and rule.startswith("daemonset-"):
-        yield Violation(Rule.VICTIM_OF_DAEMONSET, objects, at, f"deleted at {when} by rule {rule}")
+        yield Violation(Invariant.VICTIM_OF_DAEMONSET, objects, at, f"deleted at {when} by rule {rule}")
 
 
 def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bool:
@@ -101,7 +101,7 @@ def _may_take_equals(victim: PodHistory, preemptor: PodHistory, node: str) -> bo
     return preemptor.pinned_to == node and not victim.daemon and victim.priority < _SYSTEM_CRITICAL
 
 
-def _of_quota(case: Case, uid: str, pod: str) -> Iterator[Finding]:
+def _of_quota(case: OrderCase, uid: str, pod: str) -> Iterator[Finding]:
     """What a quota's victim may never be, as the API server showed it."""
     victim = case.pods[uid]
     kinds = {
@@ -111,4 +111,4 @@ def _of_quota(case: Case, uid: str, pod: str) -> Iterator[Finding]:
     }
     for kind, is_one in kinds.items():
         if is_one:
-            yield Violation(Rule.VICTIM_OF_QUOTA, (pod,), victim.leaving_at or case.now, f"it is {kind}")
+            yield Violation(Invariant.VICTIM_OF_QUOTA, (pod,), victim.leaving_at or case.now, f"it is {kind}")

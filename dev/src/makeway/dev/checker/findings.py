@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Rule(StrEnum):
+class Invariant(StrEnum):
     """A promise that makeway makes; the value names what breaks it."""
 
     DELETE_WITHOUT_PRECONDITION = "delete-without-precondition"
@@ -60,7 +60,7 @@ class Rule(StrEnum):
 class Violation:
     """A broken promise. `objects`: pods, orders; `at`: when it was broken; `evidence`: what was read."""
 
-    rule: Rule
+    rule: Invariant
     objects: tuple[str, ...]
     at: datetime
     evidence: str
@@ -70,20 +70,20 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingPod:
     """A promise that is not kept yet and has until `due`."""
 
-    rule: Rule
+    rule: Invariant
     objects: tuple[str, ...]
     due: datetime
 
 
 @dataclass(frozen=True)
-class Report:
+class Findings:
     """Everything a check found, in order of time."""
 
     violations: tuple[Violation, ...]
-    pending: tuple[Pending, ...]
+    pending: tuple[PendingPod, ...]
 
     def __str__(self) -> str:
         lines = [str(violation) for violation in self.violations]

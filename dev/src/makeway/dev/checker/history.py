@@ -13,7 +13,7 @@ M = TypeVar("M", bound=EvictionOrder | Outcome | DecisionRecord)
 
 
 @dataclass(frozen=True)
-class Stored(Generic[M]):
+class StoredRecord(Generic[M]):
     """A message as JetStream keeps it. `at` is the server's time stamp, not the writer's."""
 
     sequence: int
@@ -26,9 +26,9 @@ class Stored(Generic[M]):
 class Streams:
     """The raw streams, oldest first. `unreadable`: subjects of messages that no decoder takes."""
 
-    orders: tuple[Stored[EvictionOrder], ...] = ()
-    outcomes: tuple[Stored[Outcome], ...] = ()
-    decisions: tuple[Stored[DecisionRecord], ...] = ()
+    orders: tuple[StoredRecord[EvictionOrder], ...] = ()
+    outcomes: tuple[StoredRecord[Outcome], ...] = ()
+    decisions: tuple[StoredRecord[DecisionRecord], ...] = ()
     unreadable: tuple[str, ...] = ()
 
     def within(self, namespace: str) -> Streams:
@@ -72,14 +72,16 @@ def _namespaces(order: EvictionOrder) -> set[str]:
     return {pod.namespace for pod in (*preemptor, *order.victims, *order.nominations_to_clear)}
 
 
-def _joined(one: tuple[Stored[M], ...], other: tuple[Stored[M], ...]) -> tuple[Stored[M], ...]:
+def _joined(
+    one: tuple[StoredRecord[M], ...], other: tuple[StoredRecord[M], ...]
+) -> tuple[StoredRecord[M], ...]:
     both = {(stored.at, stored.subject, stored.sequence): stored for stored in (*one, *other)}
     return tuple(both[key] for key in sorted(both))
 
 
-def _once(orders: tuple[Stored[EvictionOrder], ...]) -> tuple[Stored[EvictionOrder], ...]:
+def _once(orders: tuple[StoredRecord[EvictionOrder], ...]) -> tuple[StoredRecord[EvictionOrder], ...]:
     """The first of each order; one that says something else under the same id is kept, and is a finding."""
-    first: dict[str, Stored[EvictionOrder]] = {}
+    first: dict[str, StoredRecord[EvictionOrder]] = {}
     for stored in orders:
         first.setdefault(stored.message.order_id, stored)
     return tuple(
@@ -99,7 +101,7 @@ class Accounts:
 
 
 @dataclass(frozen=True)
-class History:
+class RecordedHistory:
     """Everything that a check knows.
 
     requests: from before the first pod of interest was made, in the log's order.

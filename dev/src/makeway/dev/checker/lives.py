@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
 
-from makeway.dev.checker.case import Case, Finding
-from makeway.dev.checker.findings import Rule, Violation
+from makeway.dev.checker.case import Finding, OrderCase
+from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import MARGIN
 
 REDELIVERED = timedelta(seconds=15)
 """An order whose evictor has died is given to another after 10 s."""
 
 
-def rules(case: Case) -> Iterator[Finding]:
+def rules(case: OrderCase) -> Iterator[Finding]:
     """One live order a preemptor, a queue and a victim, one outcome an order, one binding a preemptor."""
     for who, orders in case.orders.by_behalf():
         for earlier, later in pairwise(orders):
             if later.committed_at < earlier.live_until:
                 yield Violation(
-                    Rule.TWO_LIVE_ORDERS,
+                    Invariant.TWO_LIVE_ORDERS,
                     (
                         who if earlier.order.kind == "quota" else f"preemptor {who}",
                         earlier.described,
@@ -34,7 +34,7 @@ def rules(case: Case) -> Iterator[Finding]:
         for earlier, later in pairwise(ordered):
             if later.committed_at < earlier.live_until and earlier.on_behalf_of != later.on_behalf_of:
                 yield Violation(
-                    Rule.VICTIM_IN_TWO_ORDERS,
+                    Invariant.VICTIM_IN_TWO_ORDERS,
                     (f"victim {uid}", earlier.described, later.described),
                     later.committed_at,
                     f"the earlier lived until {earlier.live_until.isoformat()}",
@@ -43,20 +43,20 @@ def rules(case: Case) -> Iterator[Finding]:
     yield from _bindings(case)
 
 
-def _outcomes(case: Case) -> Iterator[Finding]:
+def _outcomes(case: OrderCase) -> Iterator[Finding]:
     committed = {order.order.order_id: order.committed_at for order in case.orders}
     for order_id, outcomes in case.orders.outcomes.items():
         first = outcomes[0]
         if order_id not in committed or first.at < committed[order_id]:
             yield Violation(
-                Rule.OUTCOME_WITHOUT_ORDER,
+                Invariant.OUTCOME_WITHOUT_ORDER,
                 (f"order {order_id}",),
                 first.at,
                 f"outcome {first.message.result}, order {committed.get(order_id, 'not there')}",
             )
         for second in outcomes[1:]:
             yield Violation(
-                Rule.TWO_OUTCOMES,
+                Invariant.TWO_OUTCOMES,
                 (f"order {order_id}",),
                 second.at,
                 f"{first.message.result} at {first.at.isoformat()}, then {second.message.result}",
@@ -73,13 +73,13 @@ def _outcomes(case: Case) -> Iterator[Finding]:
                 order.on_behalf_of if quota else f"preemptor {order.preemptor_uid}",
             )
             yield case.overdue(
-                Rule.NO_OUTCOME, objects, due, f"committed at {order.committed_at.isoformat()}"
+                Invariant.NO_OUTCOME, objects, due, f"committed at {order.committed_at.isoformat()}"
             )
 
 
-def _bindings(case: Case) -> Iterator[Finding]:
+def _bindings(case: OrderCase) -> Iterator[Finding]:
     for uid, _ in case.orders.by_preemptor():
         pod = case.pods.get(uid)
         if pod is not None and len(pod.bindings) > 1:
             nodes = ", ".join(f"{node} at {when.isoformat()}" for when, node in pod.bindings)
-            yield Violation(Rule.BOUND_TWICE, (pod.described,), pod.bindings[1][0], nodes)
+            yield Violation(Invariant.BOUND_TWICE, (pod.described,), pod.bindings[1][0], nodes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.dev.checker.history import Stored, Streams
+from makeway.dev.checker.history import StoredRecord, Streams
 
 MARGIN = timedelta(seconds=2)
 """After `not_after` + this, an order is over, whether or not its outcome has been written."""
@@ -64,7 +64,7 @@ class Orders:
     """Every order of the streams, oldest first."""
 
     def __init__(self, streams: Streams) -> None:
-        self.outcomes: dict[str, list[Stored[Outcome]]] = defaultdict(list)
+        self.outcomes: dict[str, list[StoredRecord[Outcome]]] = defaultdict(list)
         for stored in streams.outcomes:
             self.outcomes[stored.message.order_id].append(stored)
         self._all = [self._with_outcome(stored) for stored in streams.orders]
@@ -100,7 +100,7 @@ class Orders:
         """Every preemptor's UID, and every queue, with its orders."""
         return ((who, orders) for who, orders in self._by_behalf.items() if who)
 
-    def _with_outcome(self, stored: Stored[EvictionOrder]) -> OrderHistory:
+    def _with_outcome(self, stored: StoredRecord[EvictionOrder]) -> OrderHistory:
         outcomes = self.outcomes.get(stored.message.order_id)
         first = outcomes[0] if outcomes else None
         return OrderHistory(

@@ -6,30 +6,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from makeway.dev.audit_log import AuditEvent
-from makeway.dev.checker.case import Case, Finding, described, uid_of
-from makeway.dev.checker.findings import Rule, Violation
+from makeway.dev.checker.case import Finding, OrderCase, described, uid_of
+from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.pods import is_marked
 
 
-def rules(case: Case) -> Iterator[Finding]:
+def rules(case: OrderCase) -> Iterator[Finding]:
     """Each write carries a UID, belongs to an order, and begins in its time unless it undoes something."""
     for event in case.evictor_writes:
         uid, pod = uid_of(event), described(event)
         body = event.request or {}
         if event.verb == "patch" and (body.get("metadata") or {}).get("uid") != uid:
-            yield Violation(Rule.PATCH_WITHOUT_UID, (pod,), event.at, str(body)[:300])
+            yield Violation(Invariant.PATCH_WITHOUT_UID, (pod,), event.at, str(body)[:300])
         if event.verb == "patch":
             yield from _patch(case, event, body.get("status") or {}, uid, pod)
         elif event.removes_pod:
             yield from _late(event, pod, "delete", case.orders.of_victim(uid))
 
 
-def _patch(case: Case, event: AuditEvent, status: dict[str, Any], uid: str, pod: str) -> Iterator[Finding]:
+def _patch(
+    case: OrderCase, event: AuditEvent, status: dict[str, Any], uid: str, pod: str
+) -> Iterator[Finding]:
     if is_marked(status):
         orders = _before(event, case.orders.of_victim(uid))
         if not orders:
-            yield Violation(Rule.MARK_NOT_ORDERED, (pod,), event.at, "no order before names it")
+            yield Violation(Invariant.MARK_NOT_ORDERED, (pod,), event.at, "no order before names it")
         yield from _late(event, pod, "mark", orders)
     if "nominatedNodeName" in status:
         if any(order.committed_at < event.at for order in case.orders.of_preemptor(uid)):
@@ -43,7 +45,9 @@ def _patch(case: Case, event: AuditEvent, status: dict[str, Any], uid: str, pod:
             ],
         )
         if not listing:
-            yield Violation(Rule.CLEAR_NOT_ORDERED, (pod,), event.at, "no order before lists its nomination")
+            yield Violation(
+                Invariant.CLEAR_NOT_ORDERED, (pod,), event.at, "no order before lists its nomination"
+            )
         yield from _late(event, pod, "clearing of its nomination", listing)
 
 
@@ -56,4 +60,4 @@ def _late(event: AuditEvent, pod: str, what: str, orders: list[OrderHistory]) ->
     limits = [order.limit for order in _before(event, orders)]
     if limits and event.at > max(limits):
         late = (event.at - max(limits)).total_seconds()
-        yield Violation(Rule.LATE_WRITE, (pod,), event.at, f"{what} {late:.3f} s after notAfter + 2 s")
+        yield Violation(Invariant.LATE_WRITE, (pod,), event.at, f"{what} {late:.3f} s after notAfter + 2 s")

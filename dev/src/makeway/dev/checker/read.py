@@ -17,7 +17,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent, AuditLog
-from makeway.dev.checker.history import Stored, Streams
+from makeway.dev.checker.history import StoredRecord, Streams
 
 M = TypeVar("M", bound=EvictionOrder | Outcome | DecisionRecord)
 
@@ -36,7 +36,7 @@ async def read_streams(
     names = Subjects(prefix)
     unreadable: list[str] = []
 
-    async def read(stream: str, subject: str, unwrap: Callable[[bytes], M]) -> tuple[Stored[M], ...]:
+    async def read(stream: str, subject: str, unwrap: Callable[[bytes], M]) -> tuple[StoredRecord[M], ...]:
         stored = []
         async for message in _messages(jetstream, stream, subject, since):
             if names.is_comparison(message.subject or ""):
@@ -47,7 +47,9 @@ async def read_streams(
                 unreadable.append(message.subject or "")
                 continue
             assert message.time is not None  # noqa: S101 - the server stamps every message
-            stored.append(Stored(message.seq or 0, _aware(message.time), message.subject or "", decoded))
+            stored.append(
+                StoredRecord(message.seq or 0, _aware(message.time), message.subject or "", decoded)
+            )
         return tuple(stored)
 
     return Streams(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from makeway.dev.checker.case import Case, Finding
-from makeway.dev.checker.findings import Rule
+from makeway.dev.checker.case import Finding, OrderCase
+from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.pods import PodHistory
 
@@ -14,14 +14,14 @@ NOMINATION = timedelta(seconds=10)
 MARK = timedelta(seconds=30)
 
 
-def rules(case: Case) -> Iterator[Finding]:
+def rules(case: OrderCase) -> Iterator[Finding]:
     """Nothing of an order that made no room stays."""
     for order in case.orders:
         yield from _nomination(case, order)
         yield from _marks(case, order)
 
 
-def _nomination(case: Case, order: OrderHistory) -> Iterator[Finding]:
+def _nomination(case: OrderCase, order: OrderHistory) -> Iterator[Finding]:
     """The nomination as it stood at the outcome is taken back, used, or taken up by another order.
 
     A nomination that somebody writes after the outcome is a new one, with reasons of its own.
@@ -44,18 +44,18 @@ def _nomination(case: Case, order: OrderHistory) -> Iterator[Finding]:
         ):
             return
     yield case.overdue(
-        Rule.NOMINATION_LEFT,
+        Invariant.NOMINATION_LEFT,
         (preemptor.described, order.described),
         due,
         f"nominated to {order.order.node} at the outcome {order.ended_at.isoformat()} and ever since",
     )
 
 
-def _nominates(case: Case, user: str) -> bool:
+def _nominates(case: OrderCase, user: str) -> bool:
     return user == case.accounts.scheduler
 
 
-def _marks(case: Case, order: OrderHistory) -> Iterator[Finding]:
+def _marks(case: OrderCase, order: OrderHistory) -> Iterator[Finding]:
     """A mark on a victim that stays is taken off, or belongs to another order by then."""
     due = case.outages.due(order.live_until if order.ended_at is None else order.ended_at, MARK)
     for victim in order.order.victims:
@@ -75,11 +75,11 @@ def _marks(case: Case, order: OrderHistory) -> Iterator[Finding]:
         ):
             continue
         yield case.overdue(
-            Rule.MARK_LEFT, (pod.described, order.described), due, "DisruptionTarget on a pod that stays"
+            Invariant.MARK_LEFT, (pod.described, order.described), due, "DisruptionTarget on a pod that stays"
         )
 
 
-def _marked_by_evictor(case: Case, pod: PodHistory, begin: datetime, end: datetime) -> bool:
+def _marked_by_evictor(case: OrderCase, pod: PodHistory, begin: datetime, end: datetime) -> bool:
     """Whether it was the evictor who set the mark: the pod was not marked in the version before."""
     before = False
     for version in pod.versions:

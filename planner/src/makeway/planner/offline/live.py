@@ -22,14 +22,14 @@ from makeway.planner.service.watch import (
     VOLUMES,
 )
 from makeway.runtime.kube import Api, ApiError
-from makeway.runtime.listwatch import Identified, ListWatch, Resource
+from makeway.runtime.listwatch import ListWatch, MetadataObject, Resource
 from makeway.runtime.settings import ConfigSettings
 
 RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
 OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES)
 """What the caller need not be allowed to list."""
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=MetadataObject)
 
 _decode_configmap = msgspec.json.Decoder(ConfigMap).decode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
-from makeway.runtime.config_events import Records
+from makeway.runtime.config_events import EventSink
 
 MOST_VALUES = 20
 """So many different values of one class are reported; more of them are not."""
@@ -17,7 +17,7 @@ class ClassWarnings:
     Every replica follows the classes; the leader speaks.
     """
 
-    def __init__(self, recorder: Records) -> None:
+    def __init__(self, recorder: EventSink) -> None:
         self._recorder = recorder
         self._speaking = False
         self._unreadable: dict[str, tuple[PriorityClass, UnreadableAnnotation]] = {}

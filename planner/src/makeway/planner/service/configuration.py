@@ -16,15 +16,15 @@ from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import Queues, parse_queues
 from makeway.planner.service.control import state_of
-from makeway.runtime.brake import BrakeMetrics, BrakeReader, Requests
-from makeway.runtime.config import Config, Kind
-from makeway.runtime.config_events import ConfigEvents, Records
+from makeway.runtime.brake import BrakeApi, BrakeMetrics, BrakeReader
+from makeway.runtime.config import Config, ConfigKind
+from makeway.runtime.config_events import ConfigEvents, EventSink
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.settings import ConfigSettings
 
-POLICY: Final[Kind[Policy]] = Kind("policy", policy.KEY, parse_policy, Policy())
-QUEUES: Final[Kind[Queues | None]] = Kind(
+POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", policy.KEY, parse_policy, Policy())
+QUEUES: Final[ConfigKind[Queues | None]] = ConfigKind(
     "queues",
     queues.parsing.KEY,
     parse_queues,
@@ -52,10 +52,10 @@ class Configuration:
 
     def __init__(
         self,
-        api: Requests,
+        api: BrakeApi,
         settings: ConfigSettings,
         registry: CollectorRegistry,
-        recorder: Records,
+        recorder: EventSink,
         remembered: ControlState | None,
     ) -> None:
         metrics = ConfigMetrics(registry)

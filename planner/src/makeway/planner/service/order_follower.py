@@ -14,7 +14,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
 from makeway.bus.messages import LONGEST_NOT_AFTER
-from makeway.bus.quarantine import Parked
+from makeway.bus.quarantine import QuarantinedMessage
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.ledger import Ledger
 
@@ -41,7 +41,7 @@ class OrderFollower:
         self._start = Start.at_time(now - LOOK_BACK)
         self._orders_read = asyncio.Event()
         self._outcomes_read = asyncio.Event()
-        self._aside: asyncio.Queue[Parked] = asyncio.Queue(_MAX_WAITING)
+        self._aside: asyncio.Queue[QuarantinedMessage] = asyncio.Queue(_MAX_WAITING)
 
     @property
     def synced(self) -> bool:
@@ -116,7 +116,7 @@ class OrderFollower:
         # Full only in a flood; the stream keeps the message, and the next planner meets it again.
         if aside and not self._aside.full():
             self._aside.put_nowait(
-                Parked(
+                QuarantinedMessage(
                     component="planner",
                     subject=message.subject,
                     stream=aside,

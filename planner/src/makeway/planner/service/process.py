@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusUnavailable
-from makeway.bus.service import Service
+from makeway.bus.service import Responder
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.parts import Around, Parts, parts_of
 from makeway.planner.service.warmup import warm_up
@@ -96,7 +96,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         StepDown: NATS takes no subscription.
     """
     seen, deciding = parts.seen, parts.deciding
-    services: list[Service] = []
+    services: list[Responder] = []
     try:
         services.append(await bus.serve_plan(deciding.planner.handle))
         services.append(await bus.serve_queues(deciding.queue_answers.handle))
@@ -122,6 +122,6 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         await _unsubscribe(services)
 
 
-async def _unsubscribe(services: list[Service]) -> None:
+async def _unsubscribe(services: list[Responder]) -> None:
     for service in services:
         await service.unsubscribe()

@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 from makeway.core.k8s.event import Regarding
 from makeway.planner.snapshot.state import Snapshot
-from makeway.runtime.config_events import Records
+from makeway.runtime.config_events import EventSink
 
 ROUND_SECONDS: Final = 1.0
 """Between two looks."""
@@ -19,7 +19,7 @@ AT_ONCE: Final = 20
 class QueueWarnings:
     """An Event on each such pod, once for each reason, from the planner that leads."""
 
-    def __init__(self, snapshot: Snapshot, recorder: Records) -> None:
+    def __init__(self, snapshot: Snapshot, recorder: EventSink) -> None:
         self._snapshot = snapshot
         self._recorder = recorder
         self._told: dict[str, str] = {}

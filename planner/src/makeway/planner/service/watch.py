@@ -46,11 +46,18 @@ from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record
 from makeway.runtime.connections import OtherClusterError
-from makeway.runtime.listwatch import Handler, Identified, ListWatch, Reads, Resource, Timings
+from makeway.runtime.listwatch import (
+    Handler,
+    ListWatch,
+    ListWatchTimings,
+    MetadataObject,
+    ObjectReader,
+    Resource,
+)
 
 _log = structlog.get_logger()
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=MetadataObject)
 
 
 class _Named(Protocol):
@@ -366,11 +373,11 @@ class Watch:
 
     def __init__(
         self,
-        api: Reads,
+        api: ObjectReader,
         snapshot: Snapshot,
         metrics: PlannerMetrics,
         cluster_uid: str,
-        timings: Timings | None = None,
+        timings: ListWatchTimings | None = None,
         *,
         pods: tuple[Handler[Pod], ...] = (),
         classes: tuple[Handler[PriorityClass], ...] = (),
@@ -385,7 +392,7 @@ class Watch:
             ListWatch(api, CLAIMS, ClaimFeed(snapshot), metrics, timings),
             ListWatch(api, PODS, feed, metrics, timings),
         )
-        patient = replace(timings or Timings(), longest_pause=REFUSED_PAUSE_SECONDS)
+        patient = replace(timings or ListWatchTimings(), longest_pause=REFUSED_PAUSE_SECONDS)
         self._optional: tuple[ListWatch[Any], ...] = (
             ListWatch(api, VOLUMES, volume_feed(snapshot), metrics, patient),
             ListWatch(api, STORAGE_CLASSES, storage_class_feed(snapshot), metrics, patient),
