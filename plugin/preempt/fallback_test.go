@@ -646,6 +646,34 @@ func TestAPodThatTheFallbackPreemptsForKeepsItsPlaceInItsQueue(t *testing.T) {
 	}
 }
 
+func TestThePlaceThatIsHeldForTheFallbackEndsWithThePod(t *testing.T) {
+	for name, ends := range map[string]func(*world, *v1.Pod){
+		"it is deleted": func(w *world, p *v1.Pod) { w.delete(p) },
+		"another scheduler binds it": func(w *world, p *v1.Pod) {
+			if _, err := w.client.CoreV1().Pods(p.Namespace).Update(w.ctx, on(p, "n2"), metav1.UpdateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, pl, first, _ := queueOfOne(t)
+			places := w.plugin.engine.places
+			held := func() int {
+				places.mu.Lock()
+				defer places.mu.Unlock()
+				return len(places.pods)
+			}
+			if got := nominatedNode(w.fallsBack(pl, first)); got == "" || held() != 1 {
+				t.Fatalf("nominated to %q, %d places held", got, held())
+			}
+
+			ends(w, first)
+
+			w.eventually("no place is held", func() bool { return held() == 0 })
+		})
+	}
+}
+
 func TestAPodThatTheFallbackRefusesLosesItsRoom(t *testing.T) {
 	w, pl, first, second := queueOfOne(t)
 	w.tells(enforcing(2, func(s *wire.ControlState) {
