@@ -14,6 +14,7 @@ import (
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/rules"
@@ -35,7 +36,8 @@ type guarantees interface {
 type victimRules struct {
 	protection  rules.Protection
 	hardBudgets rules.Namespaces
-	hold        bool // nothing is evicted without a plan
+	maxVictims  int64 // of one preemption; 0: any number
+	hold        bool  // nothing is evicted without a plan
 }
 
 // victimRulesOf reads those of a control state: nil where it comes from a planner that does not tell them, and there is
@@ -48,6 +50,10 @@ func victimRulesOf(state *wire.ControlState) *victimRules {
 		}
 		told = &wire.Rules{}
 	}
+	var maxVictims int64
+	if limits := state.Limits; limits != nil {
+		maxVictims = ptr.Deref(limits.VictimsPerOrder, 0)
+	}
 	return &victimRules{
 		protection: rules.Protection{
 			Namespaces:      rules.NamespacesOf(told.ProtectedNamespaces),
@@ -55,6 +61,7 @@ func victimRulesOf(state *wire.ControlState) *victimRules {
 			NeverEvict:      rules.NamespacesOf(told.NeverEvictNamespaces),
 		},
 		hardBudgets: rules.NamespacesOf(told.HardBudgetNamespaces),
+		maxVictims:  maxVictims,
 		hold:        told.WhenUnplanned == wire.WhenUnplannedHold,
 	}
 }
@@ -205,6 +212,24 @@ func (g *victimGuard) split(pods []*v1.Pod, moreImportant func(a, b *v1.Pod) boo
 		}
 	}
 	return stay
+}
+
+// tooMany is why not all of some victims may go in one preemption; empty where they may. Those that are leaving already
+// do not count.
+func (g *victimGuard) tooMany(victims []*v1.Pod) string {
+	if g.rules == nil || g.rules.maxVictims == 0 {
+		return ""
+	}
+	staying := 0
+	for _, victim := range victims {
+		if victim.DeletionTimestamp == nil {
+			staying++
+		}
+	}
+	if int64(staying) <= g.rules.maxVictims {
+		return ""
+	}
+	return fmt.Sprintf("%d pods would have to go, more than limits.victimsPerOrder of the policy (%d)", staying, g.rules.maxVictims)
 }
 
 // victimsOn are the victims that were selected on a node.

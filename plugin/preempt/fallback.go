@@ -255,7 +255,7 @@ func (pl *MakeWayFallback) guardDeletes() {
 			logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
 			return nil
 		}
-		kept, err := pl.judge(c.Victims().Pods, preemptor)
+		kept, tooMany, err := pl.judge(c.Victims().Pods, preemptor)
 		if err != nil {
 			return err
 		}
@@ -263,9 +263,12 @@ func (pl *MakeWayFallback) guardDeletes() {
 			fallbackExempt.WithLabelValues(reason).Inc()
 			logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
 		}
-		if len(kept) > 0 {
+		if len(kept) > 0 || tooMany != "" {
 			for _, pod := range preemptor.Pods() {
 				pl.backOffNode(pod, c.Name())
+			}
+			if tooMany != "" {
+				return fmt.Errorf("on node %s %s, so none goes", c.Name(), tooMany)
 			}
 			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
 		}
@@ -280,14 +283,14 @@ func (pl *MakeWayFallback) guardDeletes() {
 	}
 }
 
-// judge returns those of a preemptor's victims that may not go, with the rule that keeps each. Victims that are
-// gone or leaving are not asked about. O(victims · log victims), besides victimGuardFor.
-func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, err error) {
+// judge returns those of a preemptor's victims that may not go, with the rule that keeps each, and why they are too many,
+// where they are. Victims that are gone or leaving are not asked about. O(victims · log victims), besides victimGuardFor.
+func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, tooMany string, err error) {
 	var pod *v1.Pod
 	for _, pod = range preemptor.Pods() {
 	}
 	if pod == nil {
-		return nil, fmt.Errorf("preemptor %s has no pod", preemptor.UID())
+		return nil, "", fmt.Errorf("preemptor %s has no pod", preemptor.UID())
 	}
 	staying := make([]*v1.Pod, 0, len(victims))
 	own := map[types.UID]bool{}
@@ -297,7 +300,8 @@ func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.Executo
 			own[current.UID] = true
 		}
 	}
-	return pl.victimGuardFor(pod, own).split(staying, pl.upstream.MoreImportantPod), nil
+	guard := pl.victimGuardFor(pod, own)
+	return guard.split(staying, pl.upstream.MoreImportantPod), guard.tooMany(staying), nil
 }
 
 // current is a pod as the informer has it, nil where it is gone or another has its name.
@@ -348,6 +352,9 @@ func (s *exemptingInterface) SelectVictimsOnNode(ctx context.Context, state fwk.
 			status = fwk.NewStatus(status.Code(), append(status.Reasons(), "makeway keeps pods of lower priority: "+kept)...)
 		}
 		return victims, violations, status
+	}
+	if tooMany := guard.tooMany(victims); tooMany != "" {
+		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: "+tooMany)
 	}
 	guard.selected.Store(name, victims)
 	return victims, violations, status

@@ -72,6 +72,13 @@ func ruling(told *wire.Rules) *wire.ControlState {
 	return enforcing(1, func(s *wire.ControlState) { s.PolicyRevision, s.Rules = "p", told })
 }
 
+// limiting is a policy that allows so many victims an order.
+func limiting(victims int64) *wire.ControlState {
+	state := ruling(&wire.Rules{})
+	state.Limits = &wire.Limits{VictimsPerOrder: &victims}
+	return state
+}
+
 func hardBudget(name, namespace string, selector *metav1.LabelSelector) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
@@ -364,6 +371,7 @@ func TestNoVictimGoesInVainWhereAnExtenderAddsOneThatTheRulesKeep(t *testing.T) 
 	}{
 		"a protected namespace": {pod("added", "n1", 1, medium).Namespace("payments").Obj(), ruling(&wire.Rules{ProtectedNamespaces: []string{"payments"}})},
 		"a guarantee":           {inQueue("root.b", pod("added", "n1", 1, medium)), guaranteeing(200)},
+		"the number of victims": {pod("added", "n1", 1, medium).Obj(), limiting(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := inQueue("root.a", pod("p", "", 100, large))
@@ -646,6 +654,34 @@ func TestAPodThatTheFallbackPreemptsForKeepsItsPlaceInItsQueue(t *testing.T) {
 	}
 }
 
+func TestTheFallbackEvictsNoMorePodsThanThePolicyAllowsInOnePreemption(t *testing.T) {
+	leaving := pod("leaving", "n1", 1, small).Terminating().Obj()
+	leaving.Finalizers = []string{"example.com/stay"}
+	for name, test := range map[string]struct {
+		state *wire.ControlState
+		want  string
+	}{
+		"more would have to go": {limiting(1), ""},
+		"as many as may go":     {limiting(2), "n1"},
+		"without a limit":       {ruling(&wire.Rules{}), "n1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("p", "", 100, whole).Obj()
+			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("x", "n1", 1, medium).Obj(), pod("y", "n1", 1, medium).Obj(), leaving.DeepCopy())
+			w.tells(test.state, at(1))
+
+			result, status := w.fallsBack(w.fallback(), p)
+
+			if got := nominatedNode(result, status); got != test.want {
+				t.Errorf("nominated to %q (%v), want %q", got, status, test.want)
+			}
+			if test.want == "" && !strings.Contains(status.Message(), "2 pods would have to go, more than limits.victimsPerOrder of the policy (1)") {
+				t.Errorf("status %v", status)
+			}
+		})
+	}
+}
+
 func TestThePlaceThatIsHeldForTheFallbackEndsWithThePod(t *testing.T) {
 	for name, ends := range map[string]func(*world, *v1.Pod){
 		"it is deleted": func(w *world, p *v1.Pod) { w.delete(p) },
@@ -657,11 +693,11 @@ func TestThePlaceThatIsHeldForTheFallbackEndsWithThePod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, pl, first, _ := queueOfOne(t)
-			places := w.plugin.engine.places
+			reservations := w.plugin.engine.reservations
 			held := func() int {
-				places.mu.Lock()
-				defer places.mu.Unlock()
-				return len(places.pods)
+				reservations.mu.Lock()
+				defer reservations.mu.Unlock()
+				return len(reservations.pods)
 			}
 			if got := nominatedNode(w.fallsBack(pl, first)); got == "" || held() != 1 {
 				t.Fatalf("nominated to %q, %d places held", got, held())

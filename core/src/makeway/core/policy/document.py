@@ -88,7 +88,8 @@ class PolicyLimits(PolicySection, frozen=True):
     """Bounds that hold for every preemption.
 
     Attributes:
-        victims_per_order: A plan that needs more victims is refused, and so is an order. Absent: no limit.
+        victims_per_order: A plan that needs more victims is refused, and so is an order, and what
+            MakeWayFallback would evict for one pod. Absent: no limit.
         orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
     """
 
