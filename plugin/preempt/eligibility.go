@@ -114,3 +114,93 @@ func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
 func refOf(pod *v1.Pod) wire.PodRef {
 	return wire.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 }
+
+// recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
+type recalled struct {
+	wait      *preemptResult     // why the pod waits; nil: a plan may be asked for, with the fields below
+	potential potential          // the nodes where preemption may help, without those where orders for it have just failed
+	failed    map[string]failure // nodes that failed verification in cycles before
+	refused   []string           // pods to leave out, since they could not be evicted
+	full      bool               // the columns are set aside: a refusal was wrong
+	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
+}
+
+// recall asks every memory of earlier attempts once: whether the pod waits, and what its plan leaves out. A pod that
+// waits is tried again when the cause has ended. O(what is remembered of the pod + names in the potential nodes).
+func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fwk.NodeInfoLister) (known recalled) {
+	waits := func(kind outcomeKind, message string) recalled {
+		return recalled{wait: &preemptResult{kind: kind, message: message}}
+	}
+	if mode == wire.ModeEnforce {
+		if end := pl.ordersShut(pod); end != nil {
+			return recalled{wait: end}
+		}
+	}
+	if until, inARow := pl.engine.nodeBackoff.pausedUntil(pod.UID); inARow > 0 {
+		pl.engine.retry.postpone(refOf(pod), until)
+		return waits(endRefused, fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339)))
+	}
+	pl.engine.prefetchHistory.needed(pod, possible)
+	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
+	known.potential = possible.without(backedOff, nodes)
+	if known.potential.count == 0 {
+		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
+		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
+	}
+	if mode == wire.ModeEnforce && pl.ordersLimited() {
+		pl.awaitOrders(pod)
+		return waits(endLimited, fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count()))
+	}
+
+	known.failed = pl.engine.verifyFailures.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
+	known.full = pl.engine.samples.full(pod.UID)
+	var refusedUntil time.Time
+	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
+	known.retryAt = backedOffUntil
+	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
+		known.retryAt = refusedUntil
+	}
+	return known
+}
+
+// remembers reports whether an earlier attempt may change a pod's next plan.
+func (e *engine) remembers(pod types.UID) bool {
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.verifyFailures.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
+}
+
+// generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
+func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok bool) {
+	info, err := nodes.Get(node)
+	if err != nil {
+		return 0, false
+	}
+	return info.GetGeneration(), true
+}
+
+// ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
+func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
+	asked := pl.engine.retry.now()
+	why, until := pl.engine.orders.isOpen()
+	if why == "" {
+		return nil
+	}
+	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
+	kind := endNoEvictor
+	if why == notStored {
+		kind = endNotStored
+	}
+	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
+}
+
+// ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.
+func (pl *MakeWay) ordersLimited() bool {
+	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
+}
+
+// awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nothing else tells.
+func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
+	pl.engine.orderLimitQueue.add(pod)
+	if !pl.ordersLimited() {
+		pl.engine.inflight.notify()
+	}
+}

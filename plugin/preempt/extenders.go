@@ -3,6 +3,7 @@ package preempt
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,4 +89,22 @@ func (c *verifiedCandidate) withVictims(pods []*v1.Pod) (changed *verifiedCandid
 		next.victims = append(next.victims, allowed)
 	}
 	return &next, true
+}
+
+// askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
+func (a *attempt) askExtenders(candidates []*verifiedCandidate) (kept []*verifiedCandidate, end *preemptResult) {
+	extenders := interestedExtenders(a.handle, a.pod)
+	if len(extenders) == 0 {
+		return candidates, nil
+	}
+	kept, err := askExtenders(extenders, a.pod, candidates, a.nodes)
+	switch {
+	case err != nil:
+		return nil, &preemptResult{kind: endError, message: err.Error()}
+	case len(kept) == 0:
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		return nil, &preemptResult{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
+	}
+	a.rank(kept)
+	return kept, nil
 }

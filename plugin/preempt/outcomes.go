@@ -277,3 +277,79 @@ func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
 	now := e.clock.Now()
 	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
 }
+
+// runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens
+// gates, so each pod is activated once. Activate and the nominator lock the scheduling queue, which holds its
+// lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
+// goroutine to find.
+func (e *engine) runActivator(ctx context.Context) {
+	for {
+		activations, next := e.inflight.due(e.clock.Now())
+		for _, w := range activations {
+			e.applyActivation(ctx, w)
+		}
+		inFlight := e.inflight.count()
+		if at := e.activateWaiting(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
+			next = at
+		}
+		inFlightGauge.Set(float64(inFlight))
+		state, _ := e.breaker.current()
+		breakerGauge.Set(float64(state))
+		evictors, _ := e.orders.state()
+		orderBreakerGauge.Set(float64(evictors))
+
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.inflight.changed:
+		case <-timer:
+		}
+	}
+}
+
+// activateWaiting activates pods that an order that has ended makes room for, and says when to look again (zero:
+// when something changes).
+func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.Time) {
+	defer goroutines.RecoverPanic(ctx, "waker", nil)
+	pods, next := e.orderLimitQueue.due(e.orderRoom(inFlight))
+	for _, ref := range pods {
+		e.activate(ctx, e.pending(ref))
+	}
+	return next
+}
+
+// activation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// must not be called under any lock.
+func (e *engine) applyActivation(ctx context.Context, w activation) {
+	defer goroutines.RecoverPanic(ctx, "waker", func() {
+		at := e.clock.Now().Add(goroutines.RestartPause)
+		e.inflight.activationFailed(w.orderID, at)
+		e.retry.tryAt(w.pod, at)
+	})
+	failpoint(failBeforeActivate)
+	logger := klog.FromContext(ctx)
+	pod := e.podOf(w.pod)
+	if w.unanswered {
+		e.futile(ctx, w.orderID, notStarted)
+	}
+	if w.revert {
+		if w.unpublished || pod.Status.NominatedNodeName == w.node {
+			// No evictor takes it back in the API, or none has.
+			e.reverted.note(pod.UID, w.node)
+			e.pending(w.pod) // it may have gone meanwhile
+		}
+		e.handle.DeleteNominatedPodIfExists(pod)
+		e.inflight.finish(w.orderID)
+		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
+	} else {
+		if w.waited > 0 {
+			orderToLastVictimGone.Observe(w.waited.Seconds())
+		}
+		logger.Info("preemptor_released", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
+	}
+	e.activate(ctx, pod)
+}

@@ -32,6 +32,9 @@ const (
 	planMalformed    = "malformed"
 )
 
+// unaskableReasons are those of a planner that cannot read a question, which is most probably due to the pod in it.
+var unaskableReasons = []string{"MalformedPod", "MalformedRequest"}
+
 // question is what a cycle asks the planner: so many candidates for a pod among some nodes, under a mode.
 type question struct {
 	pod        *v1.Pod
@@ -45,6 +48,55 @@ type question struct {
 // same reports whether the question is another one over again. O(names of nodes).
 func (q question) same(other question) bool {
 	return q.pod == other.pod && q.mode == other.mode && q.candidates == other.candidates && q.full == other.full && slices.Equal(q.refused, other.refused) && q.nodes.equal(other.nodes)
+}
+
+// plan asks for so many candidates, without the nodes that failed; the result says why there is none.
+func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
+	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
+	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})
+	if err != nil {
+		return ended(a.unreachable(err))
+	}
+	switch {
+	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, longestMessage)})
+	case reply.Status == wire.StatusNotSynced:
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		message := "the planner does not say why"
+		if refusal := reply.Refusal; refusal != nil {
+			message = beginning(refusal.Message, longestMessage)
+		}
+		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
+	case a.mode == wire.ModeObserve:
+		a.engine.retry.modeHeld(refOf(a.pod), a.asked)
+		return ended(preemptResult{kind: endObserved, message: "mode observe"})
+	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
+		return ended(a.refusal(ctx, reply))
+	}
+	return reply, nil
+}
+
+// answer returns the planner's reply, to the prefetched question where it is the same, else to a new one.
+func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, error) {
+	if asked := a.prefetch; asked != nil {
+		a.prefetch = nil
+		if asked.same(q) {
+			asked.result = prefetchUsed
+			a.asked = asked.at
+			return asked.await(ctx)
+		}
+		asked.result = prefetchChanged
+	}
+	a.asked = a.engine.retry.now()
+	return a.query(ctx, q, false)
+}
+
+// mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
+// a planner's failure.
+func (a *attempt) mayAsk(ctx context.Context) bool {
+	deadline, _ := ctx.Deadline()
+	return ctx.Err() == nil && time.Until(deadline) >= a.args.PlanTimeout.Duration
 }
 
 // query sends a question and waits for its answer; prefetched says that it is asked while the filters run.
@@ -114,4 +166,20 @@ func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) 
 		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
 	}
 	return reply, planAnswered, nil
+}
+
+// unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
+// tells when the planner is back.
+func (a *attempt) unreachable(err error) preemptResult {
+	_, probeAt := a.engine.breaker.current()
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		return preemptResult{kind: endUnaskable, message: err.Error()}
+	case errors.Is(err, errBreakerOpen):
+		a.engine.retry.tryAt(refOf(a.pod), probeAt)
+	default:
+		a.engine.retry.planUnavailable(refOf(a.pod), probeAt)
+	}
+	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }

@@ -11,6 +11,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 // PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
@@ -114,9 +115,105 @@ func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fw
 	return found, nil
 }
 
-// mode is the one in force for a preemptor.
-func (pl *MakeWay) mode(pod *v1.Pod) string {
-	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
+// verifyTimeout bounds verification in one cycle, with all plan requests but the time of two. An extender has a
+// time-out of its own.
+const verifyTimeout = time.Second
+
+// firstCandidates is how many candidates the first plan request asks for: the best one stands nearly always, and
+// each further one costs the planner more than finding it. Where none stands, as many as the arguments allow
+// are asked for.
+const firstCandidates = 3
+
+func (pl *MakeWay) firstCandidates() int { return min(firstCandidates, pl.args.MaxCandidates) }
+
+// attempt is one pod's preemption in one cycle.
+type attempt struct {
+	*MakeWay
+	state    fwk.CycleState
+	pod      *v1.Pod
+	mode     string // in force for the pod
+	nodes    fwk.NodeInfoLister
+	recalled             // its failed nodes grow by those of this cycle
+	asked    changeCount // when the last question was asked
+	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
+}
+
+// find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
+// there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
+// better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
+// nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
+func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *preemptResult) {
+	ended := func(end preemptResult) ([]*verifiedCandidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
+	start := a.engine.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
+	defer cancel()
+	few := a.firstCandidates()
+	if a.mode == wire.ModeObserve || len(interestedExtenders(a.handle, a.pod)) > 0 {
+		// What another preempts is compared with all of them; extenders are called once, with all that stand.
+		few = a.args.MaxCandidates
+	}
+	if a.left().count == 0 {
+		return ended(a.unverifiable())
+	}
+	reply, end = a.plan(ctx, few)
+	if end != nil {
+		return nil, nil, end
+	}
+	passed, judged := a.verify(ctx, reply)
+	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
+	// A planner that names what it was asked to leave out is not asked forever.
+	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
+		again, end := a.plan(ctx, a.args.MaxCandidates)
+		if end != nil {
+			if len(passed) == 0 {
+				return nil, nil, end
+			}
+			break
+		}
+		var others []*verifiedCandidate
+		if others, judged = a.verify(ctx, again); len(others) > 0 {
+			passed, reply = others, again
+		}
+		done = len(passed) > 0
+	}
+	switch {
+	case len(passed) > 0:
+		return passed, reply, nil
+	case a.left().count == 0:
+		return ended(a.unverifiable())
+	}
+	return ended(a.unfinished(start))
+}
+
+// left are the potential nodes that have not failed verification.
+func (a *attempt) left() potential {
+	names := make(map[string]bool, len(a.failed))
+	for name := range a.failed {
+		names[name] = true
+	}
+	return a.potential.without(names, a.nodes)
+}
+
+// nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
+// leaves the rest to a goroutine.
+func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preemptResult {
+	now := a.engine.clock.Now()
+	order := &pendingOrder{
+		id:         wire.NewOrderID(now),
+		requestID:  reply.RequestID,
+		decisionID: reply.DecisionID,
+		pod:        a.pod,
+		chosen:     best,
+	}
+	a.engine.retry.forget(a.pod.UID)
+	a.engine.reverted.forget(a.pod.UID)
+	a.engine.orders.begin(order.id)
+	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
+	victimsPerOrder.Observe(float64(len(best.victims)))
+	metrics.PreemptionVictims.Observe(float64(len(best.victims)))
+	failpoint(failNominated)
+	a.engine.startCommit(order)
+	return preemptResult{kind: endNominated, node: best.node}
 }
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
@@ -142,4 +239,9 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 		e.inflight.notify()
 	}
 	e.pending(refOf(pod))
+}
+
+// mode is the one in force for a preemptor.
+func (pl *MakeWay) mode(pod *v1.Pod) string {
+	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
 }

@@ -56,6 +56,34 @@ type verifiedCandidate struct {
 	asPlanned bool
 }
 
+func (a *attempt) verifier() *verifier {
+	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused)}
+}
+
+// verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
+// remembered for the cycles to come.
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (passed []*verifiedCandidate, judged int) {
+	start := time.Now()
+	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
+	// More than was asked for would cost more than it may.
+	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
+	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
+	passed, failed := a.verifier().verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	for node, why := range failed {
+		if _, known := a.failed[node]; known {
+			continue
+		}
+		judged++
+		a.failed[node] = why
+		if generation, ok := generationOf(a.nodes, node); ok {
+			a.engine.verifyFailures.add(a.pod.UID, node, why, generation)
+		}
+	}
+	return passed, judged
+}
+
+func (a *attempt) rank(candidates []*verifiedCandidate) { rank(candidates, a.engine.clock.Now()) }
+
 // verifier checks candidates of one cycle with the scheduler's own filters, on copies of its node and
 // of its state. It never changes either, and never removes a pod that is not in `removable`.
 type verifier struct {

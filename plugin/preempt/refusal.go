@@ -1,0 +1,85 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
+// depends on is kept for as long as the pod waits.
+const (
+	longestMessage   = 1024
+	mostDependencies = 64
+)
+
+// refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
+// were judged by the scheduler's filters.
+func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptResult {
+	if a.contradicts(ctx, reply) {
+		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
+	}
+	a.engine.verifyFailures.forget(a.pod.UID)
+	refusal := reply.Refusal
+	if refusal == nil {
+		refusal = &wire.Refusal{Message: "no node can be freed"}
+	}
+	retryAt := a.retryAt
+	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
+		retryAt = refusal.RetryAt.Time
+	}
+	message := beginning(refusal.Message, longestMessage)
+	if len(a.failed) > 0 {
+		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
+		if soon := a.engine.clock.Now().Add(unreachableLongest); retryAt.IsZero() || soon.Before(retryAt) {
+			retryAt = soon
+		}
+		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
+	}
+	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)]
+	if queuegate.RejectionOf(a.state) != nil {
+		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
+	}
+	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, dependsOn)
+	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
+		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
+	return preemptResult{kind: endRefused, message: message}
+}
+
+// unverifiable ends an attempt after all potential nodes have failed verification, in this cycle or those before. The
+// pod is tried again, from the beginning: planner and plugin see the cluster and the orders at different moments, and no
+// event tells when they agree.
+func (a *attempt) unverifiable() preemptResult {
+	a.engine.verifyFailures.forget(a.pod.UID)
+	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
+		a.potential.count, summary(a.failed))}
+}
+
+// unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
+// those.
+func (a *attempt) unfinished(start time.Time) preemptResult {
+	a.engine.retry.tryAt(refOf(a.pod), a.engine.verifyFailures.continueAt(a.pod.UID, a.engine.clock.Since(start)))
+	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
+		a.potential.count-a.left().count, a.potential.count)
+	if len(a.failed) > 0 {
+		message += ": " + summary(a.failed)
+	}
+	return preemptResult{kind: endUnfinished, message: message}
+}
+
+// beginning cuts a text to so many bytes, between characters.
+func beginning(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}
