@@ -173,7 +173,7 @@ def told(result: Any) -> Any:
     return replace(result, scope=replace(result.scope, revision=0))
 
 
-def with_pods_laid_over(asked: Question, cluster: Cluster, draw: random.Random) -> Question:
+def with_pods_in_flight(asked: Question, cluster: Cluster, draw: random.Random) -> Question:
     """The same preemptor, while some pods are on their way and orders remove others."""
     some = {uid for uid in sorted(cluster.pods) if draw.random() < 0.3}
     coming = [Placement("default", uid, uid, f"n{draw.randrange(6)}") for uid in sorted(some)]
@@ -203,7 +203,7 @@ def test_a_planner_that_has_planned_before_says_what_a_fresh_one_says(seed: int)
             cluster.change(draw)
         now += timedelta(seconds=draw.choice([0, 1, 20]))
         if draw.random() < 0.5:
-            overlaid = [with_pods_laid_over(one, cluster, draw) for one in questions]
+            overlaid = [with_pods_in_flight(one, cluster, draw) for one in questions]
         asked = draw.choice(overlaid if draw.random() < 0.7 else questions)
         # Of a pod that was seen to leave it counts when, compared with its budget's status.
         gone = {uid: order for uid, order in asked.in_flight.items() if uid not in cluster.warm.departures}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from makeway.core.config.document import ConfigError, Problem, did_you_mean
-from makeway.core.config.yaml_tree import Mapping, Node, Scalar, YamlError, documents, pieces
+from makeway.core.config.yaml_tree import Mapping, Node, Scalar, YamlError, documents, split_documents
 from makeway.core.policy import document as policy
 from makeway.core.policy.document import parse_policy
 from makeway.core.queues import parsing
@@ -38,7 +38,11 @@ class Finding:
 
 def lint(text: str, source: str) -> list[Finding]:
     """Judge everything in a file. One that holds no configuration is a problem too."""
-    findings = [finding for before, piece in pieces(text) for finding in _piece(piece, source, before)]
+    findings = [
+        finding
+        for before, document in split_documents(text)
+        for finding in _document(document, source, before)
+    ]
     if len(findings) > 1 and any(finding.alone for finding in findings):
         # Read as a file, it would be refused.
         remedy = "keep one in a file; a manifest holds several in ConfigMaps"
@@ -54,7 +58,7 @@ def lint(text: str, source: str) -> list[Finding]:
     return [Finding(source, "", (Problem("", "", "holds no configuration", remedy),))]
 
 
-def _piece(text: str, source: str, before: int) -> Iterator[Finding]:
+def _document(text: str, source: str, before: int) -> Iterator[Finding]:
     try:
         found = documents(text)
     except YamlError as error:

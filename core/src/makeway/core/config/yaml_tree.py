@@ -81,7 +81,7 @@ def documents(text: str) -> list[Node]:
         raise YamlError(0, f"is no YAML: {str(error).splitlines()[0]}", _LOOK) from error
 
 
-def pieces(text: str) -> list[tuple[int, str]]:
+def split_documents(text: str) -> list[tuple[int, str]]:
     """Cut a text where `---` begins another document: how many lines stand before each, and its text.
 
     Each can be read by itself. What is not YAML is cut too, and is for `documents` to refuse.

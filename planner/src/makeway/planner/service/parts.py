@@ -46,7 +46,7 @@ from makeway.runtime.settings import ConfigSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
+class PlannerContext:
     """What a planner is given: its name and settings, and the cluster and bus that it is connected to.
 
     `mode`: how far plugin and evictors are told to go at the most. `lease`: answer only while holding it;
@@ -65,7 +65,7 @@ class Around:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ClusterState:
     """The snapshot, and everything that follows the cluster, the orders and the configuration for it."""
 
     metrics: PlannerMetrics
@@ -108,7 +108,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deciding:
+class DecisionParts:
     """What answers, orders and tells, from what is seen."""
 
     planner: Planner
@@ -124,30 +124,32 @@ class Deciding:
 class Parts:
     """A planner. `leadership` is None where every planner answers."""
 
-    seen: Seen
-    deciding: Deciding
+    seen: ClusterState
+    deciding: DecisionParts
     leadership: Leadership | None
     fence: PlannerFence
     status: PlannerStatus
     checks: Callable[[], dict[str, str]]
 
 
-def parts_of(around: Around) -> Parts:
+def parts_of(context: PlannerContext) -> Parts:
     """Return a planner that nothing runs yet."""
-    seen = _seen(around)
-    return _leading(around, seen, _deciding(around, seen))
+    seen = _seen(context)
+    return _leading(context, seen, _deciding(context, seen))
 
 
-def _seen(around: Around) -> Seen:
-    api, bus, metrics, ledger = around.api, around.bus, PlannerMetrics(around.registry), Ledger()
+def _seen(context: PlannerContext) -> ClusterState:
+    api, bus, metrics, ledger = context.api, context.bus, PlannerMetrics(context.registry), Ledger()
     journal = Journal(lambda: snapshot.undecided)
     snapshot = Snapshot(chunk=CHUNK, applied=journal.note)
     marks = Marks()
-    events = EventRecorder(api, "makeway.dev/planner", around.identity)
+    events = EventRecorder(api, "makeway.dev/planner", context.identity)
     warnings = ClassWarnings(events)
-    observing = ObserveLoop(around.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes)
-    configuration = Configuration(api, around.config, around.registry, events, around.remembered)
-    policy, source = configuration.policy, around.config.policy_object()
+    observing = ObserveLoop(
+        context.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes
+    )
+    configuration = Configuration(api, context.config, context.registry, events, context.remembered)
+    policy, source = configuration.policy, context.config.policy_object()
 
     def enforce() -> None:
         snapshot.apply(Enforce(configuration.in_force, policy.revision, source))
@@ -155,7 +157,7 @@ def _seen(around: Around) -> Seen:
     policy.subscribe(enforce)
     configuration.brake.subscribe(enforce)
     follow_queues(configuration.queues, snapshot)
-    return Seen(
+    return ClusterState(
         metrics=metrics,
         ledger=ledger,
         journal=journal,
@@ -165,19 +167,21 @@ def _seen(around: Around) -> Seen:
         events=events,
         class_warnings=warnings,
         observing=observing,
-        watch=Watch(api, snapshot, metrics, around.cluster_uid, pods=(marks, observing), classes=(warnings,)),
+        watch=Watch(
+            api, snapshot, metrics, context.cluster_uid, pods=(marks, observing), classes=(warnings,)
+        ),
         in_flight=OrderFollower(bus, ledger, metrics, datetime.now(UTC)),
         configuration=configuration,
     )
 
 
-def _deciding(around: Around, seen: Seen) -> Deciding:
-    bus, cluster_uid, configuration = around.bus, around.cluster_uid, seen.configuration
+def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
+    bus, cluster_uid, configuration = context.bus, context.cluster_uid, seen.configuration
     quotas = QuotaLoop(
         QuotaSettings(
             cluster_uid=cluster_uid,
-            identity=around.identity,
-            mode=lambda: mode_of(configuration.in_force, around.mode),
+            identity=context.identity,
+            mode=lambda: mode_of(configuration.in_force, context.mode),
             ready=lambda: not seen.unsynced(),
         ),
         snapshot=seen.snapshot,
@@ -190,16 +194,16 @@ def _deciding(around: Around, seen: Seen) -> Deciding:
     control = Control(
         bus,
         cluster_uid,
-        lambda: configuration.control_state(around.mode, cluster_uid),
+        lambda: configuration.control_state(context.mode, cluster_uid),
         seen.metrics,
         quotas.settled,
     )
     quotas.remember = control.changed
     configuration.subscribe(control.changed)
     configuration.subscribe(quotas.changed)
-    return Deciding(
+    return DecisionParts(
         planner=Planner(
-            PlannerInfo(cluster_uid, around.identity),
+            PlannerInfo(cluster_uid, context.identity),
             snapshot=seen.snapshot,
             ledger=seen.ledger,
             decisions=seen.decisions,
@@ -225,16 +229,16 @@ def _deciding(around: Around, seen: Seen) -> Deciding:
             seen.journal,
             seen.metrics,
             cluster_uid=cluster_uid,
-            identity=around.identity,
+            identity=context.identity,
             unsynced=seen.unsynced,
         ),
-        queue_answers=QueueQueryHandler(around.identity, seen.snapshot, quotas),
+        queue_answers=QueueQueryHandler(context.identity, seen.snapshot, quotas),
         queue_warnings=QueueWarnings(seen.snapshot, seen.events),
     )
 
 
-def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
-    bus, watch, configuration = around.bus, seen.watch, seen.configuration
+def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionParts) -> Parts:
+    bus, watch, configuration = context.bus, seen.watch, seen.configuration
 
     def unfit() -> str:
         """Return why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
@@ -250,8 +254,8 @@ def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
             "synced": seen.unsynced(),
         }
 
-    lease = around.lease
-    leadership = Leadership(around.api, lease, around.identity, unfit, watch.unhealthy) if lease else None
+    lease = context.lease
+    leadership = Leadership(context.api, lease, context.identity, unfit, watch.unhealthy) if lease else None
     _watch_state(seen)
     return Parts(
         seen=seen,
@@ -259,9 +263,9 @@ def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
         leadership=leadership,
         fence=PlannerFence(bus.epochs, leadership),
         status=PlannerStatus(
-            around.identity,
-            around.cluster_uid,
-            around.mode,
+            context.identity,
+            context.cluster_uid,
+            context.mode,
             configuration=configuration,
             published=lambda: deciding.control.published,
             trouble=lambda: (
@@ -272,7 +276,7 @@ def _leading(around: Around, seen: Seen, deciding: Deciding) -> Parts:
     )
 
 
-def _watch_state(seen: Seen) -> None:
+def _watch_state(seen: ClusterState) -> None:
     snapshot = seen.snapshot
     seen.metrics.watch_state(
         age=seen.watch.age_seconds,

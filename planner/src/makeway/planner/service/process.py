@@ -15,7 +15,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.service import Responder
 from makeway.core.policy.mode import Mode
-from makeway.planner.service.parts import Around, Parts, parts_of
+from makeway.planner.service.parts import Parts, PlannerContext, parts_of
 from makeway.planner.service.warmup import warm_up
 from makeway.runtime import garbage
 from makeway.runtime.connections import OtherClusterError, connected
@@ -54,7 +54,7 @@ async def run(
         stored, _ = await opened.starting.reach(opened.bus.control)
         warm_up()
         parts = parts_of(
-            Around(
+            PlannerContext(
                 identity=identity,
                 mode=mode,
                 lease=lease,
