@@ -18,6 +18,7 @@ PAGES = [
 
 CASE = re.compile(r"\b(?:DP|PT|RN|QP|T|G|Q|A)-\d{1,2}b?\b")
 CASE_IN_A_NAME = re.compile(r"\bdef test_(dp|pt|rn|qp|t|g|q|a)_(\d{1,2}b?)_")
+FUNCTION = r"^ *(?:async )?(?:def|func(?: \([^)]*\))?) {}\("
 PARTS = ("bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin", "tests")
 
 
@@ -82,6 +83,23 @@ def test_every_decision_is_in_the_index_once_and_no_number_is_used_again() -> No
     assert sorted(target for _, target in listed if not target.startswith("../")) == sorted(files)
     assert len({number for number, _ in listed}) == len(listed)
     assert all(target.startswith((number, "../")) for number, target in listed)
+
+
+def test_the_functions_that_the_architecture_walks_through_are_where_it_says() -> None:
+    page = CHECKOUT / "docs/architecture.md"
+    rows = re.findall(r"^\| (\d+) \| \[`(\w+)`\]\(([^)]+)\) \|", page.read_text(), re.MULTILINE)
+    missing = [
+        name
+        for _, name, path in rows
+        if not re.search(FUNCTION.format(name), (page.parent / path).read_text(), re.MULTILINE)
+    ]
+
+    assert missing == []
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
+    files = {path for _, _, path in rows}
+    assert f"These {len(rows)} functions in {len(files)} files" in page.read_text()
+    assert len(rows) <= 25
+    assert len(files) <= 12
 
 
 @pytest.mark.parametrize("part", ["bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin"])
