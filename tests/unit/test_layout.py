@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -77,3 +78,17 @@ def test_what_only_development_needs_is_not_in_the_wheel() -> None:
     assert ROOT / "dev" / "src" / "makeway" not in shipped
     assert [path.name for path in modules if path.stem in ("samples", "contract_reference")] == []
     assert not [path for path in modules if re.search(r"SIGKILL|SIGSTOP", path.read_text())]
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    places: dict[str, list[str]] = {}
+    for path in (module for package in packages["packages"] for module in (ROOT / package).rglob("*.py")):
+        for found in ast.parse(path.read_text()).body:
+            if isinstance(found, ast.ClassDef) and not found.name.startswith("_"):
+                places.setdefault(found.name, []).append(str(path.relative_to(ROOT)))
+
+    assert len(places) > 400
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
