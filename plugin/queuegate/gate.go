@@ -22,12 +22,12 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// knowledge is what the gate knows of the limits of queues.
-type knowledge int
+// limitsState is what the gate knows of the limits of queues.
+type limitsState int
 
 const (
 	// undecided: the scheduler has just started; see control.go for how long.
-	undecided knowledge = iota
+	undecided limitsState = iota
 	// missing: there are queues, as their ConfigMap shows, and their limits are not known. Nothing passes.
 	missing
 	// noQueues: there are none, and so no gate.
@@ -43,35 +43,35 @@ const (
 type Gate struct {
 	clock   clock.WithTicker
 	pods    corelisters.PodLister
-	holds   Applies
+	applies ModeApplies
 	changed chan struct{} // sent to, without blocking, when due may have something new
 
 	tree    atomic.Pointer[queueTree] // nil: no limits are in force
 	none    atomic.Bool               // there are no queues: the way past without the lock
 	decided chan struct{}             // closed when it is no longer undecided
 
-	mu       sync.Mutex
-	knows    knowledge
-	told     bool        // a control state has said what holds
-	why      string      // in the state missing: for people
-	usage    *queueUsage // nil: as tree
-	reserved map[types.UID]wire.PodRef
-	held     map[types.UID]wire.PodRef
-	waiting  *waitingLine
+	mu          sync.Mutex
+	limitsKnown limitsState
+	controlSeen bool        // a control state has said what holds
+	why         string      // in the state missing: for people
+	usage       *queueUsage // nil: as tree
+	reserved    map[types.UID]wire.PodRef
+	held        map[types.UID]wire.PodRef
+	waiting     *waitingLine
 
 	tellings *tellings // of pods whose condition is to say that their queue holds them
 }
 
-// Applies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
-type Applies func(profileMode string, priority int32, namespace string) bool
+// ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
+type ModeApplies func(profileMode string, priority int32, namespace string) bool
 
 // New makes a gate that is undecided: Run, the informer and a control state do the rest.
-func New(clock clock.WithTicker, pods corelisters.PodLister, holds Applies) *Gate {
+func New(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	registerMetrics()
 	told := newTellings(clock)
 	return &Gate{
 		waiting: newWaitingLine(told.add), tellings: told,
-		clock: clock, pods: pods, holds: holds,
+		clock: clock, pods: pods, applies: applies,
 		changed:  make(chan struct{}, 1),
 		decided:  make(chan struct{}),
 		reserved: map[types.UID]wire.PodRef{},
@@ -87,18 +87,18 @@ func (g *Gate) notify() {
 }
 
 // decide leaves the state undecided. Callers hold the lock.
-func (g *Gate) decide(knows knowledge, why string) {
-	if g.knows == undecided {
+func (g *Gate) decide(limitsKnown limitsState, why string) {
+	if g.limitsKnown == undecided {
 		close(g.decided)
 	}
-	g.knows, g.why = knows, why
-	if knows == missing {
+	g.limitsKnown, g.why = limitsKnown, why
+	if limitsKnown == missing {
 		for _, w := range g.waiting.pods {
 			w.about, w.message = unknownLimits, unknownLimits+why
 			g.waiting.holdBack(w)
 		}
 	}
-	g.none.Store(knows == noQueues)
+	g.none.Store(limitsKnown == noQueues)
 	g.waiting.lookAtAll()
 	g.notify()
 }
@@ -108,7 +108,7 @@ func (g *Gate) decide(knows knowledge, why string) {
 func (g *Gate) AssumeLimits(why string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.told {
+	if g.controlSeen {
 		return false
 	}
 	g.decide(missing, why)
@@ -120,7 +120,7 @@ func (g *Gate) AssumeLimits(why string) bool {
 func (g *Gate) AssumeNoQueues() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.told {
+	if g.controlSeen {
 		return false
 	}
 	g.decide(noQueues, "")
@@ -131,7 +131,7 @@ func (g *Gate) AssumeNoQueues() bool {
 func (g *Gate) NoQueues() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.told = true
+	g.controlSeen = true
 	g.usage = nil
 	g.tree.Store(nil)
 	g.waiting.reenter(nil)
@@ -157,7 +157,7 @@ func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
 			return err
 		}
 	}
-	g.told = true
+	g.controlSeen = true
 	g.usage = usage
 	g.tree.Store(tree)
 	g.waiting.reenter(tree)
@@ -259,7 +259,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	}
 	wanted := demandOf(pod)
 	wanted.place(g.usage.tree)
-	if g.holds(profileMode, wanted.priority, wanted.namespace) {
+	if g.applies(profileMode, wanted.priority, wanted.namespace) {
 		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
 			// No preemption follows here: the waker lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
@@ -333,12 +333,12 @@ func (g *Gate) look(pod *v1.Pod, profileMode string) *Rejection {
 }
 
 func (g *Gate) lookLocked(pod *v1.Pod, profileMode string) *Rejection {
-	if g.knows == noQueues || !g.holds(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
+	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.leaveLine(pod.UID)
 		return nil
 	}
 	wanted := demandOf(pod)
-	if g.knows != inForce {
+	if g.limitsKnown != inForce {
 		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
@@ -351,7 +351,7 @@ func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Reje
 	w.unlooked = true
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
 	g.enterLine(w)
-	if g.knows == missing {
+	if g.limitsKnown == missing {
 		g.waiting.holdBack(w)
 	}
 	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}
@@ -379,13 +379,13 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.knows == noQueues ||
-		!g.holds(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
+	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.limitsKnown == noQueues ||
+		!g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.leaveLine(pod.UID)
 		return nil
 	}
 	wanted := demandOf(pod)
-	if g.knows != inForce {
+	if g.limitsKnown != inForce {
 		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
@@ -518,7 +518,7 @@ func (g *Gate) memberAt(uid types.UID) *member {
 }
 
 func (g *Gate) reason() string {
-	if g.knows == undecided {
+	if g.limitsKnown == undecided {
 		return "the scheduler has just started"
 	}
 	return g.why
@@ -607,14 +607,14 @@ func sentence(short []shortage) string {
 func (g *Gate) due(leads bool) (pods []wire.PodRef, next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting.round(g.usage, g.knows, g.holds, g.clock.Now(), leads)
+	return g.waiting.round(g.usage, g.limitsKnown, g.applies, g.clock.Now(), leads)
 }
 
 // State is how many pods wait, and whether the gate is shut for want of limits.
 func (g *Gate) State() (waiting int, shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	shut = g.knows == undecided || g.knows == missing
+	shut = g.limitsKnown == undecided || g.limitsKnown == missing
 	return len(g.waiting.pods) - g.waiting.granted, shut
 }
 

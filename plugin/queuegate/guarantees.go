@@ -25,7 +25,7 @@ func (g *Gate) GuaranteeMargins(preemptor *v1.Pod, leaving []types.UID) (found *
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.usage == nil {
-		return nil, g.knows == noQueues
+		return nil, g.limitsKnown == noQueues
 	}
 	tree := g.usage.tree
 	if !tree.guarantees {

@@ -288,7 +288,7 @@ func (l *waitingLine) reenter(tree *queueTree) {
 // Where more are due than one round looks at, half of it goes to the first in order and half to those that were not looked
 // at for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
 // each pod looked at, however many wait.
-func (l *waitingLine) round(usage *queueUsage, knows knowledge, holds Applies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
+func (l *waitingLine) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
@@ -298,7 +298,7 @@ func (l *waitingLine) round(usage *queueUsage, knows knowledge, holds Applies, n
 	look = append(look, l.take(mostLooks/2, byAge)...)
 	slices.SortFunc(look, before)
 	for _, w := range look {
-		if l.tryNow(w, usage, knows, holds, now) {
+		if l.tryNow(w, usage, limitsKnown, applies, now) {
 			pods = append(pods, w.pod)
 		}
 	}
@@ -356,12 +356,12 @@ func (l *waitingLine) take(n, order int) []*waiter {
 
 // tryNow reports whether a pod is to be tried now. It is in no heap before; afterwards it rests, has a promise, or waits
 // no longer.
-func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, knows knowledge, holds Applies, now time.Time) bool {
-	if knows == noQueues || !holds(w.profileMode, w.priority, w.namespace) {
+func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
+	if limitsKnown == noQueues || !applies(w.profileMode, w.priority, w.namespace) {
 		l.remove(w)
 		return true
 	}
-	if knows != inForce {
+	if limitsKnown != inForce {
 		w.blocked = nil
 		l.rest(w, time.Time{})
 		return false
