@@ -465,7 +465,7 @@ func (g *Gate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *Rejectio
 	}
 	w := newWaiter(pod, wanted, profileMode)
 	w.blockedBy(short)
-	w.tried = before != nil && before.tried && !g.waiting.isRelieved(before)
+	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
 	g.enterLine(w)
 	rejected := g.rejection(wanted, own, w.message)
@@ -537,7 +537,7 @@ func (g *Gate) recount(uid types.UID, m *member) {
 		before.bound = m.bound
 		return
 	}
-	g.relieve(g.usage.forget(uid))
+	g.noteFreed(g.usage.forget(uid))
 	g.usage.count(uid, m)
 }
 
@@ -555,7 +555,7 @@ func (g *Gate) settle(uid types.UID) {
 		g.usage.count(uid, &pending)
 		return
 	}
-	g.relieve(g.usage.forget(uid))
+	g.noteFreed(g.usage.forget(uid))
 }
 
 func (g *Gate) drop(uid types.UID) {
@@ -565,7 +565,7 @@ func (g *Gate) drop(uid types.UID) {
 	g.waiting.settled(uid)
 	g.tellings.forget(uid)
 	if g.usage != nil {
-		g.relieve(g.usage.forget(uid))
+		g.noteFreed(g.usage.forget(uid))
 	}
 }
 
@@ -576,14 +576,14 @@ func (g *Gate) enterLine(w *waiter) {
 }
 
 // leaveLine lets a pod wait no longer, and others have what it was promised.
-func (g *Gate) leaveLine(uid types.UID) { g.relieve(g.waiting.leave(uid)) }
+func (g *Gate) leaveLine(uid types.UID) { g.noteFreed(g.waiting.leave(uid)) }
 
-// relieve notes that a queue and those above it hold less.
-func (g *Gate) relieve(leaf *queue) {
+// noteFreed notes that a queue and those above it hold less.
+func (g *Gate) noteFreed(leaf *queue) {
 	if leaf == nil {
 		return
 	}
-	g.waiting.relieve(leaf)
+	g.waiting.noteFreed(leaf)
 	g.notify()
 }
 

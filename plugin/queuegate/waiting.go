@@ -98,7 +98,7 @@ type waitingLine struct {
 	blocked  map[*queue]*waiterSet // the others, by where they do not fit; nil: where that is not known
 	timers   timers
 	ticks    uint64              // counts what may let pods in, and rounds
-	relieved map[*queue]uint64   // when a queue has last come to hold less, in ticks
+	freed    map[*queue]uint64   // when a queue has last come to hold less, in ticks
 	paces    map[types.UID]pace  // of pods that were woken and are not placed
 	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
 	granted  int                 // how many of the pods have a promise
@@ -108,7 +108,7 @@ type waitingLine struct {
 func newWaitingLine(tell func(uid types.UID, urgent bool)) *waitingLine {
 	return &waitingLine{
 		tell: tell, pods: map[types.UID]*waiter{}, due: newWaiterSet(), blocked: map[*queue]*waiterSet{},
-		relieved: map[*queue]uint64{}, paces: map[types.UID]pace{},
+		freed: map[*queue]uint64{}, paces: map[types.UID]pace{},
 	}
 }
 
@@ -224,21 +224,21 @@ func (l *waitingLine) leave(uid types.UID) *queue {
 // settled forgets how often a pod was woken: it is placed or gone.
 func (l *waitingLine) settled(uid types.UID) { delete(l.paces, uid) }
 
-// relieve notes that a queue and those above it hold less: pods that do not fit there are looked at again.
+// noteFreed notes that a queue and those above it hold less: pods that do not fit there are looked at again.
 // O(depth × log waiting).
-func (l *waitingLine) relieve(leaf *queue) {
+func (l *waitingLine) noteFreed(leaf *queue) {
 	l.ticks++
 	for _, q := range leaf.line {
-		l.relieved[q] = l.ticks
+		l.freed[q] = l.ticks
 		if set := l.blocked[q]; set != nil {
 			l.due.meld(set)
 		}
 	}
 }
 
-// isRelieved reports whether the queue where a pod does not fit holds less than when the pod was last looked at.
-func (l *waitingLine) isRelieved(w *waiter) bool {
-	return w.blocked != nil && l.relieved[w.blocked] > w.looked
+// isFreed reports whether the queue where a pod does not fit holds less than when the pod was last looked at.
+func (l *waitingLine) isFreed(w *waiter) bool {
+	return w.blocked != nil && l.freed[w.blocked] > w.looked
 }
 
 // update takes a waiting pod in as it is now, and reports whether that makes a difference.
@@ -263,7 +263,7 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 // O(waiting × (depth + log waiting)).
 func (l *waitingLine) reenter(tree *queueTree) {
 	l.due, l.blocked, l.timers = newWaiterSet(), map[*queue]*waiterSet{}, nil
-	l.relieved, l.promised, l.granted = map[*queue]uint64{}, nil, 0
+	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
 		l.promised = make([]map[int32][]int64, len(tree.queues))
 		for i := range l.promised {
@@ -324,7 +324,7 @@ func (l *waitingLine) runTimers(now time.Time) {
 		case w.promised:
 			l.withdraw(w)
 			l.setTimer(w, time.Time{})
-			l.relieve(w.leaf)
+			l.noteFreed(w.leaf)
 			if w.passed || w.admitted {
 				l.remove(w)
 				continue
@@ -345,7 +345,7 @@ func (l *waitingLine) take(n, order int) []*waiter {
 	var taken []*waiter
 	for len(taken) < n && !l.due.empty() {
 		w := l.due[order].root
-		if l.isRelieved(w) {
+		if l.isFreed(w) {
 			w.tried = false
 		}
 		l.unlink(w)
