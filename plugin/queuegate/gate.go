@@ -99,7 +99,7 @@ func (g *Gate) decide(limitsKnown limitsState, why string) {
 		}
 	}
 	g.none.Store(limitsKnown == noQueues)
-	g.waiting.lookAtAll()
+	g.waiting.recheckAll()
 	g.notify()
 }
 
@@ -183,11 +183,11 @@ func (g *Gate) countAll(usage *queueUsage) error {
 	return nil
 }
 
-// Reconsider lets pods that wait be looked at again: modes have changed.
+// Reconsider lets pods that wait be checked again: modes have changed.
 func (g *Gate) Reconsider() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting.lookAtAll()
+	g.waiting.recheckAll()
 	g.notify()
 }
 
@@ -240,7 +240,7 @@ func (g *Gate) PodLeftNode(uid types.UID) {
 	}
 }
 
-// Reserve takes a place for a pod, where there is still one: between a cycle's look and this, pods may
+// Reserve takes a place for a pod, where there is still one: between a cycle's check and this, pods may
 // have come that this scheduler did not place.
 func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {
 	rejected := g.reserve(pod, profileMode)
@@ -260,17 +260,17 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	wanted := demandOf(pod)
 	wanted.place(g.usage.tree)
 	if g.applies(profileMode, wanted.priority, wanted.namespace) {
-		if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
+		if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
 			// No preemption follows here: the waker lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
-			g.waiting.lookAgain(w)
+			g.waiting.recheck(w)
 			g.waiting.holdBack(w)
 			g.notify()
 			return rejected
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
-	g.leaveLine(pod.UID) // those that were held for its promise are looked at by what is used now
+	g.leaveLine(pod.UID) // those that were held for its promise are checked by what is used now
 	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
@@ -321,18 +321,18 @@ func (g *Gate) CycleFailed(uid types.UID) {
 	g.leaveLine(uid)
 }
 
-// look says what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
+// check reports what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
 // line. O(depth × resources); where there are no queues it is one read.
-func (g *Gate) look(pod *v1.Pod, profileMode string) *Rejection {
+func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
 	if g.none.Load() {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.lookLocked(pod, profileMode)
+	return g.checkLocked(pod, profileMode)
 }
 
-func (g *Gate) lookLocked(pod *v1.Pod, profileMode string) *Rejection {
+func (g *Gate) checkLocked(pod *v1.Pod, profileMode string) *Rejection {
 	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.leaveLine(pod.UID)
 		return nil
@@ -342,13 +342,13 @@ func (g *Gate) lookLocked(pod *v1.Pod, profileMode string) *Rejection {
 		return g.awaitLimits(pod, wanted, profileMode)
 	}
 	wanted.place(g.usage.tree)
-	return g.lookFor(pod, wanted, profileMode)
+	return g.checkDemand(pod, wanted, profileMode)
 }
 
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
 func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	w := newWaiter(pod, wanted, profileMode)
-	w.unlooked = true
+	w.unchecked = true
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
 	g.enterLine(w)
 	if g.limitsKnown == missing {
@@ -392,7 +392,7 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 	if w := g.waiting.pods[pod.UID]; g.usage.members[pod.UID] != nil || w != nil && w.promised && w.like(&wanted) {
 		return nil // it has its place
 	}
-	if rejected := g.lookFor(pod, wanted, profileMode); rejected != nil {
+	if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
 		w := g.waiting.pods[pod.UID]
 		if rejected.reason == rejectedMayHelp && !w.tried {
 			return nil
@@ -446,8 +446,8 @@ func (g *Gate) AllowCycle(uid types.UID) {
 	}
 }
 
-// lookFor is look where limits are in force.
-func (g *Gate) lookFor(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
+// checkDemand is check where limits are in force.
+func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
 	var promised claims
 	if own == nil {

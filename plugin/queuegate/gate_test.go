@@ -87,7 +87,7 @@ func (w *gateWorld) woken() []string {
 
 // enters runs a pod through PreFilter and Reserve.
 func (w *gateWorld) enters(pod *v1.Pod) bool {
-	if w.gate.look(pod, wire.ModeEnforce) != nil {
+	if w.gate.check(pod, wire.ModeEnforce) != nil {
 		return false
 	}
 	return w.gate.Reserve(on(pod, "n1"), wire.ModeEnforce) == nil
@@ -95,7 +95,7 @@ func (w *gateWorld) enters(pod *v1.Pod) bool {
 
 func (w *gateWorld) rejected(pod *v1.Pod) *Rejection {
 	w.t.Helper()
-	r := w.gate.look(pod, wire.ModeEnforce)
+	r := w.gate.check(pod, wire.ModeEnforce)
 	if r == nil {
 		w.t.Fatalf("%s passes the gate", pod.Name)
 	}
@@ -167,7 +167,7 @@ func TestAPodIsNotHeldForWhatItDoesNotAsk(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	w.shows(on(in("", "a", 0, 500).Obj(), "n1"))
 
-	if r := w.gate.look(in("", "b", 0, 0).Obj(), wire.ModeEnforce); r != nil {
+	if r := w.gate.check(in("", "b", 0, 0).Obj(), wire.ModeEnforce); r != nil {
 		t.Errorf("rejected: %s", r.message)
 	}
 }
@@ -239,7 +239,7 @@ func TestAVictimsQuotaIsFreeOnceItHasLeftTheSchedulersCache(t *testing.T) {
 func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p := in("", "p", 0, 100).Obj()
-	if w.gate.look(p, wire.ModeEnforce) != nil {
+	if w.gate.check(p, wire.ModeEnforce) != nil {
 		t.Fatal("the queue is empty")
 	}
 	w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
@@ -281,12 +281,12 @@ func TestPodsThatRaceIntoAQueueNeverTakeItAboveMax(t *testing.T) {
 func TestNoGateStandsWhereThereAreNoQueuesOrItDoesNotApply(t *testing.T) {
 	p := in("", "p", 0, 1).Obj()
 	for name, passes := range map[string]func(*gateWorld) bool{
-		"no queues":                 func(w *gateWorld) bool { w.gate.NoQueues(); return w.gate.look(p, wire.ModeEnforce) == nil },
-		"the profile only observes": func(w *gateWorld) bool { return w.gate.look(p, wire.ModeObserve) == nil },
-		"the profile is off":        func(w *gateWorld) bool { return w.gate.look(p, wire.ModeOff) == nil },
+		"no queues":                 func(w *gateWorld) bool { w.gate.NoQueues(); return w.gate.check(p, wire.ModeEnforce) == nil },
+		"the profile only observes": func(w *gateWorld) bool { return w.gate.check(p, wire.ModeObserve) == nil },
+		"the profile is off":        func(w *gateWorld) bool { return w.gate.check(p, wire.ModeOff) == nil },
 		"its namespace is exempt now": func(w *gateWorld) bool {
 			w.exempt.Store(&[]string{"default"})
-			return w.gate.look(p, wire.ModeEnforce) == nil
+			return w.gate.check(p, wire.ModeEnforce) == nil
 		},
 	} {
 		if w := limited(t, limit("root", "cpu", 0)); !passes(w) {
@@ -358,7 +358,7 @@ func wokenBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
 
 func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
-		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
+		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.check(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
 	} {
@@ -410,9 +410,9 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 }
 
 func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
-	for range 20 { // in whichever order the waiting pods are looked at
+	for range 20 { // in whichever order the waiting pods are checked
 		w, first := wokenBefore(t, 100)
-		if rejected := w.gate.look(first, wire.ModeEnforce); rejected != nil {
+		if rejected := w.gate.check(first, wire.ModeEnforce); rejected != nil {
 			t.Fatalf("rejected: %s", rejected.message)
 		}
 
@@ -538,7 +538,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				pods[uid] = p
 				w.shows(p)
 			case action == 7:
-				w.gate.look(p, wire.ModeEnforce)
+				w.gate.check(p, wire.ModeEnforce)
 				w.woken()
 			case action == 8 && random.IntN(10) == 0:
 				tree = 1 - tree
@@ -659,7 +659,7 @@ func BenchmarkQueueGateCycle(b *testing.B) {
 	placed := on(p, "n1")
 	b.ResetTimer()
 	for range b.N {
-		w.gate.look(p, wire.ModeEnforce)
+		w.gate.check(p, wire.ModeEnforce)
 		w.gate.Reserve(placed, wire.ModeEnforce)
 		w.gate.Unreserve(p.UID)
 	}
@@ -683,18 +683,18 @@ func BenchmarkQueueGateWithoutQueues(b *testing.B) {
 	p := in("", "p", 0, 100).Obj()
 	b.ResetTimer()
 	for range b.N {
-		w.gate.look(p, wire.ModeEnforce)
+		w.gate.check(p, wire.ModeEnforce)
 	}
 }
 
-// crowded is a gate with a full queue that holds so many pods, all of which have been looked at.
+// crowded is a gate with a full queue that holds so many pods, all of which have been checked.
 func crowded(t testing.TB, waiting int) *gateWorld {
 	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b", "cpu", 100))
 	w.shows(on(in("root.a", "v", mid, 100).Obj(), "n1"))
 	for i := range waiting {
 		w.admits(in("root.a", fmt.Sprintf("p%06d", i), low, 50).Obj())
 	}
-	for range 2 + waiting/mostLooks {
+	for range 2 + waiting/maxChecks {
 		w.woken()
 	}
 	return w
@@ -743,7 +743,7 @@ func TestPodsThatAClusterNeedsToStartPassWhileTheLimitsAreNotKnown(t *testing.T)
 		w := newGateWorld(t)
 		w.gate.AssumeLimits("because")
 
-		if rejected := w.gate.look(pod, wire.ModeEnforce); rejected != nil {
+		if rejected := w.gate.check(pod, wire.ModeEnforce); rejected != nil {
 			t.Errorf("%s: held: %s", name, rejected.message)
 		}
 	}
@@ -803,7 +803,7 @@ func TestAPodHeldForAPromiseComesToACycleOnceTheRoomIsTaken(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	q, p := in("", "q", high, 50).Obj(), in("", "p", high, 50).Obj()
 	w.shows(on(in("", "v", low, 50).Obj(), "n1"), q, p)
-	w.woken() // what limit left to be looked at
+	w.woken() // what limit left to be checked
 	if !w.admits(q) {
 		t.Fatal("q fits")
 	}
@@ -853,7 +853,7 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 }
 
 func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
-	const waiting = 3*mostLooks + 1
+	const waiting = 3*maxChecks + 1
 	w := limited(t, limit("root", "cpu", 100))
 	v := on(in("", "v", mid, 100).Obj(), "n1")
 	w.shows(v)

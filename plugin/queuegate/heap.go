@@ -2,10 +2,10 @@ package queuegate
 
 import "cmp"
 
-// The orders in which waiting pods are looked at.
+// The orders in which waiting pods are checked.
 const (
 	byOrder = iota // as they are to be tried
-	byAge          // longest not looked at first
+	byAge          // longest not checked first
 	orders
 )
 
@@ -24,7 +24,7 @@ type waiterHeap struct {
 
 func (h *waiterHeap) less(a, b *waiter) bool {
 	if h.order == byAge {
-		return cmp.Or(cmp.Compare(a.looked, b.looked), before(a, b)) < 0
+		return cmp.Or(cmp.Compare(a.checked, b.checked), before(a, b)) < 0
 	}
 	return before(a, b) < 0
 }

@@ -33,12 +33,12 @@ const (
 
 // How conditions are written.
 const (
-	// tellSettle is how long after a pod was held its condition is looked at: where a cycle has held it, the scheduler
+	// tellSettle is how long after a pod was held its condition is checked: where a cycle has held it, the scheduler
 	// writes the condition after that.
 	tellSettle = 200 * time.Millisecond
 	// tellAgain is when to try again after the API server has not taken a condition.
 	tellAgain = time.Second
-	// denominateAgain is when to look again at a nomination whose order may be alive.
+	// denominateAgain is when to check again a nomination whose order may be alive.
 	denominateAgain = 10 * time.Second
 	// tellQPS and tellBurst bound the writes. They have a client of their own, since the scheduler's binds pods.
 	tellQPS   = 50
@@ -50,7 +50,7 @@ const (
 // restShare: of so many conditions in a row that could be urgent, one is not, so that the others are not starved.
 const restShare = 10
 
-// tellings are the pods whose condition is to be looked at, since their queue holds them. Those that look like a lack of
+// tellings are the pods whose condition is to be checked, since their queue holds them. Those that look like a lack of
 // nodes are urgent. Safe for concurrent use; it calls nothing.
 type tellings struct {
 	clock   clock.PassiveClock
@@ -65,7 +65,7 @@ type tellings struct {
 // telling is one pod of them.
 type telling struct {
 	uid    types.UID
-	at     time.Time // when to look
+	at     time.Time // when to check
 	urgent bool
 	index  int // in its heap
 }
@@ -74,10 +74,10 @@ func newTellings(clock clock.PassiveClock) *tellings {
 	return &tellings{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*telling{}}
 }
 
-// add lets a pod's condition be looked at soon, before others where it is urgent.
+// add lets a pod's condition be checked soon, before others where it is urgent.
 func (t *tellings) add(uid types.UID, urgent bool) { t.addIn(uid, tellSettle, urgent) }
 
-// addIn lets it be looked at after a while. A pod that is there keeps its turn and its urgency. O(log pods).
+// addIn lets it be checked after a while. A pod that is there keeps its turn and its urgency. O(log pods).
 func (t *tellings) addIn(uid types.UID, wait time.Duration, urgent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *tellings) forget(uid types.UID) {
 	}
 }
 
-// take takes the pod to look at now, urgent ones first and each in the order in which they are due. Where there is none
+// take takes the pod to check now, urgent ones first and each in the order in which they are due. Where there is none
 // it says when to ask again (zero: when something changes). O(log pods).
 func (t *tellings) take() (taken telling, ok bool, next time.Time) {
 	t.mu.Lock()

@@ -77,7 +77,7 @@ func TestNotMorePodsComeToTheirCycleThanTheirQueueHasRoomFor(t *testing.T) {
 
 func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
-		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.look(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
+		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.check(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"something else gates it":   func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts) },
 	} {
@@ -102,7 +102,7 @@ func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 func TestANewPodDoesNotTakeWhatAMoreImportantOneWasPromised(t *testing.T) {
 	w, first := wokenBefore(t, 100)
 
-	if w.admits(in("", "new", low, 50).Obj()) || w.gate.look(in("", "new", mid, 50).Obj(), wire.ModeEnforce) == nil {
+	if w.admits(in("", "new", low, 50).Obj()) || w.gate.check(in("", "new", mid, 50).Obj(), wire.ModeEnforce) == nil {
 		t.Error("a new pod takes what was promised")
 	}
 	if !w.admits(in("", "above", high, 50).Obj()) {
@@ -214,7 +214,7 @@ func TestAPodThatNoNodeHasRoomForLooksLikeALackOfNodes(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p := unschedulable(in("", "p", low, 10).Obj(), "0/3 nodes are available: 3 Insufficient cpu.")
 	w.shows(p)
-	if !w.admits(p) || w.gate.look(p, wire.ModeEnforce) != nil {
+	if !w.admits(p) || w.gate.check(p, wire.ModeEnforce) != nil {
 		t.Fatal("held")
 	}
 	w.gate.CycleFailed(p.UID)

@@ -55,7 +55,7 @@ func RejectionOf(state fwk.CycleState) *Rejection {
 // Check reports why a pod is kept out in its cycle, which notes it; nil where it passes. A pod that is kept out waits
 // in line. O(depth × resources); where there are no queues it is one read.
 func (g *Gate) Check(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.look(pod, profileMode)
+	rejected := g.check(pod, profileMode)
 	if rejected == nil {
 		state.Write(passedKey, passed{})
 		return nil

@@ -31,10 +31,10 @@ type Process interface {
 	StoredOrderLives(ctx context.Context, uid types.UID) bool
 }
 
-// gatePause is the least time between two looks at the waiting pods.
+// gatePause is the least time between two checks of the waiting pods.
 const gatePause = 50 * time.Millisecond
 
-// standbyPause is how often a standby looks whether it leads by now.
+// standbyPause is how often a standby checks whether it leads by now.
 const standbyPause = time.Second
 
 // Run activates pods that were kept out and now fit, and lets the conditions of those that are held say so, until the
@@ -44,8 +44,8 @@ func (g *Gate) Run(ctx context.Context, process Process) {
 	goroutines.KeepRunning(ctx, "queue_conditions", func(ctx context.Context) { g.runTellings(ctx, process) })
 }
 
-// runActivations activates pods that were kept out and now fit. Between two looks it pauses, so that a queue
-// that empties is looked at a few times and not once a pod.
+// runActivations activates pods that were kept out and now fit. Between two checks it pauses, so that a queue
+// that empties is checked a few times and not once a pod.
 func (g *Gate) runActivations(ctx context.Context, process Process) {
 	for ctx.Err() == nil {
 		g.activateDue(ctx, process)
@@ -53,7 +53,7 @@ func (g *Gate) runActivations(ctx context.Context, process Process) {
 	}
 }
 
-// activateDue looks once, waits where nothing is due, and activates.
+// activateDue checks once, waits where nothing is due, and activates.
 func (g *Gate) activateDue(ctx context.Context, process Process) {
 	defer goroutines.RecoverPanic(ctx, "gate", nil)
 	leads := process.Leads(ctx)

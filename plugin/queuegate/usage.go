@@ -48,7 +48,7 @@ type member struct {
 // stays reports whether a pod is on a node and not being deleted.
 func (m *member) stays() bool { return m.placed && !m.leaving }
 
-// queueUsage is what the queues of one tree hold, each with all below it. It limitsKnown pods by UID, so that a
+// queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
 // pod counts once however often it is told of. Not safe for concurrent use.
 type queueUsage struct {
 	tree    *queueTree

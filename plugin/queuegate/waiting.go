@@ -41,13 +41,13 @@ func (p pace) next(now time.Time) pace {
 	return pace{wakes: p.wakes + 1, until: now.Add(pause)}
 }
 
-// heldFlush is after how long a pod that is kept out is looked at again, whatever has happened: as the scheduler
+// heldFlush is after how long a pod that is kept out is checked again, whatever has happened: as the scheduler
 // does with unschedulable pods, though not with those that PreEnqueue holds.
 const heldFlush = 5 * time.Minute
 
-// mostLooks bounds how many pods one round looks at, and how many promises and times it lets run out, since PreEnqueue
+// maxChecks bounds how many pods one round checks, and how many promises and times it lets run out, since PreEnqueue
 // waits for it.
-const mostLooks = 1000
+const maxChecks = 1000
 
 // waiter is a pod that the gate keeps out, or that was promised room.
 type waiter struct {
@@ -56,19 +56,19 @@ type waiter struct {
 	rank          int64 // below which pods may be its victims
 	profileMode   string
 	created       time.Time
-	blocked       *queue    // where it does not fit, as last looked; nil: that is not known
+	blocked       *queue    // where it does not fit, as last checked; nil: that is not known
 	promised      bool      // the room for it is spoken for
 	admitted      bool      // promised as it came, and not woken from the line
 	passed        bool      // it has passed the gate since
-	unlooked      bool      // kept out before the limits were known
+	unchecked     bool      // kept out before the limits were known
 	tried         bool      // a cycle of its own has found no victims that make room; others are not run until something changes
-	flushAt       time.Time // when it is looked at again in any case
+	flushAt       time.Time // when it is checked again in any case
 	held          bool      // PreEnqueue holds it, or would: its condition is to say so
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
 	message       string    // why, for people
 	about         string    // what every message that says so contains
 
-	looked     uint64 // when it was last looked at, in ticks; it may not change while the pod is in a heap
+	checked    uint64 // when it was last checked, in ticks; it may not change while the pod is in a heap
 	waits      bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
 	links      [orders]heapLinks
 	timer      time.Time // when it is due in any case, or its promise ends
@@ -94,7 +94,7 @@ type waitingLine struct {
 	tell func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
 
 	pods     map[types.UID]*waiter
-	due      *waiterSet            // to be looked at
+	due      *waiterSet            // to be checked
 	blocked  map[*queue]*waiterSet // the others, by where they do not fit; nil: where that is not known
 	timers   timers
 	ticks    uint64              // counts what may let pods in, and rounds
@@ -123,17 +123,17 @@ func (l *waitingLine) holdBack(w *waiter) {
 	l.tell(types.UID(w.pod.UID), w.unschedulable)
 }
 
-// enter lets a pod wait that does not, and has just been looked at.
+// enter lets a pod wait that does not, and has just been checked.
 func (l *waitingLine) enter(w *waiter) {
 	l.pods[types.UID(w.pod.UID)] = w
 	l.rest(w, w.flushAt)
 }
 
-// rest leaves a pod, which has just been looked at, in peace until the queue where it does not fit holds less, or
+// rest leaves a pod, which has just been checked, in peace until the queue where it does not fit holds less, or
 // a time (zero: none). O(log waiting).
 func (l *waitingLine) rest(w *waiter, until time.Time) {
 	l.unlink(w)
-	w.looked, w.waits = l.ticks, true
+	w.checked, w.waits = l.ticks, true
 	set := l.blocked[w.blocked]
 	if set == nil {
 		set = newWaiterSet()
@@ -143,15 +143,15 @@ func (l *waitingLine) rest(w *waiter, until time.Time) {
 	l.setTimer(w, until)
 }
 
-// lookAgain lets a pod be looked at in one of the next rounds. O(log waiting).
-func (l *waitingLine) lookAgain(w *waiter) {
+// recheck lets a pod be checked in one of the next rounds. O(log waiting).
+func (l *waitingLine) recheck(w *waiter) {
 	l.unlink(w)
 	w.waits, w.blocked = true, nil
 	l.due.push(w)
 }
 
-// lookAtAll lets every pod be looked at. O(queues × log waiting).
-func (l *waitingLine) lookAtAll() {
+// recheckAll lets every pod be checked. O(queues × log waiting).
+func (l *waitingLine) recheckAll() {
 	for _, set := range l.blocked {
 		l.due.meld(set)
 	}
@@ -224,7 +224,7 @@ func (l *waitingLine) leave(uid types.UID) *queue {
 // settled forgets how often a pod was woken: it is placed or gone.
 func (l *waitingLine) settled(uid types.UID) { delete(l.paces, uid) }
 
-// noteFreed notes that a queue and those above it hold less: pods that do not fit there are looked at again.
+// noteFreed notes that a queue and those above it hold less: pods that do not fit there are checked again.
 // O(depth × log waiting).
 func (l *waitingLine) noteFreed(leaf *queue) {
 	l.ticks++
@@ -236,9 +236,9 @@ func (l *waitingLine) noteFreed(leaf *queue) {
 	}
 }
 
-// isFreed reports whether the queue where a pod does not fit holds less than when the pod was last looked at.
+// isFreed reports whether the queue where a pod does not fit holds less than when the pod was last checked.
 func (l *waitingLine) isFreed(w *waiter) bool {
-	return w.blocked != nil && l.freed[w.blocked] > w.looked
+	return w.blocked != nil && l.freed[w.blocked] > w.checked
 }
 
 // update takes a waiting pod in as it is now, and reports whether that makes a difference.
@@ -255,11 +255,11 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 	l.remove(w)
 	w = newWaiter(pod, now, w.profileMode)
 	l.pods[pod.UID] = w
-	l.lookAgain(w)
+	l.recheck(w)
 	return true
 }
 
-// reenter places all waiting pods in another tree, nil for none, and lets them be looked at. Promises end.
+// reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end.
 // O(waiting × (depth + log waiting)).
 func (l *waitingLine) reenter(tree *queueTree) {
 	l.due, l.blocked, l.timers = newWaiterSet(), map[*queue]*waiterSet{}, nil
@@ -280,24 +280,24 @@ func (l *waitingLine) reenter(tree *queueTree) {
 		if tree != nil {
 			w.place(tree)
 		}
-		l.lookAgain(w)
+		l.recheck(w)
 	}
 }
 
 // round takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
-// Where more are due than one round looks at, half of it goes to the first in order and half to those that were not looked
-// at for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
-// each pod looked at, however many wait.
+// Where more are due than one round checks, half of it goes to the first in order and half to those that were not checked
+// for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
+// each pod checked, however many wait.
 func (l *waitingLine) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
 	}
 	l.runTimers(now)
-	look := l.take(mostLooks/2, byOrder)
-	look = append(look, l.take(mostLooks/2, byAge)...)
-	slices.SortFunc(look, before)
-	for _, w := range look {
+	checks := l.take(maxChecks/2, byOrder)
+	checks = append(checks, l.take(maxChecks/2, byAge)...)
+	slices.SortFunc(checks, before)
+	for _, w := range checks {
 		if l.tryNow(w, usage, limitsKnown, applies, now) {
 			pods = append(pods, w.pod)
 		}
@@ -311,9 +311,9 @@ func (l *waitingLine) round(usage *queueUsage, limitsKnown limitsState, applies 
 	return pods, next
 }
 
-// runTimers ends promises that are over, for any pod may have that room, and lets pods be looked at whose time has come.
+// runTimers ends promises that are over, for any pod may have that room, and lets pods be checked whose time has come.
 func (l *waitingLine) runTimers(now time.Time) {
-	for range mostLooks {
+	for range maxChecks {
 		if len(l.timers) == 0 || now.Before(l.timers[0].timer) {
 			return
 		}
@@ -329,13 +329,13 @@ func (l *waitingLine) runTimers(now time.Time) {
 				l.remove(w)
 				continue
 			}
-			l.lookAgain(w)
+			l.recheck(w)
 		default:
 			if !w.flushAt.IsZero() && !now.Before(w.flushAt) {
 				w.tried, w.flushAt = false, now.Add(heldFlush)
 			}
 			l.setTimer(w, time.Time{})
-			l.lookAgain(w)
+			l.recheck(w)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, limitsKnown limitsSta
 		return false
 	}
 	l.paces[uid] = paced.next(now)
-	w.passed, w.unlooked, w.held = false, false, false
+	w.passed, w.unchecked, w.held = false, false, false
 	l.give(w, now)
 	return true
 }
@@ -394,13 +394,13 @@ func (l *waitingLine) mayTry(w *waiter, now time.Time, mayPreempt bool) bool {
 	uid := types.UID(w.pod.UID)
 	if mayPreempt && !w.tried && l.paces[uid].over(now) {
 		l.paces[uid] = l.paces[uid].next(now)
-		w.unlooked = false
+		w.unchecked = false
 		return true
 	}
-	if w.unlooked || !w.held {
+	if w.unchecked || !w.held {
 		l.holdBack(w)
 	}
-	w.unlooked = false
+	w.unchecked = false
 	return false
 }
 
