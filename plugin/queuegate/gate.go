@@ -57,7 +57,7 @@ type Gate struct {
 	usage       *queueUsage // nil: as tree
 	reserved    map[types.UID]wire.PodRef
 	held        map[types.UID]wire.PodRef
-	waiting     *waitingLine
+	waiting     *waitingPods
 
 	tellings *tellings // of pods whose condition is to say that their queue holds them
 }
@@ -70,7 +70,7 @@ func New(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies
 	registerMetrics()
 	told := newTellings(clock)
 	return &Gate{
-		waiting: newWaitingLine(told.add), tellings: told,
+		waiting: newWaitingPods(told.add), tellings: told,
 		clock: clock, pods: pods, applies: applies,
 		changed:  make(chan struct{}, 1),
 		decided:  make(chan struct{}),
@@ -200,7 +200,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		g.drop(pod.UID)
 	case pod.Spec.NodeName != "":
 		delete(g.reserved, pod.UID)
-		g.leaveLine(pod.UID)
+		g.removeWaiting(pod.UID)
 		g.waiting.settled(pod.UID)
 		g.tellings.forget(pod.UID)
 		g.count(pod, true, true)
@@ -270,7 +270,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 		}
 	}
 	g.reserved[pod.UID] = refOf(pod)
-	g.leaveLine(pod.UID) // those that were held for its promise are checked by what is used now
+	g.removeWaiting(pod.UID) // those that were held for its promise are checked by what is used now
 	g.recount(pod.UID, &member{demand: wanted, placed: true})
 	return nil
 }
@@ -292,7 +292,7 @@ func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	defer g.mu.Unlock()
 	uid := types.UID(ref.UID)
 	g.held[uid] = ref
-	g.leaveLine(uid)
+	g.removeWaiting(uid)
 	if g.usage == nil || g.usage.members[uid] != nil {
 		return
 	}
@@ -318,7 +318,7 @@ func (g *Gate) CycleFailed(uid types.UID) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leaveLine(uid)
+	g.removeWaiting(uid)
 }
 
 // check reports what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
@@ -334,7 +334,7 @@ func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
 
 func (g *Gate) checkLocked(pod *v1.Pod, profileMode string) *Rejection {
 	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		g.leaveLine(pod.UID)
+		g.removeWaiting(pod.UID)
 		return nil
 	}
 	wanted := demandOf(pod)
@@ -347,10 +347,10 @@ func (g *Gate) checkLocked(pod *v1.Pod, profileMode string) *Rejection {
 
 // awaitLimits keeps a pod out until it is known whether there are limits, and which.
 func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
-	w := newWaiter(pod, wanted, profileMode)
+	w := newWaitingPod(pod, wanted, profileMode)
 	w.unchecked = true
 	w.about, w.message = unknownLimits, unknownLimits+g.reason()
-	g.enterLine(w)
+	g.addWaiting(w)
 	if g.limitsKnown == missing {
 		g.waiting.holdBack(w)
 	}
@@ -381,7 +381,7 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 	defer g.mu.Unlock()
 	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.limitsKnown == noQueues ||
 		!g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		g.leaveLine(pod.UID)
+		g.removeWaiting(pod.UID)
 		return nil
 	}
 	wanted := demandOf(pod)
@@ -402,8 +402,8 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 	}
 	if pod.Spec.SchedulingGroup == nil && limits(wanted.leaf, wanted.needs) {
 		// Pods of a group come to their cycle together, and once all are there.
-		g.leaveLine(pod.UID)
-		w := newWaiter(pod, wanted, profileMode)
+		g.removeWaiting(pod.UID)
+		w := newWaitingPod(pod, wanted, profileMode)
 		w.admitted = true
 		g.waiting.enter(w)
 		g.waiting.give(w, g.clock.Now())
@@ -463,11 +463,11 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 		g.waiting.passes(pod.UID)
 		return nil
 	}
-	w := newWaiter(pod, wanted, profileMode)
+	w := newWaitingPod(pod, wanted, profileMode)
 	w.blockedBy(short)
 	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
 	w.flushAt = g.clock.Now().Add(heldFlush)
-	g.enterLine(w)
+	g.addWaiting(w)
 	rejected := g.rejection(wanted, own, w.message)
 	if g.usage.mayPreempt(&wanted, own, w.rank) {
 		rejected.reason = rejectedMayHelp
@@ -561,7 +561,7 @@ func (g *Gate) settle(uid types.UID) {
 func (g *Gate) drop(uid types.UID) {
 	delete(g.reserved, uid)
 	delete(g.held, uid)
-	g.leaveLine(uid)
+	g.removeWaiting(uid)
 	g.waiting.settled(uid)
 	g.tellings.forget(uid)
 	if g.usage != nil {
@@ -569,14 +569,14 @@ func (g *Gate) drop(uid types.UID) {
 	}
 }
 
-// enterLine lets a pod wait, and others have what it was promised.
-func (g *Gate) enterLine(w *waiter) {
-	g.leaveLine(types.UID(w.pod.UID))
+// addWaiting lets a pod wait, and others have what it was promised.
+func (g *Gate) addWaiting(w *waitingPod) {
+	g.removeWaiting(types.UID(w.pod.UID))
 	g.waiting.enter(w)
 }
 
-// leaveLine lets a pod wait no longer, and others have what it was promised.
-func (g *Gate) leaveLine(uid types.UID) { g.noteFreed(g.waiting.leave(uid)) }
+// removeWaiting lets a pod wait no longer, and others have what it was promised.
+func (g *Gate) removeWaiting(uid types.UID) { g.noteFreed(g.waiting.leave(uid)) }
 
 // noteFreed notes that a queue and those above it hold less.
 func (g *Gate) noteFreed(leaf *queue) {

@@ -9,39 +9,39 @@ const (
 	orders
 )
 
-// heapLinks are a waiter's place in one heap.
+// heapLinks are a waiting pod's place in one heap.
 type heapLinks struct {
-	left, right, up *waiter
+	left, right, up *waitingPod
 	rank            int // how many steps down the right side end in nothing
 }
 
-// waiterHeap is a leftist heap of waiters: the first comes out, any can be taken out, and two become one, each in
-// O(log waiters) at worst. A waiter is in one heap of each order at most.
-type waiterHeap struct {
+// podHeap is a leftist heap of waiting pods: the first comes out, any can be taken out, and two become one, each in
+// O(log pods) at worst. A waiting pod is in one heap of each order at most.
+type podHeap struct {
 	order int
-	root  *waiter
+	root  *waitingPod
 }
 
-func (h *waiterHeap) less(a, b *waiter) bool {
+func (h *podHeap) less(a, b *waitingPod) bool {
 	if h.order == byAge {
 		return cmp.Or(cmp.Compare(a.checked, b.checked), before(a, b)) < 0
 	}
 	return before(a, b) < 0
 }
 
-// push puts a waiter in that is in no heap of this order.
-func (h *waiterHeap) push(w *waiter) {
+// push puts a waiting pod in that is in no heap of this order.
+func (h *podHeap) push(w *waitingPod) {
 	w.links[h.order] = heapLinks{rank: 1}
 	h.root = h.join(h.root, w)
 }
 
 // meld takes all of another heap in, which is empty then.
-func (h *waiterHeap) meld(other *waiterHeap) {
+func (h *podHeap) meld(other *podHeap) {
 	h.root, other.root = h.join(h.root, other.root), nil
 }
 
-// remove takes a waiter out that is in this heap.
-func (h *waiterHeap) remove(w *waiter) {
+// remove takes a waiting pod out that is in this heap.
+func (h *podHeap) remove(w *waitingPod) {
 	own := w.links[h.order]
 	w.links[h.order] = heapLinks{}
 	below := h.join(own.left, own.right)
@@ -63,7 +63,7 @@ func (h *waiterHeap) remove(w *waiter) {
 }
 
 // join returns the root of two trees, either of which may be nil.
-func (h *waiterHeap) join(a, b *waiter) *waiter {
+func (h *podHeap) join(a, b *waitingPod) *waitingPod {
 	switch {
 	case a == nil:
 		return b
@@ -79,8 +79,8 @@ func (h *waiterHeap) join(a, b *waiter) *waiter {
 	return a
 }
 
-// settle puts the higher rank to the left, and reports whether the waiter's own rank has changed.
-func (h *waiterHeap) settle(w *waiter) bool {
+// settle puts the higher rank to the left, and reports whether the waiting pod's own rank has changed.
+func (h *podHeap) settle(w *waitingPod) bool {
 	links := &w.links[h.order]
 	if h.rank(links.left) < h.rank(links.right) {
 		links.left, links.right = links.right, links.left
@@ -90,34 +90,34 @@ func (h *waiterHeap) settle(w *waiter) bool {
 	return links.rank != before
 }
 
-func (h *waiterHeap) rank(w *waiter) int {
+func (h *podHeap) rank(w *waitingPod) int {
 	if w == nil {
 		return 0
 	}
 	return w.links[h.order].rank
 }
 
-// waiterSet are waiters in both orders.
-type waiterSet [orders]waiterHeap
+// podSet are waiting pods in both orders.
+type podSet [orders]podHeap
 
-func newWaiterSet() *waiterSet { return &waiterSet{byOrder: {order: byOrder}, byAge: {order: byAge}} }
+func newPodSet() *podSet { return &podSet{byOrder: {order: byOrder}, byAge: {order: byAge}} }
 
-func (s *waiterSet) empty() bool { return s[byOrder].root == nil }
+func (s *podSet) empty() bool { return s[byOrder].root == nil }
 
-func (s *waiterSet) push(w *waiter) {
+func (s *podSet) push(w *waitingPod) {
 	for order := range s {
 		s[order].push(w)
 	}
 }
 
-func (s *waiterSet) meld(other *waiterSet) {
+func (s *podSet) meld(other *podSet) {
 	for order := range s {
 		s[order].meld(&other[order])
 	}
 }
 
-// timers is a heap of waiters by when something is to happen with them.
-type timers []*waiter
+// timers is a heap of waiting pods by when something is to happen with them.
+type timers []*waitingPod
 
 func (t timers) Len() int           { return len(t) }
 func (t timers) Less(i, j int) bool { return t[i].timer.Before(t[j].timer) }
@@ -128,7 +128,7 @@ func (t timers) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (t *timers) Push(w any) {
-	if w, ok := w.(*waiter); ok {
+	if w, ok := w.(*waitingPod); ok {
 		w.timerIndex = len(*t)
 		*t = append(*t, w)
 	}
@@ -144,5 +144,5 @@ func (t *timers) Pop() any {
 	return w
 }
 
-// none is the index of a waiter without a timer.
+// none is the index of a waiting pod without a timer.
 const none = -1

@@ -14,13 +14,13 @@ func TestPodsComeOutOfAHeapInOrderWhicheverWereTakenOutBefore(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		for order := range orders {
-			heaps := []*waiterHeap{{order: order}, {order: order}}
-			in := []map[*waiter]bool{{}, {}}
+			heaps := []*podHeap{{order: order}, {order: order}}
+			in := []map[*waitingPod]bool{{}, {}}
 			for i := range 300 {
 				at := random.IntN(2)
 				switch action := random.IntN(8); {
 				case action < 5:
-					w := &waiter{demand: demand{priority: int32(random.IntN(5))}, checked: uint64(random.IntN(5)), pod: wire.PodRef{UID: fmt.Sprintf("%03d", i)}}
+					w := &waitingPod{demand: demand{priority: int32(random.IntN(5))}, checked: uint64(random.IntN(5)), pod: wire.PodRef{UID: fmt.Sprintf("%03d", i)}}
 					heaps[at].push(w)
 					in[at][w] = true
 				case action < 7:
@@ -38,11 +38,11 @@ func TestPodsComeOutOfAHeapInOrderWhicheverWereTakenOutBefore(t *testing.T) {
 				}
 			}
 			for at, h := range heaps {
-				var got, want []*waiter
+				var got, want []*waitingPod
 				for w := range in[at] {
 					want = append(want, w)
 				}
-				slices.SortFunc(want, func(a, b *waiter) int {
+				slices.SortFunc(want, func(a, b *waitingPod) int {
 					if h.less(a, b) {
 						return -1
 					}

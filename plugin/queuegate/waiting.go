@@ -49,8 +49,8 @@ const heldFlush = 5 * time.Minute
 // waits for it.
 const maxChecks = 1000
 
-// waiter is a pod that the gate keeps out, or that was promised room.
-type waiter struct {
+// waitingPod is a pod that the gate keeps out, or that was promised room.
+type waitingPod struct {
 	demand
 	pod           wire.PodRef
 	rank          int64 // below which pods may be its victims
@@ -75,11 +75,11 @@ type waiter struct {
 	timerIndex int       // none: it has no timer
 }
 
-func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
-	return &waiter{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), timerIndex: none}
+func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
+	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), timerIndex: none}
 }
 
-// waitingLine are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
+// waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
 // room for it beyond what those before it were promised; one that does not fit lets others pass:
 //
 //  1. higher priority,
@@ -90,12 +90,12 @@ func newWaiter(pod *v1.Pod, demand demand, profileMode string) *waiter {
 //
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
-type waitingLine struct {
+type waitingPods struct {
 	tell func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
 
-	pods     map[types.UID]*waiter
-	due      *waiterSet            // to be checked
-	blocked  map[*queue]*waiterSet // the others, by where they do not fit; nil: where that is not known
+	pods     map[types.UID]*waitingPod
+	due      *podSet            // to be checked
+	blocked  map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
 	timers   timers
 	ticks    uint64              // counts what may let pods in, and rounds
 	freed    map[*queue]uint64   // when a queue has last come to hold less, in ticks
@@ -105,38 +105,38 @@ type waitingLine struct {
 	standby  time.Time           // promises last at least until then
 }
 
-func newWaitingLine(tell func(uid types.UID, urgent bool)) *waitingLine {
-	return &waitingLine{
-		tell: tell, pods: map[types.UID]*waiter{}, due: newWaiterSet(), blocked: map[*queue]*waiterSet{},
+func newWaitingPods(tell func(uid types.UID, urgent bool)) *waitingPods {
+	return &waitingPods{
+		tell: tell, pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{},
 		freed: map[*queue]uint64{}, paces: map[types.UID]pace{},
 	}
 }
 
 // blockedBy notes where a pod does not fit.
-func (w *waiter) blockedBy(short []shortage) {
+func (w *waitingPod) blockedBy(short []shortage) {
 	w.blocked, w.message, w.about = short[0].queue, sentence(short), "queue "+short[0].queue.path+": "
 }
 
 // holdBack notes that a pod is held for its queue, for its condition to say so.
-func (l *waitingLine) holdBack(w *waiter) {
+func (l *waitingPods) holdBack(w *waitingPod) {
 	w.held = true
 	l.tell(types.UID(w.pod.UID), w.unschedulable)
 }
 
 // enter lets a pod wait that does not, and has just been checked.
-func (l *waitingLine) enter(w *waiter) {
+func (l *waitingPods) enter(w *waitingPod) {
 	l.pods[types.UID(w.pod.UID)] = w
 	l.rest(w, w.flushAt)
 }
 
 // rest leaves a pod, which has just been checked, in peace until the queue where it does not fit holds less, or
 // a time (zero: none). O(log waiting).
-func (l *waitingLine) rest(w *waiter, until time.Time) {
+func (l *waitingPods) rest(w *waitingPod, until time.Time) {
 	l.unlink(w)
 	w.checked, w.waits = l.ticks, true
 	set := l.blocked[w.blocked]
 	if set == nil {
-		set = newWaiterSet()
+		set = newPodSet()
 		l.blocked[w.blocked] = set
 	}
 	set.push(w)
@@ -144,21 +144,21 @@ func (l *waitingLine) rest(w *waiter, until time.Time) {
 }
 
 // recheck lets a pod be checked in one of the next rounds. O(log waiting).
-func (l *waitingLine) recheck(w *waiter) {
+func (l *waitingPods) recheck(w *waitingPod) {
 	l.unlink(w)
 	w.waits, w.blocked = true, nil
 	l.due.push(w)
 }
 
 // recheckAll lets every pod be checked. O(queues × log waiting).
-func (l *waitingLine) recheckAll() {
+func (l *waitingPods) recheckAll() {
 	for _, set := range l.blocked {
 		l.due.meld(set)
 	}
 }
 
 // unlink takes a pod out of its heaps, where it is in some. O(log waiting).
-func (l *waitingLine) unlink(w *waiter) {
+func (l *waitingPods) unlink(w *waitingPod) {
 	if !w.waits {
 		return
 	}
@@ -173,7 +173,7 @@ func (l *waitingLine) unlink(w *waiter) {
 }
 
 // setTimer replaces a pod's timer; the zero time is none. O(log waiting).
-func (l *waitingLine) setTimer(w *waiter, at time.Time) {
+func (l *waitingPods) setTimer(w *waitingPod, at time.Time) {
 	w.timer = at
 	switch {
 	case at.IsZero() && w.timerIndex != none:
@@ -188,7 +188,7 @@ func (l *waitingLine) setTimer(w *waiter, at time.Time) {
 
 // remove lets a pod wait no longer, and takes back what was promised to it: it returns the queue in which, nil where
 // nothing was.
-func (l *waitingLine) remove(w *waiter) *queue {
+func (l *waitingPods) remove(w *waitingPod) *queue {
 	delete(l.pods, types.UID(w.pod.UID))
 	l.unlink(w)
 	l.setTimer(w, time.Time{})
@@ -200,7 +200,7 @@ func (l *waitingLine) remove(w *waiter) *queue {
 }
 
 // passes notes that a pod has passed the gate. Its promise lasts until its place is reserved.
-func (l *waitingLine) passes(uid types.UID) {
+func (l *waitingPods) passes(uid types.UID) {
 	w := l.pods[uid]
 	if w == nil {
 		return
@@ -213,7 +213,7 @@ func (l *waitingLine) passes(uid types.UID) {
 }
 
 // leave lets a pod wait no longer. It returns the queue in which room was promised to it, nil where none was.
-func (l *waitingLine) leave(uid types.UID) *queue {
+func (l *waitingPods) leave(uid types.UID) *queue {
 	w := l.pods[uid]
 	if w == nil {
 		return nil
@@ -222,11 +222,11 @@ func (l *waitingLine) leave(uid types.UID) *queue {
 }
 
 // settled forgets how often a pod was woken: it is placed or gone.
-func (l *waitingLine) settled(uid types.UID) { delete(l.paces, uid) }
+func (l *waitingPods) settled(uid types.UID) { delete(l.paces, uid) }
 
 // noteFreed notes that a queue and those above it hold less: pods that do not fit there are checked again.
 // O(depth × log waiting).
-func (l *waitingLine) noteFreed(leaf *queue) {
+func (l *waitingPods) noteFreed(leaf *queue) {
 	l.ticks++
 	for _, q := range leaf.line {
 		l.freed[q] = l.ticks
@@ -237,12 +237,12 @@ func (l *waitingLine) noteFreed(leaf *queue) {
 }
 
 // isFreed reports whether the queue where a pod does not fit holds less than when the pod was last checked.
-func (l *waitingLine) isFreed(w *waiter) bool {
+func (l *waitingPods) isFreed(w *waitingPod) bool {
 	return w.blocked != nil && l.freed[w.blocked] > w.checked
 }
 
 // update takes a waiting pod in as it is now, and reports whether that makes a difference.
-func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
+func (l *waitingPods) update(pod *v1.Pod, tree *queueTree) bool {
 	w := l.pods[pod.UID]
 	if w == nil || w.promised || tree == nil {
 		return false
@@ -253,7 +253,7 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 	}
 	now.place(tree)
 	l.remove(w)
-	w = newWaiter(pod, now, w.profileMode)
+	w = newWaitingPod(pod, now, w.profileMode)
 	l.pods[pod.UID] = w
 	l.recheck(w)
 	return true
@@ -261,8 +261,8 @@ func (l *waitingLine) update(pod *v1.Pod, tree *queueTree) bool {
 
 // reenter places all waiting pods in another tree, nil for none, and lets them be checked. Promises end.
 // O(waiting × (depth + log waiting)).
-func (l *waitingLine) reenter(tree *queueTree) {
-	l.due, l.blocked, l.timers = newWaiterSet(), map[*queue]*waiterSet{}, nil
+func (l *waitingPods) reenter(tree *queueTree) {
+	l.due, l.blocked, l.timers = newPodSet(), map[*queue]*podSet{}, nil
 	l.freed, l.promised, l.granted = map[*queue]uint64{}, nil, 0
 	if tree != nil {
 		l.promised = make([]map[int32][]int64, len(tree.queues))
@@ -288,7 +288,7 @@ func (l *waitingLine) reenter(tree *queueTree) {
 // Where more are due than one round checks, half of it goes to the first in order and half to those that were not checked
 // for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
 // each pod checked, however many wait.
-func (l *waitingLine) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
+func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
 	if !leads {
 		l.standby = now.Add(promiseLasts)
@@ -312,7 +312,7 @@ func (l *waitingLine) round(usage *queueUsage, limitsKnown limitsState, applies 
 }
 
 // runTimers ends promises that are over, for any pod may have that room, and lets pods be checked whose time has come.
-func (l *waitingLine) runTimers(now time.Time) {
+func (l *waitingPods) runTimers(now time.Time) {
 	for range maxChecks {
 		if len(l.timers) == 0 || now.Before(l.timers[0].timer) {
 			return
@@ -341,8 +341,8 @@ func (l *waitingLine) runTimers(now time.Time) {
 }
 
 // take takes so many of the pods that are due, the first in an order.
-func (l *waitingLine) take(n, order int) []*waiter {
-	var taken []*waiter
+func (l *waitingPods) take(n, order int) []*waitingPod {
+	var taken []*waitingPod
 	for len(taken) < n && !l.due.empty() {
 		w := l.due[order].root
 		if l.isFreed(w) {
@@ -356,7 +356,7 @@ func (l *waitingLine) take(n, order int) []*waiter {
 
 // tryNow reports whether a pod is to be tried now. It is in no heap before; afterwards it rests, has a promise, or waits
 // no longer.
-func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
+func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time) bool {
 	if limitsKnown == noQueues || !applies(w.profileMode, w.priority, w.namespace) {
 		l.remove(w)
 		return true
@@ -390,7 +390,7 @@ func (l *waitingLine) tryNow(w *waiter, usage *queueUsage, limitsKnown limitsSta
 
 // mayTry reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
 // is to say why it waits.
-func (l *waitingLine) mayTry(w *waiter, now time.Time, mayPreempt bool) bool {
+func (l *waitingPods) mayTry(w *waitingPod, now time.Time, mayPreempt bool) bool {
 	uid := types.UID(w.pod.UID)
 	if mayPreempt && !w.tried && l.paces[uid].over(now) {
 		l.paces[uid] = l.paces[uid].next(now)
@@ -405,7 +405,7 @@ func (l *waitingLine) mayTry(w *waiter, now time.Time, mayPreempt bool) bool {
 }
 
 // give promises a pod its room.
-func (l *waitingLine) give(w *waiter, now time.Time) {
+func (l *waitingPods) give(w *waitingPod, now time.Time) {
 	l.unlink(w)
 	w.promised = true
 	l.setTimer(w, now.Add(promiseLasts))
@@ -414,13 +414,13 @@ func (l *waitingLine) give(w *waiter, now time.Time) {
 }
 
 // withdraw takes a promise back.
-func (l *waitingLine) withdraw(w *waiter) {
+func (l *waitingPods) withdraw(w *waitingPod) {
 	w.promised = false
 	l.promise(w, -1)
 	l.granted--
 }
 
-func (l *waitingLine) promise(w *waiter, sign int64) {
+func (l *waitingPods) promise(w *waitingPod, sign int64) {
 	for _, q := range w.leaf.line {
 		ranks := l.promised[q.number]
 		rank := ranks[w.priority]
@@ -438,7 +438,7 @@ func (l *waitingLine) promise(w *waiter, sign int64) {
 }
 
 // claims is what pods of at least a priority were promised, besides one. O(priorities) each.
-func (l *waitingLine) claims(least int64, own *waiter) claims {
+func (l *waitingPods) claims(least int64, own *waitingPod) claims {
 	return func(q *queue, index int) int64 {
 		var total int64
 		for priority, rank := range l.promised[q.number] {
@@ -457,7 +457,7 @@ func (l *waitingLine) claims(least int64, own *waiter) claims {
 	}
 }
 
-func before(a, b *waiter) int {
+func before(a, b *waitingPod) int {
 	switch {
 	case a.priority != b.priority:
 		if a.priority > b.priority {
