@@ -261,7 +261,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	wanted.place(g.usage.tree)
 	if g.applies(profileMode, wanted.priority, wanted.namespace) {
 		if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
-			// No preemption follows here: the waker lets it have a cycle of its own where victims may help.
+			// No preemption follows here: the gate lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
 			g.waiting.recheck(w)
 			g.waiting.holdBack(w)
@@ -311,7 +311,7 @@ func (g *Gate) ReleaseQuota(uid types.UID) {
 }
 
 // CycleFailed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
-// have the room that it was woken for.
+// have the room that it was activated for.
 func (g *Gate) CycleFailed(uid types.UID) {
 	if g.none.Load() {
 		return
@@ -406,7 +406,7 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 		w := newWaitingPod(pod, wanted, profileMode)
 		w.admitted = true
 		g.waiting.enter(w)
-		g.waiting.give(w, g.clock.Now())
+		g.waiting.grant(w, g.clock.Now())
 		g.notify() // for the promise to end in time
 	}
 	return nil

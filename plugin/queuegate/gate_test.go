@@ -75,8 +75,8 @@ func (w *gateWorld) deletes(pod *v1.Pod) {
 	w.gate.PodDeleted(pod.UID)
 }
 
-// woken are the pods that the gate lets be tried now.
-func (w *gateWorld) woken() []string {
+// activated are the pods that the gate lets be tried now.
+func (w *gateWorld) activated() []string {
 	refs, _ := w.gate.due(true)
 	names := []string{}
 	for _, ref := range refs {
@@ -309,13 +309,13 @@ func TestWhatWaitsIsLetInWhenTheModeOrTheQueuesGo(t *testing.T) {
 
 		change(w)
 
-		if got := w.woken(); !slices.Equal(got, []string{"p"}) {
-			t.Errorf("%s: woken %v", name, got)
+		if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("%s: activated %v", name, got)
 		}
 	}
 }
 
-func TestOnlyWhatFitsIsWokenByPriorityThenAge(t *testing.T) {
+func TestOnlyWhatFitsIsActivatedByPriorityThenAge(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100), limit("root.a"), limit("root.b", "cpu", 20))
 	victim := on(in("root.a", "v", 0, 100).Obj(), "n1")
 	w.shows(victim)
@@ -331,17 +331,17 @@ func TestOnlyWhatFitsIsWokenByPriorityThenAge(t *testing.T) {
 
 	w.deletes(victim)
 
-	if got := w.woken(); !slices.Equal(got, []string{"old", "young", "low"}) {
-		t.Errorf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"old", "young", "low"}) {
+		t.Errorf("activated %v", got)
 	}
-	if got := w.woken(); len(got) != 0 {
-		t.Errorf("woken again %v", got)
+	if got := w.activated(); len(got) != 0 {
+		t.Errorf("activated again %v", got)
 	}
 }
 
-// wokenBefore is a full queue of which the one pod has gone, so that the first of two that waited has been woken, and not
+// activatedBefore is a full queue of which the one pod has gone, so that the first of two that waited has been activated, and not
 // the second, which asks for so much.
-func wokenBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
+func activatedBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
 	t.Helper()
 	w := limited(t, limit("root", "cpu", 100))
 	victim := on(in("", "v", 0, 100).Obj(), "n1")
@@ -350,36 +350,36 @@ func wokenBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
 	w.rejected(first)
 	w.rejected(next)
 	w.deletes(victim)
-	if got := w.woken(); !slices.Equal(got, []string{"first"}) {
-		t.Fatalf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"first"}) {
+		t.Fatalf("activated %v", got)
 	}
 	return w, first
 }
 
-func TestRoomThatAWokenPodDoesNotTakeGoesToTheNext(t *testing.T) {
+func TestRoomThatAActivatedPodDoesNotTakeGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
 		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.check(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
 	} {
-		w, first := wokenBefore(t, 100)
+		w, first := activatedBefore(t, 100)
 
 		gives(w, first)
 
-		got := w.woken()
+		got := w.activated()
 		if name == "it does not come" {
 			if !slices.Equal(got, []string{"first"}) {
-				t.Errorf("%s: woken %v, want the first once more", name, got)
+				t.Errorf("%s: activated %v, want the first once more", name, got)
 			}
 			continue
 		}
 		if !slices.Equal(got, []string{"second"}) {
-			t.Errorf("%s: woken %v, want the second", name, got)
+			t.Errorf("%s: activated %v, want the second", name, got)
 		}
 	}
 }
 
-func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
+func TestRoomThatAActivatedPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
 		"it is kept out after all": func(w *gateWorld, p *v1.Pod) {
 			w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
@@ -398,12 +398,12 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, first := wokenBefore(t, 50)
+			w, first := activatedBefore(t, 50)
 
 			gives(w, first)
 
-			if got := w.woken(); !slices.Equal(got, []string{"second"}) {
-				t.Errorf("woken %v, want the second", got)
+			if got := w.activated(); !slices.Equal(got, []string{"second"}) {
+				t.Errorf("activated %v, want the second", got)
 			}
 		})
 	}
@@ -411,15 +411,15 @@ func TestRoomThatAWokenPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 
 func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
 	for range 20 { // in whichever order the waiting pods are checked
-		w, first := wokenBefore(t, 100)
+		w, first := activatedBefore(t, 100)
 		if rejected := w.gate.check(first, wire.ModeEnforce); rejected != nil {
 			t.Fatalf("rejected: %s", rejected.message)
 		}
 
 		w.clock.Step(promiseLasts)
 
-		if got := w.woken(); !slices.Equal(got, []string{"second"}) {
-			t.Fatalf("woken %v, want the second", got)
+		if got := w.activated(); !slices.Equal(got, []string{"second"}) {
+			t.Fatalf("activated %v, want the second", got)
 		}
 	}
 }
@@ -444,16 +444,16 @@ func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 	p := in("root.a", "p", 0, 50).Obj()
 	w.shows(p)
 	w.rejected(p)
-	if got := w.woken(); len(got) != 0 {
-		t.Fatalf("woken %v", got)
+	if got := w.activated(); len(got) != 0 {
+		t.Fatalf("activated %v", got)
 	}
 
 	moved := p.DeepCopy()
 	moved.Labels["queue"] = "root.b"
 	w.shows(moved)
 
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
-		t.Errorf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v", got)
 	}
 }
 
@@ -466,20 +466,20 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 			t.Errorf("rejected as %s: %s", r.reason, r.message)
 		}
 	}
-	if got := w.woken(); len(got) != 0 {
-		t.Fatalf("woken %v", got)
+	if got := w.activated(); len(got) != 0 {
+		t.Fatalf("activated %v", got)
 	}
 
 	w.limit(limit("root", "cpu", 100))
 
 	// The second does not fit; its condition is to say so.
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) {
-		t.Errorf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v", got)
 	}
 	if held, ok := w.gate.heldBack("q"); !ok || held.reason != reasonQueueFull || held.message != "queue root: cpu 90m of 100m used, 30m asked" {
 		t.Errorf("held %t, %q", ok, held.message)
 	}
-	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.woken()) != 0 {
+	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.activated()) != 0 {
 		t.Error("not as after any other start")
 	}
 	if w.gate.AssumeLimits("no more") || w.gate.AssumeNoQueues() {
@@ -539,7 +539,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				w.shows(p)
 			case action == 7:
 				w.gate.check(p, wire.ModeEnforce)
-				w.woken()
+				w.activated()
 			case action == 8 && random.IntN(10) == 0:
 				tree = 1 - tree
 				w.limit(trees[tree]...)
@@ -555,7 +555,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 			expectUsage(t, w.gate, recount, when)
 			w.clock.Step(time.Duration(random.IntN(3000)) * time.Millisecond)
 			if action := random.IntN(4); action == 0 {
-				w.woken()
+				w.activated()
 				expectNoneForgotten(t, w.gate, when)
 			}
 		}
@@ -617,7 +617,7 @@ func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
 		case w.timerIndex == none || line.timers[w.timerIndex] != w || !now.Before(w.timer):
 			t.Fatalf("%s: %s is at rest until %s, and it is %s", when, uid, w.timer, now)
 		case w.blocked == nil:
-			if !line.paces[uid].until.Equal(w.timer) {
+			if !line.backoffs[uid].until.Equal(w.timer) {
 				t.Fatalf("%s: %s backs off until another time", when, uid)
 			}
 		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.members[uid], line.claims(int64(w.priority), w))) == 0:
@@ -695,7 +695,7 @@ func crowded(t testing.TB, waiting int) *gateWorld {
 		w.admits(in("root.a", fmt.Sprintf("p%06d", i), low, 50).Obj())
 	}
 	for range 2 + waiting/maxChecks {
-		w.woken()
+		w.activated()
 	}
 	return w
 }
@@ -765,7 +765,7 @@ func TestPodsThatAClusterNeedsToStartAreCountedAndNeverHeldByTheirQueue(t *testi
 	}
 }
 
-func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
+func TestAPodThatTakesItsRoomAndGivesItBackIsActivatedWithABackOff(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	victim := on(in("", "v", 0, 100).Obj(), "n1")
 	p := in("", "p", mid, 100).Obj() // of a group that does not fit as a whole
@@ -773,10 +773,10 @@ func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
 	w.rejected(p)
 	w.deletes(victim)
 
-	wakes := 0
+	activations := 0
 	for range 600 { // a minute
-		for range w.woken() {
-			wakes++
+		for range w.activated() {
+			activations++
 			if !w.enters(p) {
 				t.Fatal("it does not fit")
 			}
@@ -790,11 +790,11 @@ func TestAPodThatTakesItsRoomAndGivesItBackIsWokenWithABackOff(t *testing.T) {
 		w.clock.Step(100 * time.Millisecond)
 	}
 
-	if wakes < 8 || wakes > 11 { // after 0, 1, 3, 7, 15, 25, 35, 45 and 55 s
-		t.Errorf("woken %d times in a minute", wakes)
+	if activations < 8 || activations > 11 { // after 0, 1, 3, 7, 15, 25, 35, 45 and 55 s
+		t.Errorf("activated %d times in a minute", activations)
 	}
 	w.shows(on(p, "n1"))
-	if len(w.gate.waiting.paces) != 0 {
+	if len(w.gate.waiting.backoffs) != 0 {
 		t.Error("the back-off of a placed pod is kept")
 	}
 }
@@ -803,25 +803,25 @@ func TestAPodHeldForAPromiseComesToACycleOnceTheRoomIsTaken(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	q, p := in("", "q", high, 50).Obj(), in("", "p", high, 50).Obj()
 	w.shows(on(in("", "v", low, 50).Obj(), "n1"), q, p)
-	w.woken() // what limit left to be checked
+	w.activated() // what limit left to be checked
 	if !w.admits(q) {
 		t.Fatal("q fits")
 	}
 	if w.admits(p) {
 		t.Fatal("p came to a cycle already")
 	}
-	w.woken()
+	w.activated()
 	if !w.enters(q) {
 		t.Fatal("q")
 	}
 	w.shows(on(q, "n1"))
 	for range 20 {
-		if got := w.woken(); slices.Contains(got, "p") {
+		if got := w.activated(); slices.Contains(got, "p") {
 			return
 		}
 		w.clock.Step(10 * time.Second)
 	}
-	t.Errorf("p may preempt v and is not woken for 200 s")
+	t.Errorf("p may preempt v and is not activated for 200 s")
 }
 
 func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
@@ -833,7 +833,7 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 		equal := on(in("", "e", high, 20).Obj(), "n1")
 		p := in("", "p", high, 50).Obj()
 		w.shows(on(in("", "v1", low, 30).Obj(), "n1"), on(in("", "v2", low, 50).Obj(), "n1"), equal, p)
-		w.woken()
+		w.activated()
 		if !w.admits(p) || w.rejected(p).reason != rejectedMayHelp {
 			t.Fatal("it may not preempt")
 		}
@@ -841,12 +841,12 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 		if w.admits(p) {
 			t.Fatal("not held")
 		}
-		w.woken()
+		w.activated()
 		w.clock.Step(20 * time.Second)
 
 		changes(w, equal)
 
-		if got := w.woken(); !slices.Contains(got, "p") {
+		if got := w.activated(); !slices.Contains(got, "p") {
 			t.Errorf("%s: less has to go for p than before, and it is not tried", name)
 		}
 	}
@@ -867,7 +867,7 @@ func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
 		w.admits(p)
 	}
 	for range 4 {
-		w.woken()
+		w.activated()
 	}
 	w.deletes(v)
 
@@ -880,12 +880,12 @@ func TestARoundLooksAtSoManyPodsOnlyAndMissesNone(t *testing.T) {
 		case len(got) == 1 && round > 0:
 			return
 		case len(got) > 0:
-			t.Fatalf("%v woken in round %d", got, round)
+			t.Fatalf("%v activated in round %d", got, round)
 		case next.After(w.clock.Now()) || next.IsZero():
 			t.Fatalf("the next round is at %v", next)
 		}
 	}
-	t.Error("the last pod, which fits, is not woken")
+	t.Error("the last pod, which fits, is not activated")
 }
 
 func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
@@ -899,13 +899,13 @@ func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
 	for range 10 {
 		w.clock.Step(promiseLasts)
 		if pods, _ := w.gate.due(false); len(pods) != 0 {
-			t.Fatalf("woken %v", pods)
+			t.Fatalf("activated %v", pods)
 		}
 	}
 
 	w.clock.Step(promiseLasts)
-	if got := w.woken(); len(got) != 1 {
-		t.Errorf("woken %v once it leads", got)
+	if got := w.activated(); len(got) != 1 {
+		t.Errorf("activated %v once it leads", got)
 	}
 }
 

@@ -21,12 +21,12 @@ var (
 		Help: "Pods that wait for room in their queue.",
 	})
 
-	gateWoken = metrics.NewCounter(&metrics.CounterOpts{
+	gateActivated = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "queue_gate_woken_pods_total", StabilityLevel: metrics.ALPHA,
 		Help: "Pods that were tried again since their queue had room.",
 	})
 
-	gateTold = metrics.NewCounter(&metrics.CounterOpts{
+	conditionsWritten = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "queue_gate_conditions_total", StabilityLevel: metrics.ALPHA,
 		Help: "Conditions of pods that were written to say that their queue holds them, which is no reason to add nodes.",
 	})
@@ -39,5 +39,5 @@ var (
 
 // registerMetrics may not run while a goroutine of a gate sets one of them.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(gateRejections, gateWaiting, gateWoken, gateTold, gateShut)
+	legacyregistry.MustRegister(gateRejections, gateWaiting, gateActivated, conditionsWritten, gateShut)
 })

@@ -312,7 +312,7 @@ func (g *Gate) tell(ctx context.Context, process Process, client kubernetes.Inte
 		if condition == nil {
 			return
 		}
-		gateTold.Inc()
+		conditionsWritten.Inc()
 		if condition.Message == held.message {
 			process.Recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
 		}

@@ -90,8 +90,8 @@ func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 
 		gives(w, first)
 
-		if got := w.woken(); !slices.Equal(got, []string{"second"}) {
-			t.Errorf("%s: woken %v, want the second", name, got)
+		if got := w.activated(); !slices.Equal(got, []string{"second"}) {
+			t.Errorf("%s: activated %v, want the second", name, got)
 		}
 		if !w.admits(second) || !w.enters(second) {
 			t.Errorf("%s: the second has no place", name)
@@ -100,7 +100,7 @@ func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 }
 
 func TestANewPodDoesNotTakeWhatAMoreImportantOneWasPromised(t *testing.T) {
-	w, first := wokenBefore(t, 100)
+	w, first := activatedBefore(t, 100)
 
 	if w.admits(in("", "new", low, 50).Obj()) || w.gate.check(in("", "new", mid, 50).Obj(), wire.ModeEnforce) == nil {
 		t.Error("a new pod takes what was promised")
@@ -133,8 +133,8 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 	w.rejected(p)
 	w.gate.PreemptionTried(p.UID)
 	w.clock.Step(heldFlush)
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
-		t.Errorf("woken %v after five minutes", got)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
+		t.Errorf("activated %v after five minutes", got)
 	}
 }
 
@@ -148,8 +148,8 @@ func TestAPodWhoseQueueBecomesFullOfLessImportantPodsComesToACycle(t *testing.T)
 
 	w.deletes(equal)
 
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
-		t.Errorf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
+		t.Errorf("activated %v", got)
 	}
 }
 
@@ -258,8 +258,8 @@ func TestPodsAreHeldSilentlyUntilItIsKnownWhetherThereAreLimits(t *testing.T) {
 		t.Errorf("held %t: %+v", ok, held)
 	}
 	w.gate.NoQueues()
-	if got := w.woken(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
-		t.Errorf("woken %v", got)
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
+		t.Errorf("activated %v", got)
 	}
 }
 

@@ -68,7 +68,7 @@ func (g *Gate) activateDue(ctx context.Context, process Process) {
 		gateShut.Set(1)
 	}
 	if len(refs) > 0 {
-		gateWoken.Add(float64(len(refs)))
+		gateActivated.Add(float64(len(refs)))
 		pods := make(map[string]*v1.Pod, len(refs))
 		for _, ref := range refs {
 			if pod := process.Pending(ref); pod != nil {

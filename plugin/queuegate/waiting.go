@@ -12,33 +12,33 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// promiseLasts is how long room stays promised to a pod that was woken: longer than it takes to come to
+// promiseLasts is how long room stays promised to a pod that was activated: longer than it takes to come to
 // its cycle, unless the scheduler has thousands before it.
 const promiseLasts = 10 * time.Second
 
-// A pod that was woken is not woken again before firstWakePause is over; that doubles with each time up to
-// longestWakePause, as the scheduler's own back-off does (podInitialBackoff, podMaxBackoff).
+// A pod that was activated is not activated again before activationBackoffInitial is over; that doubles with each time up to
+// activationBackoffMax, as the scheduler's own back-off does (podInitialBackoff, podMaxBackoff).
 const (
-	firstWakePause   = time.Second
-	longestWakePause = 10 * time.Second
+	activationBackoffInitial = time.Second
+	activationBackoffMax     = 10 * time.Second
 )
 
-// pace is how often a pod has been woken in vain, and until when it is left in peace.
-type pace struct {
-	wakes int
-	until time.Time
+// activationBackoff is how often a pod has been activated in vain, and until when it is left in peace.
+type activationBackoff struct {
+	activations int
+	until       time.Time
 }
 
-// over reports whether the pod may be woken.
-func (p pace) over(now time.Time) bool { return !now.Before(p.until) }
+// over reports whether the pod may be activated.
+func (p activationBackoff) over(now time.Time) bool { return !now.Before(p.until) }
 
-// next is the pace after one more wake.
-func (p pace) next(now time.Time) pace {
-	if now.After(p.until.Add(longestWakePause)) {
-		p.wakes = 0
+// next is the activationBackoff after one more activation.
+func (p activationBackoff) next(now time.Time) activationBackoff {
+	if now.After(p.until.Add(activationBackoffMax)) {
+		p.activations = 0
 	}
-	pause := min(firstWakePause<<min(p.wakes, 10), longestWakePause)
-	return pace{wakes: p.wakes + 1, until: now.Add(pause)}
+	pause := min(activationBackoffInitial<<min(p.activations, 10), activationBackoffMax)
+	return activationBackoff{activations: p.activations + 1, until: now.Add(pause)}
 }
 
 // heldFlush is after how long a pod that is kept out is checked again, whatever has happened: as the scheduler
@@ -58,7 +58,7 @@ type waitingPod struct {
 	created       time.Time
 	blocked       *queue    // where it does not fit, as last checked; nil: that is not known
 	promised      bool      // the room for it is spoken for
-	admitted      bool      // promised as it came, and not woken from the line
+	admitted      bool      // promised as it came, and not activated by a round
 	passed        bool      // it has passed the gate since
 	unchecked     bool      // kept out before the limits were known
 	tried         bool      // a cycle of its own has found no victims that make room; others are not run until something changes
@@ -79,14 +79,15 @@ func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), timerIndex: none}
 }
 
-// waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are tried again in this order, each once there is
-// room for it beyond what those before it were promised; one that does not fit lets others pass:
+// waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are
+// tried again in this order, each once there is room for it beyond what those before it were promised; one that does not
+// fit lets others pass:
 //
 //  1. higher priority,
 //  2. older,
 //  3. lower UID.
 //
-// One that was woken and came back is passed over while it backs off.
+// One that was activated and came back is passed over while it backs off.
 //
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
@@ -97,18 +98,18 @@ type waitingPods struct {
 	due      *podSet            // to be checked
 	blocked  map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
 	timers   timers
-	ticks    uint64              // counts what may let pods in, and rounds
-	freed    map[*queue]uint64   // when a queue has last come to hold less, in ticks
-	paces    map[types.UID]pace  // of pods that were woken and are not placed
-	promised []map[int32][]int64 // by queue's number and priority: how many pods, and what by resource's index plus 1
-	granted  int                 // how many of the pods have a promise
-	standby  time.Time           // promises last at least until then
+	ticks    uint64                          // counts what may let pods in, and rounds
+	freed    map[*queue]uint64               // when a queue has last come to hold less, in ticks
+	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed
+	promised []map[int32][]int64             // by queue's number and priority: how many pods, and what by resource's index plus 1
+	granted  int                             // how many of the pods have a promise
+	standby  time.Time                       // promises last at least until then
 }
 
 func newWaitingPods(tell func(uid types.UID, urgent bool)) *waitingPods {
 	return &waitingPods{
 		tell: tell, pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{},
-		freed: map[*queue]uint64{}, paces: map[types.UID]pace{},
+		freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{},
 	}
 }
 
@@ -221,8 +222,8 @@ func (l *waitingPods) leave(uid types.UID) *queue {
 	return l.remove(w)
 }
 
-// settled forgets how often a pod was woken: it is placed or gone.
-func (l *waitingPods) settled(uid types.UID) { delete(l.paces, uid) }
+// settled forgets how often a pod was activated: it is placed or gone.
+func (l *waitingPods) settled(uid types.UID) { delete(l.backoffs, uid) }
 
 // noteFreed notes that a queue and those above it hold less: pods that do not fit there are checked again.
 // O(depth × log waiting).
@@ -284,9 +285,9 @@ func (l *waitingPods) reenter(tree *queueTree) {
 	}
 }
 
-// round takes the pods to try now, in order. Where nothing holds a pod any more it leaves the line.
+// round takes the pods to try now, in order. One that nothing holds any more waits no longer.
 // Where more are due than one round checks, half of it goes to the first in order and half to those that were not checked
-// for longest, so that none is passed over for ever; the others stay due, and next is now. O(log waiting + depth) for
+// for longest, so that none is passed over forever; the others stay due, and next is now. O(log waiting + depth) for
 // each pod checked, however many wait.
 func (l *waitingPods) round(usage *queueUsage, limitsKnown limitsState, applies ModeApplies, now time.Time, leads bool) (pods []wire.PodRef, next time.Time) {
 	l.ticks++
@@ -374,26 +375,26 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 			w.flushAt = now.Add(heldFlush)
 		}
 		l.rest(w, w.flushAt)
-		return l.mayTry(w, now, usage.mayPreempt(&w.demand, own, w.rank))
+		return l.mayActivate(w, now, usage.mayPreempt(&w.demand, own, w.rank))
 	}
-	paced := l.paces[uid]
-	if !paced.over(now) {
+	backoff := l.backoffs[uid]
+	if !backoff.over(now) {
 		w.blocked = nil
-		l.rest(w, paced.until)
+		l.rest(w, backoff.until)
 		return false
 	}
-	l.paces[uid] = paced.next(now)
+	l.backoffs[uid] = backoff.next(now)
 	w.passed, w.unchecked, w.held = false, false, false
-	l.give(w, now)
+	l.grant(w, now)
 	return true
 }
 
-// mayTry reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
+// mayActivate reports whether a pod that does not fit may come to a cycle, where preemption may help. Otherwise its condition
 // is to say why it waits.
-func (l *waitingPods) mayTry(w *waitingPod, now time.Time, mayPreempt bool) bool {
+func (l *waitingPods) mayActivate(w *waitingPod, now time.Time, mayPreempt bool) bool {
 	uid := types.UID(w.pod.UID)
-	if mayPreempt && !w.tried && l.paces[uid].over(now) {
-		l.paces[uid] = l.paces[uid].next(now)
+	if mayPreempt && !w.tried && l.backoffs[uid].over(now) {
+		l.backoffs[uid] = l.backoffs[uid].next(now)
 		w.unchecked = false
 		return true
 	}
@@ -404,8 +405,8 @@ func (l *waitingPods) mayTry(w *waitingPod, now time.Time, mayPreempt bool) bool
 	return false
 }
 
-// give promises a pod its room.
-func (l *waitingPods) give(w *waitingPod, now time.Time) {
+// grant promises a pod its room.
+func (l *waitingPods) grant(w *waitingPod, now time.Time) {
 	l.unlink(w)
 	w.promised = true
 	l.setTimer(w, now.Add(promiseLasts))
