@@ -162,7 +162,7 @@ async def test_people_read_with_the_login_that_the_installation_names(installed:
     )
 
     for text in said:
-        for sign in ("ermissions violation", "no permission", "in time", "nobody answers"):
+        for sign in ("ermissions violation", "no permission", "in time", "no answer"):
             assert sign not in text, text
 
 

@@ -93,7 +93,7 @@ async def test_a_request_that_nobody_answers_in_time_says_so(bus: Bus) -> None:
 async def test_nobody_to_answer_a_plan_request_is_known_at_once(bus: Bus) -> None:
     started = time.perf_counter()
 
-    with pytest.raises(BusUnavailable, match="nobody answers"):
+    with pytest.raises(BusUnavailable, match="no answer"):
         await bus.request_plan(b"{}", timeout_seconds=5)
 
     assert time.perf_counter() - started < 1
@@ -110,7 +110,7 @@ async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: Co
     await service.unsubscribe()
     await bus.connection.round_trip()
 
-    with pytest.raises(BusUnavailable, match="nobody answers"):
+    with pytest.raises(BusUnavailable, match="no answer"):
         await asker.request_plan(b"abc", timeout_seconds=2)
 
 

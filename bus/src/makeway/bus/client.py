@@ -241,7 +241,7 @@ class Bus:
             expected_last_sequence=None,
         )
         if isinstance(answer, AlreadyExists):
-            raise BusUnavailable("a record was refused for a sequence nobody expected")
+            raise BusUnavailable("a record was refused for a sequence that no writer expected")
         return answer
 
     async def publish_comparison(self, comparison: Comparison) -> None:

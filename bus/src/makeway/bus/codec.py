@@ -301,7 +301,7 @@ def _check_bounds(data: bytes) -> None:
 
 
 def _deep(data: bytes) -> bool:
-    """Say whether brackets are nested more than MAX_DEPTH deep, those in strings left aside. O(bytes)."""
+    """Report whether brackets are nested more than MAX_DEPTH deep, those in strings left aside. O(bytes)."""
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     marks = unescaped.translate(None, _NO_MARKS).replace(b'""', b"")  # few strings have brackets in them
     brackets = b"".join(marks.split(b'"')[::2])

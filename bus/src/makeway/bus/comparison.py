@@ -34,7 +34,7 @@ class Comparison(Message, frozen=True):
     """What makeway would have done for a pod, and what DefaultPreemption did.
 
     `result`, always from makeway's side: `same` (node and victims), `equal` (another choice, as good),
-    `better`, `worse` (`decided_by` names the first rule on which they differ), `makewayOnly` (nobody was
+    `better`, `worse` (`decided_by` names the first rule on which they differ), `makewayOnly` (no pod was
     evicted; `refusal` is absent), `defaultOnly` (makeway refused, for the reason in `refusal`),
     `undetermined` (`note` says why the two cannot be told apart).
     `planned_at`, `plan_duration_microseconds`: of the plan. `nominated_after_microseconds`,

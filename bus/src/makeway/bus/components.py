@@ -1,7 +1,7 @@
 """Asking all components at once how they are, and answering.
 
 Planners, evictors and schedulers each answer for themselves; who asks waits a moment and takes what has come.
-Nobody keeps a list of who should be there: one that does not answer is known only to whoever heard it before.
+No list is kept of those that should be there: one that does not answer is known only to what heard it before.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Components:
 
         async def take(message: Msg) -> None:
             if not message.data:
-                return  # NATS says that there is nobody
+                return  # NATS says that none is there
             try:
                 one = decode_component_status(message.data)
             except Malformed as error:

@@ -4,10 +4,10 @@ What is guarded against, each measured or read in nats-py 2.16:
 
 * Publishes are never buffered while the connection is down (`pending_size=-1` makes them raise at
   once): an order sent minutes late is worse than one that failed.
-* It reconnects for ever (the default gives up after 60 attempts) and notices a half-open
+* It reconnects for ever (the default ends after 60 attempts) and notices a half-open
   connection after 15 s (the default takes 240).
 * An unexpected exception in the client's read loop leaves `is_connected` true for ever. The probe
-  goes through that loop: a request on a subject nobody serves, which the server answers at once
+  goes through that loop: a request on a subject that is not served, which the server answers at once
   with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
   is itself an exception in the read loop. Two misses in a row end the process. What a publisher can
   do to that loop is kept away from it by `makeway.bus.tolerant`.

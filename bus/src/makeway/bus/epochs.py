@@ -1,4 +1,4 @@
-"""Fencing epochs where no Lease gives them: a counter for each scheduler in a NATS key-value bucket.
+"""Fencing epochs where no Lease has them: a counter for each scheduler in a NATS key-value bucket.
 
 A scheduler without leader election increments its counter when it starts, and writes the number
 into its orders; whoever carries an order out compares it with the counter then. The value is the

@@ -26,7 +26,7 @@ _SECOND: Final = 1_000_000_000
 _BATCH: Final = 256
 _WAIT_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
-# Nobody who asks a process to end should wait for a server that is away.
+# The end of a process should not wait for a server that is away.
 _CLOSE_SECONDS: Final = 1.0
 # The server forgets the consumer of a reader that has been silent for so long.
 _INACTIVE_SECONDS: Final = 60

@@ -153,9 +153,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except nats.errors.NoRespondersError as error:
-        raise BusUnavailable(
-            f"{what}: nobody answers; is JetStream on, and does the stream exist?"
-        ) from error
+        raise BusUnavailable(f"{what}: no answer; is JetStream on, and does the stream exist?") from error
     except nats.errors.OutboundBufferLimitError as error:
         raise BusUnavailable(f"{what}: not connected to NATS") from error
     except nats.errors.TimeoutError as error:

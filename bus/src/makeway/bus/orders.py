@@ -74,8 +74,8 @@ class Delivery:
             await self._message.in_progress()
 
     async def nak(self, delay_seconds: float = 0.0) -> None:
-        """Give the order back, to be delivered again not before the delay; raises `BusUnavailable`."""
-        with translated("give back"):
+        """Have the order delivered again, not before the delay; raises `BusUnavailable`."""
+        with translated("have delivered again"):
             await self._message.nak(delay=delay_seconds or None)
 
     async def term(self, reason: str) -> None:
@@ -119,7 +119,7 @@ class OrdersConsumer:
         self._trouble = ""
 
     async def close(self) -> None:
-        """Listen no more, and give back at once what had arrived and was not taken."""
+        """Listen no more, and have delivered again at once what had arrived and was not taken."""
         if self._pull is None:
             return
         pull, self._pull = self._pull, None

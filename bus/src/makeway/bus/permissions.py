@@ -3,7 +3,7 @@
 The least that works, and the one place that says so: the chart's nats-server gets these lists, and so does
 whoever sets up accounts on an existing installation (docs/reference/nats-permissions.md). No component reads
 another's answers, as each has an inbox of its own; people share one. Only the evictors take orders from
-their consumer, and nobody may delete or purge a stream.
+their consumer, and no user may delete or purge a stream.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     epochs = f"KV_{subjects.epochs_bucket}"
     keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
     reads_all = tuple(subject for stream in (*streams, epochs) for subject in _reads(stream))
-    # A reader's own consumers have names that nobody guesses; the evictors' has one that everybody knows.
+    # A reader's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
         f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
         for operation, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))

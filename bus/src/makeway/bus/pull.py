@@ -92,7 +92,7 @@ class Pull:
         self._connection.add_listener(self._on_reconnected)
 
     async def close(self) -> list[Pulled]:
-        """Listen no more; returns what had arrived and was not taken, so that it can be given back."""
+        """Listen no more; returns what had arrived and was not taken, so that it can be delivered again."""
         self._connection.remove_listener(self._on_reconnected)
         if self._subscription:
             try:

@@ -1,4 +1,4 @@
-"""Messages put aside: what nobody could read or carry out, kept where people can see it. Pure.
+"""Messages put aside: what could not be read or carried out, kept where people can see it. Pure.
 
 A message is parked before it is taken out of the way, under one id for one message, so that a second
 evictor, a restart, or a planner that reads the stream again adds no second copy. A replay is noted by a small

@@ -1,6 +1,6 @@
 """Keeping the streams there: made again where NATS came back without them, brought back where they drift.
 
-A server may lose its store, and somebody may delete a stream. The processes that write into streams
+A server may lose its store, and a user may delete a stream. The processes that write into streams
 see to them at their start, after every reconnection, and once a minute.
 """
 

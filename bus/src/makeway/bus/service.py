@@ -42,7 +42,7 @@ async def serve(
     failed: str,
     queue: str = "",
 ) -> Responder:
-    """Hand what comes on a subject to `handler`, and publish what it gives as the answer.
+    """Hand what comes on a subject to `handler`, and publish what it returns as the answer.
 
     An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
     the next is handled. `queue`: of those that share the messages.

@@ -132,7 +132,7 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
 
 
 def epochs_config(subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
-    """The bucket that holds fencing epochs where no Lease does; laid out as NATS key-value buckets are."""
+    """The bucket that holds fencing epochs where no Lease does; in the form of NATS key-value buckets are."""
     return {
         "name": f"KV_{subjects.epochs_bucket}",
         "subjects": [f"$KV.{subjects.epochs_bucket}.>"],

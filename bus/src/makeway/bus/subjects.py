@@ -39,7 +39,7 @@ def queue_hash(path: str) -> str:
 
 
 def inbox(component: str) -> str:
-    """Where a component's requests are answered, without the last dot: nobody else may listen there."""
+    """Where a component's requests are answered, without the last dot: only it may listen there."""
     return f"_INBOX.makeway.{component if component in SERVICES else PEOPLE}"
 
 
@@ -84,7 +84,7 @@ class Subjects:
         return f"{self.prefix}.v1.orders.quota.{queue_hash(queue)}"
 
     def order(self, order: EvictionOrder) -> str:
-        """The one subject that an order belongs on; empty for one that names nobody to be on behalf of."""
+        """The subject that an order belongs on; empty for one that names neither a preemptor nor a queue."""
         if order.kind == "quota":
             return self.quota_order(order.queue) if order.queue else ""
         return self.pod_order(order.preemptor.uid) if order.preemptor is not None else ""

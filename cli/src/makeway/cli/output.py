@@ -96,7 +96,7 @@ class Printer:
 
 
 def _plain(value: Any) -> Any:
-    """Give what JSON and YAML both can say; times in RFC 3339."""
+    """Return what JSON and YAML both can say; times in RFC 3339."""
     return msgspec.to_builtins(value, str_keys=True)
 
 

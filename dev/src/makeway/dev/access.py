@@ -1,4 +1,4 @@
-"""Give the components their service accounts, roles and tokens, from the manifests the chart ships."""
+"""Make for the components their service accounts, roles and tokens, from the manifests the chart ships."""
 
 import yaml
 

@@ -67,7 +67,7 @@ class AuditLog:
         self._offset = 0 if whole else path.stat().st_size
 
     def events(self, *, about: tuple[str, ...] = (), **wanted: str) -> Iterator[AuditEvent]:
-        """Give the events written since this was made, in order, whose fields have these values.
+        """Return the events written since this was made, in order, whose fields have these values.
 
         For example `events(verb="delete", resource="pods", subresource="", namespace=space.namespace)`.
         `about`: only lines with one of these texts in them, such as a namespace; others are not decoded.

@@ -21,7 +21,7 @@ _UNUSED_SECONDS = 3 * 24 * 3600
 
 
 def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]:
-    """Give the path of every binary by its name, building what the cache lacks.
+    """Return the path of every binary by its name, building what the cache lacks.
 
     Raises:
         DevError: Go is missing or too old, or a build failed; the text has the tail of the compiler's output.

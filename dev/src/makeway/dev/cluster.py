@@ -136,7 +136,7 @@ class DevCluster:
         return self._api
 
     def process(self, component: str) -> Process:
-        """Give a component's process, to stop, kill, pause, resume or start it, or to read its log.
+        """Return a component's process, to stop, kill, pause, resume or start it, or to read its log.
 
         Its ports and files stay the same. `component`: one of `options.COMPONENTS`, or etcd, kube-apiserver,
         kube-controller-manager.

@@ -28,7 +28,7 @@ _SCALARS: Final[dict[type[inspect.Type], str]] = {
 
 
 def editor_schema(shape: type[msgspec.Struct], address: str, title: str) -> dict[str, Any]:
-    """Give the JSON Schema (2020-12) of a configuration, with every struct in it under its name."""
+    """Return the JSON Schema (2020-12) of a configuration, with every struct in it under its name."""
     definitions: dict[str, dict[str, Any]] = {}
     _define(_struct(shape), definitions)
     own = definitions.pop(shape.__name__)
@@ -42,7 +42,7 @@ def editor_schema(shape: type[msgspec.Struct], address: str, title: str) -> dict
 
 
 def reference_page(shape: type[msgspec.Struct]) -> str:
-    """Give tables of all fields in Markdown, one for each struct, outermost first."""
+    """Return tables of all fields in Markdown, one for each struct, outermost first."""
     parts: list[str] = []
     seen: set[type] = set()
     waiting: list[tuple[str, type[msgspec.Struct]]] = [("", shape)]

@@ -1,6 +1,6 @@
 """The generated side of the contract: golden files, JSON Schemas and the AsyncAPI document.
 
-`generated` gives every file's content by its path in the repository; writing and checking them is
+`generated` returns every file's content by its path in the repository; writing and checking them is
 the caller's. The same messages give the same bytes.
 """
 

@@ -53,7 +53,7 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             f"--tls-private-key-file={site.serving.key}",
             f"--client-ca-file={site.authority}",
             "--authorization-mode=RBAC",
-            # What aggregated API servers would be trusted with; nobody here has such a certificate, but
+            # What aggregated API servers would be trusted with; no server here has such a certificate, but
             # components that delegate authentication complain until it is told.
             f"--requestheader-client-ca-file={site.authority}",
             "--requestheader-allowed-names=front-proxy-client",

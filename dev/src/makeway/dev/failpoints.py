@@ -5,7 +5,7 @@ environment variable `MAKEWAY_FAILPOINTS` names a directory; a file there with a
 line `ACTION HIT`:
 
 * `kill 1`: SIGKILL there, as a crash would end it;
-* `stop 3`: SIGSTOP; nothing runs until somebody sends SIGCONT;
+* `stop 3`: SIGSTOP; nothing runs until SIGCONT is sent;
 * `hold 1`: wait there until the file in `fired/` is removed; everything else in the process goes on.
 
 A point fires once: the process that fires takes the file to `fired/`, with its pid in it, before it acts,

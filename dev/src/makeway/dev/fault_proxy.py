@@ -161,7 +161,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _break(request: web.Request) -> web.Response:
-    """Break the client's connection; the answer that is returned reaches nobody."""
+    """Break the client's connection; the answer that is returned is not sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=502)

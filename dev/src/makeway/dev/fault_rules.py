@@ -121,7 +121,7 @@ class FaultRules:
 
 
 def refusal(status: int, retry_after: int) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of an answer as the API server gives it.
+    """Body and headers of an answer as the API server sends it.
 
     429 comes from priority and fairness, in plain text; everything else is a Status object.
     """

@@ -1,6 +1,6 @@
 """The build context of the scheduler's image: `python -m makeway.dev.image_context DIRECTORY`.
 
-The binary is built as every other here, without a container: the same source gives the same bytes, so the
+The binary is built as every other here, without a container: the same source makes the same bytes, so the
 image needs no builder's image to be pulled and pinned.
 """
 

@@ -113,7 +113,7 @@ _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 
 
 def stages() -> list[dict[str, Any]]:
-    """Give the stages.
+    """Return the stages.
 
     At most one matches an object at any time, since KWOK would choose among several by chance.
     """

@@ -1,4 +1,4 @@
-"""Locks on files: the kernel gives them back when their holder dies, however it dies."""
+"""Locks on files: the kernel releases them when their holder dies, however it dies."""
 
 import fcntl
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ from typing import IO
 
 @contextmanager
 def hold(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[IO[str]]:
-    """Hold the lock while the context lasts; where somebody else has it, call `on_wait` and wait for it.
+    """Hold the lock while the context lasts; where another has it, call `on_wait` and wait for it.
 
-    The file it gives is empty; the holder may write there who it is.
+    The file is empty; the holder may write there who it is.
     """
     with path.open("a") as file:
         try:
@@ -24,7 +24,7 @@ def hold(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[IO[
 
 
 def holder(path: Path) -> int | None:
-    """The process id the holder wrote; None where nobody holds the lock, or it has not written yet."""
+    """The process id the holder wrote; None where no process holds the lock, or it has not written yet."""
     if not held(path):
         return None
     text = path.read_text()

@@ -43,7 +43,7 @@ def said() -> list[LogEvent]:
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
-    """Give event, level, who says it, and all keys it may have, for a table; by name."""
+    """Return event, level, who says it, and all keys it may have, for a table; by name."""
     by_event: dict[str, list[LogEvent]] = defaultdict(list)
     for one in said():
         by_event[one.event].append(one)

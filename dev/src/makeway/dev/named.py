@@ -61,7 +61,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> ClusterInfo:
-    """Give addresses and paths of a running cluster.
+    """Return addresses and paths of a running cluster.
 
     Raises:
         DevError: it does not run.
@@ -106,7 +106,7 @@ def up(
             supervisor.terminate()
             raise
         finally:
-            # Where this process lives on, somebody has to take the supervisor's exit code from the kernel.
+            # Where this process lives on, this one has to take the supervisor's exit code from the kernel.
             threading.Thread(target=supervisor.wait, daemon=True).start()
     return find(name)
 
@@ -178,7 +178,7 @@ def down(name: str, *, keep_logs: bool = False) -> bool:
 
 
 def _freed(lock: Path) -> bool:
-    """Wait until nobody holds the lock."""
+    """Wait until no process holds the lock."""
     until = time.monotonic() + _STOP_SECONDS
     while held(lock):
         if time.monotonic() > until:

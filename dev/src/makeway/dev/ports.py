@@ -1,8 +1,8 @@
 """Loopback ports that no other cluster of this machine takes, now or at a component's restart.
 
 Ports below the kernel's range for outgoing connections are used: a port from inside that range may be taken
-by any connection while its component is down. Each port is held by a lock on a file, which the kernel gives
-back when the owner dies, so two clusters never choose the same.
+by any connection while its component is down. Each port is held by a lock on a file, which the kernel
+releases when the owner dies, so two clusters never choose the same.
 """
 
 import fcntl
@@ -38,13 +38,13 @@ class Ports:
         raise DevError(f"no port of 127.0.0.1 between {_FIRST} and {_LAST} is free")
 
     def release(self) -> None:
-        """Give all ports back."""
+        """Release all ports."""
         for file in self._held:
             file.close()
         self._held.clear()
 
     def _hold(self, path: Path, port: int) -> bool:
-        """Lock the port's file and see that nobody listens on it."""
+        """Lock the port's file and see that nothing listens on it."""
         file = path.open("w")
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

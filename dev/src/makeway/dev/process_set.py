@@ -91,6 +91,6 @@ class ProcessSet:
     def _record(self) -> None:
         """Write down the processes, for `dev status` in another process."""
         records = [ProcessRecord(process.program.name, process.pid, process.restarts) for process in self]
-        # Where the directory has been taken away, nobody reads them.
+        # Where the directory has been taken away, nothing reads them.
         with suppress(FileNotFoundError):
             write_records(self._directory, records)

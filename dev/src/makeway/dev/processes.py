@@ -19,7 +19,7 @@ _TAIL_LINES = 20
 _BACKOFF_SECONDS = (0.2, 1.0, 2.0, 5.0)
 """Pauses before the first, second, ... restart in a row; the last one repeats."""
 _HOPELESS_RESTARTS = 2
-"""Whoever waits for a process to be ready gives up when it ends again after so many restarts."""
+"""What waits for a process to be ready ends when it ends again after so many restarts."""
 _STEADY_SECONDS = 10.0
 """A process that ran for so long starts again with the first pause."""
 

@@ -1,7 +1,7 @@
 """makeway-scheduler: its KubeSchedulerConfiguration and its command.
 
 The order of PostFilter plugins is what matters. Plugins named under `postFilter` that also come by
-`multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before anybody is
+`multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before any pod is
 evicted, MakeWay plans, and MakeWayFallback, in DefaultPreemption's place, acts when MakeWay could
 not. Source:
 kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.

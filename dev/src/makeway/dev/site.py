@@ -126,7 +126,7 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
     clients = {
         "admin": site.admin,
         "kube-controller-manager": authority.client("system:kube-controller-manager"),
-        # A name of its own, so that the audit log tells the kubelets' deletes from everybody else's.
+        # A name of its own, so that the audit log tells the kubelets' deletes from all others'.
         "kwok": authority.client("makeway-dev-kwok", "system:masters"),
     }
     for name, client in clients.items():

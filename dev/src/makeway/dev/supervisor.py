@@ -39,7 +39,7 @@ class Job:
     reports: int
     """File descriptor of the pipe it reports on."""
     lifeline: int | None
-    """File descriptor of a pipe; the cluster ends when its other end is closed. None: nobody holds it."""
+    """File descriptor of a pipe; the cluster ends when its other end is closed. None: no process holds it."""
 
     def to_json(self) -> str:
         """As the supervisor's argument has it."""

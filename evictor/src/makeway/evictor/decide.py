@@ -75,7 +75,7 @@ def admit(order: EvictionOrder, *, cluster_uid: str, now: datetime) -> Stop | No
         return late
     if order.not_after - now > LONGEST_NOT_AFTER:
         return Refused(
-            "not-after-too-far", f"notAfter {order.not_after.isoformat()} is not a time any scheduler gives"
+            "not-after-too-far", f"notAfter {order.not_after.isoformat()} is not a time any scheduler sets"
         )
     return None
 
@@ -213,7 +213,7 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
 
 
 def _delete(pod: Pod) -> Delete:
-    """The verdict on a pod that may go. The API server gives a pod without a node no grace period."""
+    """The verdict on a pod that may go. A pod without a node has no grace period at the API server."""
     grace = pod.spec.termination_grace_period_seconds or 0 if pod.spec.node_name else 0
     return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace)
 

@@ -25,7 +25,7 @@ NEXT_TIMEOUT_SECONDS = 30.0
 
 DRAIN_SECONDS = 10.0
 """How long orders under way may take to end when the process is told to stop. Those that do not are
-given back at once. Kubernetes waits 30 s before it kills."""
+delivered again at once. Kubernetes waits 30 s before it kills."""
 
 _log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class OrderDelivery(Protocol):
         """Not done yet."""
 
     async def nak(self, delay_seconds: float = 0.0) -> None:
-        """Give it back."""
+        """Have it delivered again."""
 
     async def term(self, reason: str) -> None:
         """Never deliver it again."""

@@ -45,7 +45,7 @@ class StreamOrders:
             try:
                 order = codec.unwrap_order(message.data)
             except Malformed:
-                continue  # nobody carries it out
+                continue  # no evictor carries it out
             if decide.astray(order, message.subject, self._bus.subjects):
                 continue  # nor that
             if order.not_after > now - PAST_DEADLINE and any(v.uid == victim_uid for v in order.victims):

@@ -95,7 +95,7 @@ class EvictorMetrics:
         )
         self.defects = Counter(
             "makeway_evictor_defects",
-            "Orders that ended in an error nobody foresaw; they are tried again, then put aside.",
+            "Orders that ended in an error that has no rule; they are tried again, then put aside.",
             registry=registry,
         )
         self.repairs = Counter(

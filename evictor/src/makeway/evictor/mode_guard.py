@@ -32,7 +32,7 @@ class ModeGuard:
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called after every change; gives what ends that."""
+        """Have a function called after every change; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -47,7 +47,7 @@ class ModeGuard:
             listener()
 
     def mode(self, namespace: str) -> Mode:
-        """Give the mode that holds for a namespace."""
+        """Return the mode that holds for a namespace."""
         if self._brake().holds(namespace):
             return "off"
         return more_restrictive(
@@ -65,7 +65,7 @@ class ModeGuard:
         return self._control
 
     def modes(self) -> tuple[Mode, dict[str, Mode]]:
-        """Give the mode that holds everywhere, and for which namespaces another is said."""
+        """Return the mode that holds everywhere, and for which namespaces another is said."""
         told = self._control.namespace_modes if self._control is not None else {}
         # No namespace has the empty name, so it has the mode of all that nothing is said of.
         named = {*self._policy().modes(), *told, *self._brake().namespaces}
@@ -88,13 +88,13 @@ class ModeGuard:
         return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
 
     def victims_per_order(self) -> int | None:
-        """Give how many victims an order may have; None where there is no limit."""
+        """Return how many victims an order may have; None where there is no limit."""
         limits = self._control.limits if self._control is not None else None
         bounds = (self._policy().limits.victims_per_order, limits.victims_per_order if limits else None)
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
-        """Say why no effect of an order may begin now; None where nothing is against it.
+        """Return why no effect of an order may begin now; None where nothing is against it.
 
         By the preemptor's namespace; an order without one, by the namespaces of all its victims.
         """
@@ -114,7 +114,7 @@ class ModeGuard:
         return None
 
     def too_large(self, order: EvictionOrder) -> Refused | None:
-        """Say that an order has more victims than allowed. Asked once: what has begun is not cut off."""
+        """Return that an order has more victims than allowed. Asked once: what has begun is not cut off."""
         limit = self.victims_per_order()
         if limit is None or len(order.victims) <= limit:
             return None

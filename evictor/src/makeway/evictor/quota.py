@@ -55,7 +55,7 @@ class QuotaExecution(Execution):
 
 
 def incomplete(progress: list[VictimProgress]) -> Failed | Refused | None:
-    """Say that some victims stay; None where none does."""
+    """Return that some victims stay; None where none does."""
     exempt = [one for one in progress if isinstance(one.verdict, Exempt)]
     stay = [one for one in progress if one.may_stay]
     if not stay:

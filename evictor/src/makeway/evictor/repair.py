@@ -1,4 +1,4 @@
-"""Repairing what nobody remembers: a mark on a pod that lives on and belongs to no live order.
+"""Repairing what no process remembers: a mark on a pod that lives on and belongs to no live order.
 
 The planner proposes. Here everything is read anew: the pod, and the orders of the stream. In doubt the
 mark stays; the planner proposes again.
@@ -34,7 +34,7 @@ class LiveOrders(Protocol):
 
 
 def declined(proposal: RepairProposal, pod: Pod | None, *, cluster_uid: str, mode: Mode) -> str:
-    """Say why a mark is not to be cleared, as the API has its pod now; empty where nothing is against it."""
+    """Return why a mark is not to be cleared, as the API has its pod; empty where nothing is against it."""
     if proposal.cluster_uid != cluster_uid:
         return "other-cluster"
     if mode != "enforce":
@@ -80,8 +80,8 @@ class MarkRepair:
         self._metrics.repairs.labels(result=result).inc()
 
     async def _repair(self, proposal: RepairProposal) -> str:
-        """Re-check, then clear the mark from the pod as it was read; gives the metric's label."""
-        # Before anything is read: the names of another cluster's pod are nobody's business here.
+        """Re-check, then clear the mark from the pod as it was read; returns the metric's label."""
+        # Before anything is read: what a pod of another cluster is called is not used here.
         if proposal.cluster_uid != self._cluster_uid:
             return "other-cluster"
         pod = await self._cluster.get_pod(proposal.namespace, proposal.name)

@@ -136,7 +136,7 @@ async def retrying(
 ) -> T:
     """Call `act` until it works or raises anything but a `TemporaryError`.
 
-    Gives up, raising the last error, where the next attempt would begin at or after `deadline`
+    Ends, raising the last error, where the next attempt would begin at or after `deadline`
     (None: never). `on_retry` is told of each failure that is followed by another attempt, with the
     attempt's number. Cancellation is never swallowed: only that one error is caught.
     """

@@ -91,7 +91,7 @@ class RollbackRun:
     async def run(self, undecided: Iterable[Victim]) -> RollbackReport:
         """Undo what stands of the order, and learn what became of the `undecided` victims.
 
-        What somebody else relies on by now is left alone: see `_relied_on`.
+        What another order or scheduler relies on by now is left alone: see `_relied_on`.
         """
         begun = self._clock.now()
         await failpoint("evictor.before-rollback")
@@ -103,7 +103,7 @@ class RollbackRun:
         return self._undone
 
     async def _read_relied_on(self, order_id: str) -> frozenset[str] | None:
-        """The victims whose marks somebody else relies on; None where nobody relies on the nomination either.
+        """The victims whose marks are relied on elsewhere; None where the nomination is not either.
 
         Those are all where the order has its outcome, by another evictor that took it for lost; and where the
         same preemptor or queue has a later order, those that it names too. Asked after the pod was read that

@@ -145,7 +145,7 @@ class Evictor:
                     await _redeliver(delivery)
 
     async def _park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
-        """Put a message aside that cannot be dealt with, so that it stands in nobody's way.
+        """Put a message aside that cannot be dealt with, so that no other waits for it.
 
         It is in the quarantine before it is taken out of the consumer. Where it cannot be put there, it
         comes again.

@@ -1,4 +1,4 @@
-"""One read that answers everybody who asked for the same thing before it began.
+"""One read that answers all who asked for the same thing before it began.
 
 Orders that are carried out at the same time read the same fence, the same PriorityClasses and often the
 same node. Whoever asks while such a read is under way gets the next one, together with all others who wait
@@ -30,7 +30,7 @@ class SharedReads(Generic[K, T]):
         self._waiting: dict[K, asyncio.Task[T]] = {}
 
     async def __call__(self, key: K) -> T:
-        """Give what a read that begins after this call finds.
+        """Return what a read that begins after this call finds.
 
         With no other under way it begins at once and costs nothing more. Cancelling an asker takes nothing
         from the others.

@@ -47,7 +47,7 @@ class Slots:
         self._troubled: Counter[str] = Counter()
 
     def turn(self, order: EvictionOrder, sequence: int, clock: Clock) -> Turn:
-        """Give an order its turn, not begun; `sequence`: of the order in its stream."""
+        """Return an order's turn, not begun; `sequence`: of the order in its stream."""
         return Turn(self, order, sequence, clock)
 
     def stop_waiting(self) -> None:
@@ -84,7 +84,7 @@ class Slots:
         self.serve()
 
     def serve(self) -> None:
-        """Give free slots to those that wait. O(orders that wait)."""
+        """Serve those that wait from the free slots. O(orders that wait)."""
         for turn in tuple(self._waiting) if self._free else ():
             if not self._free:
                 break

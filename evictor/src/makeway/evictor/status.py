@@ -33,7 +33,7 @@ class EvictorStatus:
         self._trouble = trouble
 
     def now(self) -> ComponentStatus:
-        """Give it as it is."""
+        """Return it as it is."""
         mode, namespace_modes = self._mode_guard.modes()
         control = self._mode_guard.control
         return ComponentStatus(

@@ -25,7 +25,7 @@ class Delete:
     """The victim is there, is what the order means, and may go.
 
     `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
-    `resource_version`: of the pod that was judged, which nobody was deleting.
+    `resource_version`: of the pod that was judged, which was not being deleted.
     `grace_period_seconds`: the pod's own.
     """
 

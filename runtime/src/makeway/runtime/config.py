@@ -81,7 +81,7 @@ def revision_of(text: str) -> str:
 class Config(Generic[T]):
     """One configuration of one process. `revision` is empty where none is in force.
 
-    remembered: the revision that was last in force in this cluster, as far as anybody told.
+    remembered: the revision that was last in force in this cluster, as far as was told.
     """
 
     def __init__(self, kind: ConfigKind[T], metrics: ConfigMetrics, *, remembered: str = "") -> None:
@@ -99,7 +99,7 @@ class Config(Generic[T]):
         metrics.begin(kind.name)
 
     def unsynced(self) -> str:
-        """Give what is missing before anything may be decided; empty where nothing is."""
+        """Return what is missing before anything may be decided; empty where nothing is."""
         return "" if self._known else self._trouble
 
     def subscribe(self, listener: Callable[[], None]) -> None:

@@ -46,7 +46,7 @@ class ConfigMapSource:
         self._watch = ListWatch(api, resource, self, observer, timings)
 
     def unhealthy(self) -> str:
-        """Give what stands in the way of reading it; empty where nothing does."""
+        """Return what stands in the way of reading it; empty where nothing does."""
         return self._watch.unhealthy()
 
     async def run(self) -> NoReturn:
@@ -88,7 +88,7 @@ class FileSource:
         self._trouble = ""
 
     def unhealthy(self) -> str:
-        """Give what stands in the way of reading it; empty where nothing does."""
+        """Return what stands in the way of reading it; empty where nothing does."""
         return self._trouble
 
     async def run(self) -> NoReturn:
@@ -139,7 +139,7 @@ def source_for(
     configmap: str,
     file: Path | None,
 ) -> Source:
-    """Give where a configuration is read from: the file, else the ConfigMap of that name, else nothing."""
+    """Return where a configuration is read from: the file, else the ConfigMap of that name, else nothing."""
     if file is not None:
         return FileSource(config, file)
     if configmap:

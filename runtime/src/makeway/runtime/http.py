@@ -1,6 +1,6 @@
 """The HTTP side of a service: /metrics, /healthz and /readyz, as Kubernetes components have them.
 
-`/healthz` says whether the process should be restarted, `/readyz` whether it does its work. Each
+`/healthz` reports whether the process should be restarted, `/readyz` whether it does its work. Each
 calls a function that returns what is wrong by check name (all checks by name, an empty message
 where all is well). A failing answer is 503 and lists every check, and so does `?verbose`:
 

@@ -1,6 +1,6 @@
 """The connection to the API server: raw bytes in and out, a time-out on every call.
 
-kubernetes-asyncio gives the configuration; its models and its watch are not used (they cost 1.4 ms of CPU a
+kubernetes-asyncio loads the configuration; its models and its watch are not used (they cost 1.4 ms of CPU a
 pod, have no time-outs and hide 410), and neither is its session, which looks for proxies in a thread at every
 request and reads certificates once. No write is repeated here: whoever calls knows what may be. Every
 failure is one of two:

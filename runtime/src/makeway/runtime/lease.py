@@ -1,11 +1,11 @@
-"""Leadership by a Kubernetes Lease, supervised: whoever holds the lease does the work, and nobody else.
+"""Leadership by a Kubernetes Lease, supervised: the holder of the lease does the work, and no other process.
 
 An optimisation, never a fence: between a lease's end and the moment its holder notices, two may work,
 and what they do must be safe all the same. What existing clients get wrong is done right here: a refused
 connection does not end it, an API that hangs does not keep a leader leading past its lease, and work that
 has crashed is not followed by more renewals. A candidate that cannot do the work does not take the lease,
 one that cannot do it well leaves a free lease to the others for a moment, and a holder that can do it no
-more gives it up, so that it does not lead beside a healthy standby. The rules
+more releases it, so that it does not lead beside a healthy standby. The rules
 are client-go's leaderelection: others trust a record for `duration` after *they* saw it change, so clocks
 need not agree.
 """
@@ -52,7 +52,7 @@ class LeaseSettings:
     duration: others wait so long after the last renewal they saw before they take the lease.
     renew_within: a holder that has not renewed for so long stops its work; less than `duration`.
     retry: between two attempts to get or to renew it.
-    unfit_for, impaired_for: a holder that cannot do the work, or not well, for so long gives the lease up,
+    unfit_for, impaired_for: a holder that cannot do the work, or not well, for so long releases the lease,
     and leaves it to the others for `duration`. What passes sooner moves no lease. While it stays impaired,
     each further `impaired_for` is twice as long, up to LONGEST_IMPAIRED: where all are, the lease rests.
     leave_for: an impaired candidate takes only a lease that has been free for so long; more than two
@@ -183,7 +183,7 @@ class Leadership:
         """Work while leading, wait while not, for ever. The work is cancelled when the lease is lost.
 
         Work that ends while leading ends this too: with its own error, or RuntimeError where it returned.
-        So does work that goes on though it was cancelled. `StepDown` only gives the lease up.
+        So does work that goes on though it was cancelled. `StepDown` only releases the lease.
         """
         while True:
             for trouble in self._troubles:
@@ -229,13 +229,13 @@ class Leadership:
             await self._release()
 
     def _still_held(self) -> bool:
-        """Whether a failed renewal may be tried again: nobody else has it, and it has not run out."""
+        """Whether a failed renewal may be tried again: no other holder has it, and it has not run out."""
         return self.holder == self._identity and (
             time.monotonic() - self._renewed_at < self.settings.renew_within
         )
 
     async def _try(self) -> bool:
-        """Get or renew the lease, once, within what is left of it. Gives whether it is ours now."""
+        """Get or renew the lease, once, within what is left of it. Returns whether it is ours now."""
         left = self.settings.renew_within
         if self.leading:
             left = max(0.1, left - (time.monotonic() - self._renewed_at))
@@ -308,7 +308,7 @@ class Leadership:
         return True
 
     async def _release(self) -> None:
-        """Give the lease back, so that the next leader need not wait for its end. Best effort."""
+        """Release the lease, so that the next leader need not wait for its end. Best effort."""
         if self.holder != self._identity:
             return
         with contextlib.suppress(ApiError, ApiUnavailable, TimeoutError, msgspec.DecodeError):

@@ -185,7 +185,7 @@ class ListWatch(Generic[T]):
         self._reason = "initial"
 
     def age_seconds(self) -> float:
-        """Give how long ago the server was last heard: a list, an event or a bookmark."""
+        """Return how long ago the server was last heard: a list, an event or a bookmark."""
         return time.monotonic() - self._heard
 
     @property
@@ -197,7 +197,7 @@ class ListWatch(Generic[T]):
         return int(self._version) if self._version.isdecimal() else 0
 
     def unhealthy(self) -> str:
-        """Give what stands in the way of fresh objects, for readiness; empty where nothing does."""
+        """Return what stands in the way of fresh objects, for readiness; empty where nothing does."""
         if not self.synced.is_set():
             return self._trouble or f"no list of {self.resource.name} yet"
         quiet = time.monotonic() - self._fed
@@ -299,7 +299,7 @@ class ListWatch(Generic[T]):
         began = time.monotonic()
         heard = self._api.stream(self.resource.path, query=query, idle_timeout_seconds=self._timings.silence)
         count = 0
-        async with aclosing(heard) as events:  # type: ignore[type-var] # the edge gives an async generator
+        async with aclosing(heard) as events:  # type: ignore[type-var] # the edge returns an async generator
             async for lines in events:
                 self._hear()
                 self._trouble = ""

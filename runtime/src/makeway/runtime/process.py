@@ -2,7 +2,7 @@
 
 A service is a handful of coroutines that are meant to run for ever. When one of them ends, whether
 by an error or by returning, the process has lost a part of itself and exits with 1, to be
-restarted whole: a process that goes on half alive is the failure nobody sees.
+restarted whole: a process that goes on half alive is the failure that is not seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which proxy the environment gives for a server, as Go's programs, and so the scheduler, read it. Pure.
+"""Which proxy the environment names for a server, as Go's programs, and so the scheduler, read it. Pure.
 
 Source: golang.org/x/net/http/httpproxy. Python's own reading differs: it knows no CIDR and no port in
 NO_PROXY, and prefers the lower-case names.

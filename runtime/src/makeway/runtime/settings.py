@@ -50,7 +50,7 @@ class NatsSettings:
         return [part.strip() for part in self.url.split(",") if part.strip()]
 
     def tls(self) -> Callable[[], ssl.SSLContext] | None:
-        """What gives the TLS context of each connection; None where nothing is configured.
+        """What makes the TLS context of each connection; None where nothing is configured.
 
         Raises:
             ValueError: a certificate without a key, or files that cannot be used.
@@ -59,7 +59,7 @@ class NatsSettings:
 
 
 def nats_tls(ca: Path | None, cert: Path | None, key: Path | None) -> Callable[[], ssl.SSLContext] | None:
-    """What gives the TLS context of each connection to NATS; as `NatsSettings.tls`."""
+    """What makes the TLS context of each connection to NATS; as `NatsSettings.tls`."""
     if (cert is None) != (key is None):
         raise ValueError("--nats-tls-cert and --nats-tls-key go together: give both")
     if ca is None and cert is None:
@@ -116,7 +116,7 @@ class ConfigSettings:
     queues_file: Path | None = None
 
     def policy_object(self) -> tuple[str, str, str] | None:
-        """Give kind, namespace and name of the object that holds the policy; None where it is a file's."""
+        """Return kind, namespace and name of the object that holds the policy; None where it is a file's."""
         if self.policy_file is not None or not self.policy_configmap:
             return None
         return "ConfigMap", self.namespace, self.policy_configmap

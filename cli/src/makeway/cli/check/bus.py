@@ -95,7 +95,7 @@ async def _consumer(bus: Bus) -> CheckResult:
 
 
 async def nats_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
-    """Give what can be said of NATS; where it stops answering, that."""
+    """Return what can be said of NATS; where it stops answering, that."""
     try:
         await bus.connection.round_trip()
         yield CheckResult("NATS", "ok", "it answers, and JetStream is asked below")

@@ -45,7 +45,7 @@ def report_of(results: Iterable[CheckResult]) -> CheckReport:
 
 
 def lines(result: CheckResult) -> Iterator[Text]:
-    """Give a result for a person, its remedy below it."""
+    """Return a result for a person, its remedy below it."""
     sign, colour = _SIGNS[result.state]
     yield Text.assemble((sign, colour), f" {result.name}: {result.detail}")
     if result.remedy:

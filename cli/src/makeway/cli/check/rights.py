@@ -44,7 +44,7 @@ class Right:
     wanted: bool = True
 
     def __str__(self) -> str:
-        """Say it as `kubectl auth can-i` takes it."""
+        """Return it as `kubectl auth can-i` takes it."""
         what = f"{self.resource}.{self.group}" if self.group else self.resource
         name = f"/{self.name}" if self.name else ""
         return f"{self.verb} {what}{name}"
@@ -170,7 +170,7 @@ async def rights_results(api: Api, namespace: str, *, replaced: bool = False) ->
 
 
 def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[CheckResult]:
-    """Give a result for each account."""
+    """Return a result for each account."""
     by_account: dict[str, list[Right]] = defaultdict(list)
     for right in answers:
         by_account[right.account].append(right)
@@ -193,7 +193,7 @@ def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False)
 
 
 async def own_result(api: Api, namespace: str) -> CheckResult:
-    """Say what whoever runs this may do: everybody may ask that. Raises as `rights_results`."""
+    """Say what whoever runs this may do: every user may ask that. Raises as `rights_results`."""
     answers = {what: await _allowed(api, right, namespace, "") for what, right in _OWN.items()}
     may = ", ".join(what for what, allowed in answers.items() if allowed)
     must_not = ", ".join(what for what, allowed in answers.items() if not allowed)

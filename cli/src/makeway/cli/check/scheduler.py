@@ -32,7 +32,7 @@ _UNGUARDED: Final = (
 
 
 def configurations(data: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the scheduler configurations among a ConfigMap's keys."""
+    """Return the scheduler configurations among a ConfigMap's keys."""
     for key, text in data.items():
         try:
             document = yaml.safe_load(text)

@@ -15,7 +15,7 @@ _DEFAULT: Final = "default"
 
 
 def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """Give the namespace of the context; else, in a pod, its own; else `default`.
+    """Return the namespace of the context; else, in a pod, its own; else `default`.
 
     Of several files in $KUBECONFIG the first that says something wins, as in kubectl.
 

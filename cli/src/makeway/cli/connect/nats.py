@@ -109,7 +109,7 @@ async def read_installation(api: Api, namespace: str) -> InstallationData | None
 async def installed(api: Api, namespace: str, *, writes: bool = False) -> NatsAddress:
     """Ask the installation where NATS is and how to log in; the usual address where there is none.
 
-    `writes`: as somebody who may do more than read. Raises as above.
+    `writes`: as a user who may do more than read. Raises as above.
     """
     found = await read_installation(api, namespace)
     if found is None or not found.nats_url:
@@ -140,7 +140,7 @@ async def _logged_in(api: Api, namespace: str, secret: str, urls: str) -> str:
 
 @asynccontextmanager
 async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> AsyncIterator[Way]:
-    """Give the address as it is where it can be reached from here; else one of a port that kubectl forwards.
+    """Return the address where it can be reached from here; else one of a port that kubectl forwards.
 
     An address that names no Service is given as it is too: whoever connects says what is wrong. Through a
     forwarded port the server's certificate is still that of the Service.

@@ -66,7 +66,7 @@ NamespaceOption = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the pod. Default: the context's."),
 ]
-"""For a command that names a pod; `Installation.namespace` gives the default."""
+"""For a command that names a pod; `Installation.namespace` has the default."""
 
 OnlyNamespaceOption = Annotated[
     str,

@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False)
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What `--compare` gives as data.
+    """What `--compare` prints as data.
 
     Attributes:
         summary: the sums.

@@ -82,7 +82,7 @@ class Wanted:
     queue: str = ""
 
     def takes(self, row: Row) -> bool:
-        """Say whether a row is one of them."""
+        """Report whether a row is one of them."""
         named = {row.namespace, *(victim.namespace for victim in row.victims)}
         if self.namespace and self.namespace not in named:
             return False
@@ -112,12 +112,12 @@ class History:
                 self._by_order.setdefault(message.order_id, _Case()).outcome = message
 
     def rows(self, wanted: Wanted = Wanted()) -> list[Row]:
-        """Give the rows, the eldest first. Outcomes whose orders are gone from the stream have none."""
+        """Return the rows, the eldest first. Outcomes whose orders are gone from the stream have none."""
         rows = [row_of(case.decision, case.order, case.outcome, case.times) for case in self._cases.values()]
         return sorted((row for row in rows if wanted.takes(row)), key=lambda row: (row.at, row.decision_id))
 
     def live(self, now: datetime) -> list[Row]:
-        """Give the rows whose order is carried out now."""
+        """Return the rows whose order is carried out now."""
         return [
             row_of(case.decision, case.order, None, 1)
             for case in self._cases.values()

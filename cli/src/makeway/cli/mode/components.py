@@ -85,7 +85,7 @@ def confirmation(
 def silent(
     heard: Iterable[Confirmation], known: Mapping[str, str], pods: Mapping[str, str]
 ) -> list[Confirmation]:
-    """Give those that should be there and do not answer.
+    """Return those that should be there and do not answer.
 
     `known`: identities that answered before, with their component; `pods`: names of the installation's
     running pods, with theirs. A process names itself after its pod.
@@ -98,7 +98,7 @@ def silent(
 
 
 def in_order(confirmations: Iterable[Confirmation]) -> list[Confirmation]:
-    """Give them as they are shown."""
+    """Return them as they are shown."""
     return sorted(confirmations, key=lambda one: (one.component, one.identity))
 
 

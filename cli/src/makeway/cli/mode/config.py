@@ -67,7 +67,7 @@ class StoredPolicy:
 
 
 def manager_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Say who would put its own text back; empty where nobody would. Pure.
+    """Return who would put its own text back; empty where none would. Pure.
 
     Helm does not: the chart takes over what it finds, unless it is told to manage the policy.
     """
@@ -99,12 +99,12 @@ async def stored(api: Api, namespace: str) -> StoredPolicy:
 
 
 async def change(api: Api, namespace: str, edit: Callable[[StoredPolicy], str]) -> tuple[str, bool]:
-    """Store what `edit` makes of what is stored; gives the text, and whether it is another than before.
+    """Store what `edit` makes of what is stored; returns the text, and whether it is another than before.
 
-    Where somebody else writes meanwhile, what they wrote is edited. Only the one key is touched.
+    Where another writes meanwhile, what they wrote is edited. Only the one key is touched.
 
     Raises:
-        ApiError, ApiUnavailable: it was not stored, or nobody knows.
+        ApiError, ApiUnavailable: it was not stored, or that is not known.
         ValueError: what `edit` raises.
     """
     for left in reversed(range(_TRIES)):

@@ -40,7 +40,7 @@ async def order_by_id(bus: Bus, order_id: str) -> EvictionOrder | None:
 
 
 async def outcome_of(bus: Bus, order_id: str) -> Outcome | None:
-    """Give an order's outcome, None while there is none. Raises BusError."""
+    """Return an order's outcome, None while there is none. Raises BusError."""
     async with aclosing(
         _read(bus, bus.subjects.outcomes_stream, unwrap_outcome, None, bus.subjects.outcome(order_id))
     ) as found:

@@ -135,7 +135,7 @@ async def _collected(bus: Bus, record: DecisionRecord) -> Export:
 
 
 async def _parts(bus: Bus, record: DecisionRecord) -> tuple[list[bytes], bool]:
-    """Read the recording up to the decision, and say whether that was found. Raises RecordingError."""
+    """Read the recording up to the decision, and return whether that was found. Raises RecordingError."""
     parts: list[bytes] = []
     replay = Replay()
     stream, subject = bus.subjects.recordings_stream, bus.subjects.recording(record.recording)

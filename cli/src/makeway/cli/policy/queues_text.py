@@ -21,7 +21,7 @@ _RESULTS = {
 
 
 def rows(report: QueueReport) -> Iterator[tuple[str, ...]]:
-    """Give a table's row for each queue, children indented below their parent."""
+    """Return a table's row for each queue, children indented below their parent."""
     for queue in report.queues:
         depth = queue.path.count(".")
         name = queue.path if depth == 0 else "  " * depth + queue.path.rpartition(".")[2]
@@ -35,7 +35,7 @@ def rows(report: QueueReport) -> Iterator[tuple[str, ...]]:
 
 
 def lines(queue: QueueState, now: datetime) -> Iterator[str]:
-    """Give all that is known of one queue, a line a fact."""
+    """Return all that is known of one queue, a line a fact."""
     yield f"Queue:       {queue.path}" + ("" if queue.leaf else " (pods run in the queues below it)")
     yield f"Pods:        {queue.pods}"
     yield f"Used:        {texts_of(queue.usage)}"

@@ -54,7 +54,7 @@ class Store:
         raise LookupError(f"there is no message {number} in quarantine; see `makeway quarantine list`")
 
     async def replay(self, number: int) -> tuple[QuarantineEntry, int]:
-        """Publish it again on its own subject, as the next after itself; gives the new sequence.
+        """Publish it again on its own subject, as the next after itself; returns the new sequence.
 
         The subject's last message must still be the original, or none where the stream has forgotten
         it, so that nothing newer is superseded. An interrupted replay is found again by the copy's header.

@@ -165,7 +165,7 @@ async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
 
 
 def _uid(taken: list[EvictionOrder], namespace: str, name: str) -> str:
-    """Give the UID of the last incarnation that an order took."""
+    """Return the UID of the last incarnation that an order took."""
     return (
         next((one.uid for one in taken[-1].victims if (one.namespace, one.name) == (namespace, name)), "")
         if taken

@@ -74,7 +74,7 @@ async def ledger_of(bus: Bus, now: datetime) -> Ledger:
         async for order in all_of_them:
             ledger.ordered(order)
     async with aclosing(
-        bus.follow(  # type: ignore[type-var] # it gives an async generator
+        bus.follow(  # type: ignore[type-var] # it returns an async generator
             bus.subjects.outcomes_stream, start=Start.at_time(since), stop_at_end=True
         )
     ) as messages:

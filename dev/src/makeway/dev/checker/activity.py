@@ -1,4 +1,4 @@
-"""The rule that nobody is stuck: a preemptor whose order has ended is tried again.
+"""The rule that no pod is stuck: a preemptor whose order has ended is tried again.
 
 A scheduling attempt shows as whatever the scheduler writes about the pod: a condition, a nomination, an
 Event, a binding; or as a question to the planner (a decision record), or another order.

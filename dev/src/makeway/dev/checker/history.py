@@ -49,7 +49,7 @@ class Streams:
         """Add what was read before the streams were lost; what both have counts once.
 
         So does an order that the lost stream held and that was published again as it was: it is the same
-        order, stored first when it was stored first. Its outcome may have been lost with it, before anybody
+        order, stored first where it was before. Its outcome may have been lost with it before any reader
         had read it; then it has another one, which must tell the same end.
         """
         ended = {(stored.message.order_id, stored.message.result) for stored in lost.outcomes}

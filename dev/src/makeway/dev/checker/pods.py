@@ -95,7 +95,7 @@ class Pods:
         return self._by_uid[uid]
 
     def get(self, uid: str) -> PodHistory | None:
-        """One incarnation, or None where nobody wrote it."""
+        """One incarnation, or None where none wrote it."""
         return self._by_uid.get(uid)
 
     def __iter__(self) -> Iterator[PodHistory]:

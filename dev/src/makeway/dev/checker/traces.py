@@ -24,7 +24,7 @@ def rules(case: OrderCase) -> Iterator[Finding]:
 def _nomination(case: OrderCase, order: OrderHistory) -> Iterator[Finding]:
     """The nomination as it stood at the outcome is taken back, used, or taken up by another order.
 
-    A nomination that somebody writes after the outcome is a new one, with reasons of its own.
+    A nomination that is written after the outcome is a new one, with reasons of its own.
     """
     preemptor = case.pods.get(order.preemptor_uid)
     if not order.made_no_room or order.ended_at is None or preemptor is None:

@@ -139,7 +139,7 @@ class Timeline:
         return next((seen.at for seen in self.records if seen.record is record), None)
 
     async def until(self, what: str, ask: Callable[[], T | None], timeout_seconds: float) -> T:
-        """Wait until `ask` gives something.
+        """Wait until `ask` returns something.
 
         Raises:
             TimeoutError: it did not in time; the text says what was waited for.
