@@ -118,17 +118,17 @@ func (c *control) mode(profileMode, namespace string) string {
 // policy says, no more than so many may be in flight, and while they take so many bytes no further one begins; the rest
 // is for the pod, the nodes, and an order that goes over the bound.
 const (
-	mostOrdersInFlight = 1000
-	mostOrderBytes     = wire.MaxBytes / 2
+	maxOrdersInFlight = 1000
+	maxOrderBytes     = wire.MaxBytes / 2
 )
 
 // ordersInFlight is how many orders may be in flight.
 func (c *control) ordersInFlight() int64 {
 	current := c.current.Load()
 	if current == nil || current.state.Limits == nil || current.state.Limits.OrdersInFlight == nil {
-		return mostOrdersInFlight
+		return maxOrdersInFlight
 	}
-	return min(*current.state.Limits.OrdersInFlight, mostOrdersInFlight)
+	return min(*current.state.Limits.OrdersInFlight, maxOrdersInFlight)
 }
 
 // restriction orders modes, from what does least.

@@ -294,7 +294,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 
 // orderRoom is how many orders may begin beside so many in flight. O(orders + their victims).
 func (e *engine) orderRoom(inFlight int) int64 {
-	if e.inflight.bytes() >= mostOrderBytes {
+	if e.inflight.bytes() >= maxOrderBytes {
 		return 0
 	}
 	return e.control.ordersInFlight() - int64(inFlight)

@@ -17,8 +17,8 @@ import (
 const (
 	// followSince is how far back the streams are read at the start: longer than any order lives.
 	followSince = maxNotAfter + time.Minute
-	// longestNotAfter is how far ahead an order's notAfter may lie: further, it is no scheduler's.
-	longestNotAfter = maxNotAfter + time.Minute
+	// maxNotAfterAhead is how far ahead an order's notAfter may lie: further, it is no scheduler's.
+	maxNotAfterAhead = maxNotAfter + time.Minute
 	// longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
 	longestGrace = 365 * 24 * 60 * 60
 	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
@@ -65,7 +65,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	now := e.clock.Now()
-	if order.NotAfter.After(now.Add(longestNotAfter)) {
+	if order.NotAfter.After(now.Add(maxNotAfterAhead)) {
 		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
 		return
 	}

@@ -69,7 +69,7 @@ func TestOrdersWithManyVictimsWaitBeforeTheyMakeAQuestionTooLarge(t *testing.T) 
 		nodes = append(nodes, fmt.Sprintf("ip-10-0-%03d-%03d.eu-central-1.compute.internal", n/256, n%256))
 	}
 	begun := 0
-	for ; begun < mostOrdersInFlight && !w.plugin.ordersLimited(); begun++ {
+	for ; begun < maxOrdersInFlight && !w.plugin.ordersLimited(); begun++ {
 		uid := string(uuid.NewUUID())
 		e := order(wire.NewOrderID(time.Now()))
 		e.preemptor = wire.PodRef{Namespace: strings.Repeat("n", 63), Name: fmt.Sprintf("a-pod-with-a-long-name-%d", begun), UID: uid}

@@ -16,8 +16,8 @@ import (
 // Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
 // depends on is kept for as long as the pod waits.
 const (
-	longestMessage   = 1024
-	mostDependencies = 64
+	maxMessageBytes = 1024
+	maxDependencies = 64
 )
 
 // refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
@@ -36,15 +36,15 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	message := beginning(refusal.Message, longestMessage)
+	message := beginning(refusal.Message, maxMessageBytes)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
-		if soon := a.engine.clock.Now().Add(unreachableLongest); retryAt.IsZero() || soon.Before(retryAt) {
+		if soon := a.engine.clock.Now().Add(planUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
 			retryAt = soon
 		}
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
 	}
-	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), mostDependencies)]
+	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]
 	if queuegate.RejectionOf(a.state) != nil {
 		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
 	}

@@ -30,11 +30,11 @@ const (
 	retryBurst = 50
 	// retryTick is how often the list is looked at.
 	retryTick = 500 * time.Millisecond
-	// unreachableFirst and unreachableLongest bound the wait after a plan that could not be had.
-	unreachableFirst   = time.Second
-	unreachableLongest = 30 * time.Second
-	// mostChanges is how many changes of objects are remembered, for refusals that were asked for before them.
-	mostChanges = 256
+	// planUnavailableInitial and planUnavailableMax bound the wait after a plan that could not be had.
+	planUnavailableInitial = time.Second
+	planUnavailableMax     = 30 * time.Second
+	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
+	maxChanges = 256
 )
 
 // Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
@@ -71,7 +71,7 @@ type retries struct {
 	pods    map[types.UID]*pendingRetry
 	spaces  map[string]int // of pods, by namespace
 	changes changeCount    // so many so far
-	recent  [mostChanges]func(wire.Dependency) bool
+	recent  [maxChanges]func(wire.Dependency) bool
 }
 
 // changeCount is a point in the row of changes of objects that refusals depend on.
@@ -108,11 +108,11 @@ func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at,
 
 // changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
 func (r *retries) changedSince(asked changeCount, objects []wire.Dependency) bool {
-	if r.changes-asked > mostChanges {
+	if r.changes-asked > maxChanges {
 		return len(objects) > 0
 	}
 	for at := asked; at < r.changes; at++ {
-		if slices.ContainsFunc(objects, r.recent[at%mostChanges]) {
+		if slices.ContainsFunc(objects, r.recent[at%maxChanges]) {
 			return true
 		}
 	}
@@ -130,7 +130,7 @@ func (r *retries) planUnavailable(pod wire.PodRef, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	wait := min(unreachableFirst<<min(entry.failures, 10), unreachableLongest)
+	wait := min(planUnavailableInitial<<min(entry.failures, 10), planUnavailableMax)
 	entry.failures++
 	entry.waitUntil(r.clock.Now().Add(wait))
 	if entry.at.Before(notBefore) {
@@ -246,7 +246,7 @@ func (r *retries) nodesChanged() {
 func (r *retries) mark(meant func(wire.Dependency) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent[r.changes%mostChanges] = meant
+	r.recent[r.changes%maxChanges] = meant
 	r.changes++
 	for _, entry := range r.pods {
 		if slices.ContainsFunc(entry.dependsOn, meant) {

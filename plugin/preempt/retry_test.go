@@ -125,7 +125,7 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 		"another":         {func(r *retries) { r.changed(kindPDB, "shop", "db") }, object("web"), 0},
 		"the policy":      {func(r *retries) { r.policyChanged() }, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}}, 1},
 		"more than are remembered": {func(r *retries) {
-			for range mostChanges + 1 {
+			for range maxChanges + 1 {
 				r.changed(kindPDB, "shop", "db")
 			}
 		}, object("web"), 1},
@@ -170,7 +170,7 @@ func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.
 			for i := range 10 {
 				refuse(r, of("tenant", maxRefused+i))
 			}
-			now.SetTime(now.Now().Add(unreachableLongest))
+			now.SetTime(now.Now().Add(planUnavailableMax))
 
 			if due := r.due(retryBurst); len(due) != 1 || due[0] != of("other", 0) {
 				t.Errorf("%s, %s: due: %v", name, kind, due)

@@ -20,8 +20,8 @@ import (
 const (
 	unevictableInitial = 10 * time.Second
 	unevictableMax     = 5 * time.Minute
-	// longestCause bounds what is told of the API server's text.
-	longestCause = 200
+	// maxCauseBytes bounds what is told of the API server's text.
+	maxCauseBytes = 200
 )
 
 // Results and reasons of victims in outcomes that the plugin tells apart.
@@ -108,7 +108,7 @@ func causeOf(v wire.VictimOutcome) string {
 			text = strings.ReplaceAll(text, fmt.Sprintf(quoted, v.Name), fmt.Sprintf(quoted, "…"))
 		}
 	}
-	return beginning(text, longestCause)
+	return beginning(text, maxCauseBytes)
 }
 
 // of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they

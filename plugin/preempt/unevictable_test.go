@@ -152,7 +152,7 @@ func TestAsManyVictimsAreLeftOutAsARequestMayName(t *testing.T) {
 func TestTheCauseOfAConditionNamesNoVictim(t *testing.T) {
 	cause := causeOf(wire.VictimOutcome{Name: "payroll-0", Message: `403 Forbidden: pods "payroll-0" is forbidden: ` + strings.Repeat("x", 500)})
 
-	if strings.Contains(cause, "payroll") || len(cause) > longestCause+len("…") || !strings.HasPrefix(cause, "403 Forbidden") {
+	if strings.Contains(cause, "payroll") || len(cause) > maxCauseBytes+len("…") || !strings.HasPrefix(cause, "403 Forbidden") {
 		t.Errorf("%q", cause)
 	}
 }

@@ -24,8 +24,8 @@ const (
 	failureMemory = 30 * time.Second
 	// maxFailures bounds the nodes remembered, of all preemptors together.
 	maxFailures = 100000
-	// mostFailuresShown bounds the kinds of failures that a message counts.
-	mostFailuresShown = 5
+	// maxFailuresShown bounds the kinds of failures that a message counts.
+	maxFailuresShown = 5
 )
 
 // cause is why a node failed verification.
@@ -82,9 +82,9 @@ func summary(failed map[string]failure) string {
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b failure) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.cause, b.cause), cmp.Compare(a.plugin, b.plugin))
 	})
-	parts := make([]string, 0, mostFailuresShown+1)
+	parts := make([]string, 0, maxFailuresShown+1)
 	for i, kind := range kinds {
-		if i == mostFailuresShown {
+		if i == maxFailuresShown {
 			parts = append(parts, "…")
 			break
 		}

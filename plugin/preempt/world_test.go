@@ -189,7 +189,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 				known++
 			}
 		}
-		return known >= min(len(nodes), mostChanges/2)
+		return known >= min(len(nodes), maxChanges/2)
 	})
 	if !given.gate && !given.findsOut {
 		engine.gate.AssumeNoQueues()
