@@ -32,7 +32,7 @@ func by(rule string, candidate wire.Candidate) wire.Candidate {
 	return candidate
 }
 
-func TestOnlyAPodAsTheDaemonSetControllerWritesItIsPinned(t *testing.T) {
+func TestOnlyAPodAsTheDaemonSetControllerWritesItIsOfADaemonSet(t *testing.T) {
 	terms := func(terms ...v1.NodeSelectorTerm) *v1.Pod {
 		p := onlyOn(pod("p", "", low, small).Obj(), "")
 		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = terms
@@ -55,14 +55,14 @@ func TestOnlyAPodAsTheDaemonSetControllerWritesItIsPinned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := daemonSetNode(c.pod); got != c.want {
-				t.Errorf("pinned to %q, want %q", got, c.want)
+				t.Errorf("bound to %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
 // Case RN-8 of docs/conformance.md.
-func TestAnEqualPriorityVictimOfAPinnedPodPassesUnchanged(t *testing.T) {
+func TestAnEqualPriorityVictimOfADaemonSetPodPassesUnchanged(t *testing.T) {
 	p := onlyOn(pod("p", "", low, large).Obj(), "n1")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
 	w.bus.plan = answers(by(ruleDaemonSetMultiple, candidate("n1", "!a")))
@@ -79,10 +79,10 @@ func TestTheOnePodThatSingleChoseGoesThoughACheaperOneMightDo(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "near")
 }
 
-func TestAPlannersWordAloneMakesNoPodGoForAPinnedOne(t *testing.T) {
-	unpinned := pod("p", "", low, large).Obj()
+func TestAPlannersWordAloneMakesNoPodGoForOneOfADaemonSet(t *testing.T) {
+	ordinary := pod("p", "", low, large).Obj()
 	for name, c := range map[string]struct{ pod, victim *v1.Pod }{
-		"the pod is not pinned":            {unpinned, pod("a", "n1", low, large).Obj()},
+		"the pod is of no DaemonSet":       {ordinary, pod("a", "n1", low, large).Obj()},
 		"the victim is a DaemonSet's":      {onlyOn(pod("p", "", high, large).Obj(), "n1"), onlyOn(pod("a", "n1", low, large).Obj(), "n1")},
 		"the victim is of higher priority": {onlyOn(pod("p", "", low, large).Obj(), "n1"), pod("a", "n1", mid, large).Obj()},
 	} {
@@ -113,21 +113,21 @@ func TestNoMorePodsGoThanThePlanAllowsWhateverTheFiltersNeed(t *testing.T) {
 }
 
 // Case RN-8 of docs/conformance.md, after the scheduler has lost its memory of the order.
-func TestAPinnedPodWaitsForAPreemptedPodOfItsOwnPriority(t *testing.T) {
+func TestADaemonSetPodWaitsForAPreemptedPodOfItsOwnPriority(t *testing.T) {
 	gone := pod("a", "n1", low, large).Obj()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	gone.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
-	for _, pinned := range []bool{true, false} {
+	for _, fromDaemonSet := range []bool{true, false} {
 		p := pod("p", "", low, large).NominatedNodeName("n1").Obj()
-		if pinned {
+		if fromDaemonSet {
 			onlyOn(p, "n1")
 		}
 		w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, gone)
 		w.bus.plan = answers()
 
 		w.cycle(p)
-		if asked := len(w.bus.requests) > 0; asked == pinned {
-			t.Errorf("pinned %t: the planner was asked: %t", pinned, asked)
+		if asked := len(w.bus.requests) > 0; asked == fromDaemonSet {
+			t.Errorf("of a DaemonSet %t: the planner was asked: %t", fromDaemonSet, asked)
 		}
 	}
 }

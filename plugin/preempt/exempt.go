@@ -21,7 +21,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Reasons for which the fallback spares a pod, besides those of package rules.
+// Reasons for which a pod is exempt in the fallback, besides those of package rules.
 const (
 	reasonQueueGuaranteed = "queue-guaranteed"
 	reasonNothingKnown    = "nothing-known"

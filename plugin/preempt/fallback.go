@@ -30,7 +30,7 @@ import (
 const FallbackName = "MakeWayFallback"
 
 // MakeWayFallback is kube-scheduler's DefaultPreemption under the policy: what it may not evict is decided by the
-// rules that the planner keeps to, as far as this process knows them, and what it cannot judge it spares. Else it
+// rules that the planner keeps to, as far as this process knows them, and what it cannot judge is exempt. Else it
 // acts, waits and answers as DefaultPreemption. It stands in DefaultPreemption's place, after MakeWay, and acts where
 // MakeWay has no plan.
 //

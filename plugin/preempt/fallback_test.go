@@ -88,7 +88,7 @@ func hardBudget(name, namespace string, selector *metav1.LabelSelector) *policyv
 }
 
 // The victim that kube-scheduler prefers is on n1, another on n2.
-func TestTheFallbackSparesWhomThePolicyProtectsAndTakesAnother(t *testing.T) {
+func TestTheFallbackEvictsNoPodThatThePolicyProtects(t *testing.T) {
 	steady := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "steady", Annotations: map[string]string{
 		rules.MinimumPreemptablePriority: "1000", rules.TolerationSeconds: "-1",
 	}}, Value: 1}
@@ -97,35 +97,35 @@ func TestTheFallbackSparesWhomThePolicyProtectsAndTakesAnother(t *testing.T) {
 		preferred func(*st.PodWrapper)
 		told      *wire.Rules
 		objects   []runtime.Object
-		spared    bool
+		exempt    bool
 	}{
 		"nothing is protected": {told: &wire.Rules{}},
 		"a protected namespace": {
 			preferred: func(p *st.PodWrapper) { p.Namespace("payments") },
-			told:      &wire.Rules{ProtectedNamespaces: []string{"payments"}}, spared: true,
+			told:      &wire.Rules{ProtectedNamespaces: []string{"payments"}}, exempt: true,
 		},
 		"another namespace is protected": {told: &wire.Rules{ProtectedNamespaces: []string{"payments"}}},
 		"an annotation that is honoured": {
 			preferred: func(p *st.PodWrapper) { p.Annotation(rules.NeverEvict, "true") },
-			told:      &wire.Rules{NeverEvictNamespaces: []string{"default"}}, spared: true,
+			told:      &wire.Rules{NeverEvictNamespaces: []string{"default"}}, exempt: true,
 		},
 		"an annotation that is not honoured": {
 			preferred: func(p *st.PodWrapper) { p.Annotation(rules.NeverEvict, "true") },
 			told:      &wire.Rules{NeverEvictNamespaces: []string{"payments"}},
 		},
 		"a mirror pod": {
-			preferred: func(p *st.PodWrapper) { p.Annotation(rules.Mirror, "x") }, told: &wire.Rules{}, spared: true,
+			preferred: func(p *st.PodWrapper) { p.Annotation(rules.Mirror, "x") }, told: &wire.Rules{}, exempt: true,
 		},
 		"a class that tolerates preemption": {
 			preferred: func(p *st.PodWrapper) { p.Obj().Spec.PriorityClassName = "steady" },
-			told:      &wire.Rules{}, objects: []runtime.Object{steady}, spared: true,
+			told:      &wire.Rules{}, objects: []runtime.Object{steady}, exempt: true,
 		},
 		"a class that is not known": {
-			preferred: func(p *st.PodWrapper) { p.Obj().Spec.PriorityClassName = "gone" }, told: &wire.Rules{}, spared: true,
+			preferred: func(p *st.PodWrapper) { p.Obj().Spec.PriorityClassName = "gone" }, told: &wire.Rules{}, exempt: true,
 		},
 		"a hard budget, though it allows one": {
 			preferred: func(p *st.PodWrapper) { p.Label("app", "web") },
-			told:      &wire.Rules{HardBudgetNamespaces: []string{"*"}}, objects: []runtime.Object{hardBudget("web", "default", web)}, spared: true,
+			told:      &wire.Rules{HardBudgetNamespaces: []string{"*"}}, objects: []runtime.Object{hardBudget("web", "default", web)}, exempt: true,
 		},
 		"a soft budget that allows one": {
 			preferred: func(p *st.PodWrapper) { p.Label("app", "web") },
@@ -146,7 +146,7 @@ func TestTheFallbackSparesWhomThePolicyProtectsAndTakesAnother(t *testing.T) {
 				return len(classes)+len(budgets) == len(test.objects)
 			})
 			want, victim := "n1", first.Obj()
-			if test.spared {
+			if test.exempt {
 				want, victim = "n2", pod("other", "n2", 2, large).Obj()
 			}
 
@@ -156,14 +156,14 @@ func TestTheFallbackSparesWhomThePolicyProtectsAndTakesAnother(t *testing.T) {
 				t.Fatalf("nominated to %q (%v), want %s", got, status, want)
 			}
 			w.eventually("the victim is deleted", func() bool { return w.gone(victim) })
-			if test.spared && w.gone(first.Obj()) {
-				t.Error("the pod that is spared is deleted too")
+			if test.exempt && w.gone(first.Obj()) {
+				t.Error("the pod that is exempt is deleted too")
 			}
 		})
 	}
 }
 
-func TestTheFallbackSparesAProtectedPriorityAndSaysWhy(t *testing.T) {
+func TestTheFallbackExemptsAProtectedPriorityAndSaysWhy(t *testing.T) {
 	p := pod("p", "", 100, large).Obj()
 	kept := pod("kept", "n1", 50, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, kept)

@@ -322,7 +322,7 @@ func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.T
 	return next
 }
 
-// activation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
 // must not be called under any lock.
 func (e *engine) applyActivation(ctx context.Context, w activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() {

@@ -42,7 +42,7 @@ func TestPlannedVictimsThatTheFiltersConfirmAreActedOn(t *testing.T) {
 }
 
 // Case DP-3 of docs/conformance.md.
-func TestAVictimThatNeedNotGoIsOfferedBack(t *testing.T) {
+func TestAVictimThatNeedNotGoIsReprieved(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("small", "n1", low, small).Obj(), pod("large", "n1", mid, large).Obj())
 	w.bus.plan = answers(candidate("n1", "!large", "!small"))
@@ -51,7 +51,7 @@ func TestAVictimThatNeedNotGoIsOfferedBack(t *testing.T) {
 }
 
 // Case DP-5 of docs/conformance.md.
-func TestPodsAreOfferedBackInThePlannersOrder(t *testing.T) {
+func TestPodsAreReprievedInThePlannersOrder(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, small).Obj(), pod("b", "n1", low, small).Obj(),
 		pod("c", "n1", mid, medium).Obj(), pod("d", "n1", high, small).Obj())
@@ -163,7 +163,7 @@ func TestWhatThePluginsOwnCheckOfARuleForbidsIsNotRemoved(t *testing.T) {
 	}
 }
 
-func TestPodsThatViolateABudgetAreOfferedBackFirst(t *testing.T) {
+func TestPodsThatViolateABudgetAreReprievedFirst(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("more", "n1", mid, medium).Obj(), pod("budget", "n1", low, medium).Obj())
 	plan := candidate("n1", "!more", "!budget")

@@ -241,7 +241,7 @@ func (w *world) nominated(pod *v1.Pod, node string) *inFlightPreemption {
 	return w.entry(pod.UID)
 }
 
-// inFlightPreemption is a copy of what is known of a pod's order, nil where there is none.
+// entry is a copy of what is known of a pod's order, nil where there is none.
 func (w *world) entry(uid types.UID) *inFlightPreemption {
 	f := w.plugin.engine.inflight
 	f.mu.RLock()
