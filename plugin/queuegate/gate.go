@@ -59,7 +59,7 @@ type Gate struct {
 	held        map[types.UID]wire.PodRef
 	waiting     *waitingPods
 
-	tellings *tellings // of pods whose condition is to say that their queue holds them
+	conditionUpdates *conditionUpdates // of pods whose condition is to say that their queue holds them
 }
 
 // ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
@@ -68,9 +68,9 @@ type ModeApplies func(profileMode string, priority int32, namespace string) bool
 // New makes a gate that is undecided: Run, the informer and a control state do the rest.
 func New(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	registerMetrics()
-	told := newTellings(clock)
+	updates := newConditionUpdates(clock)
 	return &Gate{
-		waiting: newWaitingPods(told.add), tellings: told,
+		waiting: newWaitingPods(updates.add), conditionUpdates: updates,
 		clock: clock, pods: pods, applies: applies,
 		changed:  make(chan struct{}, 1),
 		decided:  make(chan struct{}),
@@ -202,7 +202,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		delete(g.reserved, pod.UID)
 		g.removeWaiting(pod.UID)
 		g.waiting.settled(pod.UID)
-		g.tellings.forget(pod.UID)
+		g.conditionUpdates.forget(pod.UID)
 		g.count(pod, true, true)
 	default:
 		_, reserved := g.reserved[pod.UID]
@@ -214,7 +214,7 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 		}
 		if w := g.waiting.pods[pod.UID]; w != nil {
 			if w.unschedulable = looksUnschedulable(pod); w.held && w.unschedulable {
-				g.tellings.addIn(pod.UID, 0, true)
+				g.conditionUpdates.addIn(pod.UID, 0, true)
 			}
 		}
 	}
@@ -563,7 +563,7 @@ func (g *Gate) drop(uid types.UID) {
 	delete(g.held, uid)
 	g.removeWaiting(uid)
 	g.waiting.settled(uid)
-	g.tellings.forget(uid)
+	g.conditionUpdates.forget(uid)
 	if g.usage != nil {
 		g.noteFreed(g.usage.forget(uid))
 	}

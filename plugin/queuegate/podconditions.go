@@ -33,52 +33,52 @@ const (
 
 // How conditions are written.
 const (
-	// tellSettle is how long after a pod was held its condition is checked: where a cycle has held it, the scheduler
+	// conditionSettle is how long after a pod was held its condition is checked: where a cycle has held it, the scheduler
 	// writes the condition after that.
-	tellSettle = 200 * time.Millisecond
-	// tellAgain is when to try again after the API server has not taken a condition.
-	tellAgain = time.Second
-	// denominateAgain is when to check again a nomination whose order may be alive.
-	denominateAgain = 10 * time.Second
-	// tellQPS and tellBurst bound the writes. They have a client of their own, since the scheduler's binds pods.
-	tellQPS   = 50
-	tellBurst = 100
-	// tellTimeout bounds one write.
-	tellTimeout = 10 * time.Second
+	conditionSettle = 200 * time.Millisecond
+	// conditionRetry is when to try again after the API server has not taken a condition.
+	conditionRetry = time.Second
+	// clearNominationRetry is when to check again a nomination whose order may be alive.
+	clearNominationRetry = 10 * time.Second
+	// conditionQPS and conditionBurst bound the writes. They have a client of their own, since the scheduler's binds pods.
+	conditionQPS   = 50
+	conditionBurst = 100
+	// conditionTimeout bounds one write.
+	conditionTimeout = 10 * time.Second
 )
 
 // restShare: of so many conditions in a row that could be urgent, one is not, so that the others are not starved.
 const restShare = 10
 
-// tellings are the pods whose condition is to be checked, since their queue holds them. Those that look like a lack of
+// conditionUpdates are the pods whose condition is to be checked, since their queue holds them. Those that look like a lack of
 // nodes are urgent. Safe for concurrent use; it calls nothing.
-type tellings struct {
+type conditionUpdates struct {
 	clock   clock.PassiveClock
 	changed chan struct{}
 
 	mu           sync.Mutex
-	pods         map[types.UID]*telling
-	urgent, rest tellingHeap
+	pods         map[types.UID]*conditionUpdate
+	urgent, rest conditionUpdateHeap
 	inARow       int // urgent ones that were taken while others were due
 }
 
-// telling is one pod of them.
-type telling struct {
+// conditionUpdate is one pod of them.
+type conditionUpdate struct {
 	uid    types.UID
 	at     time.Time // when to check
 	urgent bool
 	index  int // in its heap
 }
 
-func newTellings(clock clock.PassiveClock) *tellings {
-	return &tellings{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*telling{}}
+func newConditionUpdates(clock clock.PassiveClock) *conditionUpdates {
+	return &conditionUpdates{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*conditionUpdate{}}
 }
 
 // add lets a pod's condition be checked soon, before others where it is urgent.
-func (t *tellings) add(uid types.UID, urgent bool) { t.addIn(uid, tellSettle, urgent) }
+func (t *conditionUpdates) add(uid types.UID, urgent bool) { t.addIn(uid, conditionSettle, urgent) }
 
 // addIn lets it be checked after a while. A pod that is there keeps its turn and its urgency. O(log pods).
-func (t *tellings) addIn(uid types.UID, wait time.Duration, urgent bool) {
+func (t *conditionUpdates) addIn(uid types.UID, wait time.Duration, urgent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.clock.Now().Add(wait)
@@ -89,7 +89,7 @@ func (t *tellings) addIn(uid types.UID, wait time.Duration, urgent bool) {
 		urgent = urgent || is.urgent
 		t.remove(is)
 	}
-	entry := &telling{uid: uid, at: at, urgent: urgent}
+	entry := &conditionUpdate{uid: uid, at: at, urgent: urgent}
 	t.pods[uid] = entry
 	heap.Push(t.heapOf(entry), entry)
 	select {
@@ -99,7 +99,7 @@ func (t *tellings) addIn(uid types.UID, wait time.Duration, urgent bool) {
 }
 
 // forget leaves a pod's condition as it is.
-func (t *tellings) forget(uid types.UID) {
+func (t *conditionUpdates) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if is := t.pods[uid]; is != nil {
@@ -109,7 +109,7 @@ func (t *tellings) forget(uid types.UID) {
 
 // take takes the pod to check now, urgent ones first and each in the order in which they are due. Where there is none
 // it says when to ask again (zero: when something changes). O(log pods).
-func (t *tellings) take() (taken telling, ok bool, next time.Time) {
+func (t *conditionUpdates) take() (taken conditionUpdate, ok bool, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -129,54 +129,54 @@ func (t *tellings) take() (taken telling, ok bool, next time.Time) {
 		t.remove(chosen)
 		return *chosen, true, time.Time{}
 	}
-	for _, h := range []tellingHeap{t.urgent, t.rest} {
+	for _, h := range []conditionUpdateHeap{t.urgent, t.rest} {
 		if len(h) > 0 && (next.IsZero() || h[0].at.Before(next)) {
 			next = h[0].at
 		}
 	}
-	return telling{}, false, next
+	return conditionUpdate{}, false, next
 }
 
-func (t *tellings) remove(entry *telling) {
+func (t *conditionUpdates) remove(entry *conditionUpdate) {
 	heap.Remove(t.heapOf(entry), entry.index)
 	delete(t.pods, entry.uid)
 }
 
-func (t *tellings) heapOf(entry *telling) *tellingHeap {
+func (t *conditionUpdates) heapOf(entry *conditionUpdate) *conditionUpdateHeap {
 	if entry.urgent {
 		return &t.urgent
 	}
 	return &t.rest
 }
 
-// tellingHeap is a heap whose root is due first.
-type tellingHeap []*telling
+// conditionUpdateHeap is a heap whose root is due first.
+type conditionUpdateHeap []*conditionUpdate
 
 // due is the first of them where it is due, else nil.
-func (h tellingHeap) due(now time.Time) *telling {
+func (h conditionUpdateHeap) due(now time.Time) *conditionUpdate {
 	if len(h) == 0 || now.Before(h[0].at) {
 		return nil
 	}
 	return h[0]
 }
 
-func (h tellingHeap) Len() int           { return len(h) }
-func (h tellingHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h tellingHeap) Swap(i, j int) {
+func (h conditionUpdateHeap) Len() int           { return len(h) }
+func (h conditionUpdateHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h conditionUpdateHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (h *tellingHeap) Push(entry any) {
-	if entry, ok := entry.(*telling); ok {
+func (h *conditionUpdateHeap) Push(entry any) {
+	if entry, ok := entry.(*conditionUpdate); ok {
 		entry.index = len(*h)
 		*h = append(*h, entry)
 	}
 }
 
 // Pop implements heap.Interface.
-func (h *tellingHeap) Pop() any {
+func (h *conditionUpdateHeap) Pop() any {
 	end := len(*h) - 1
 	entry := (*h)[end]
 	(*h)[end] = nil
@@ -198,8 +198,8 @@ type heldPod struct {
 	message string
 }
 
-// heldBack is the pod where its queue holds it.
-func (g *Gate) heldBack(uid types.UID) (held heldPod, ok bool) {
+// heldPodOf is the pod where its queue holds it.
+func (g *Gate) heldPodOf(uid types.UID) (held heldPod, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.waiting.pods[uid]
@@ -240,17 +240,17 @@ func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
 	return condition
 }
 
-// runTellings lets the conditions of pods that their queue holds say so.
-func (g *Gate) runTellings(ctx context.Context, process Process) {
-	client := tellingClient(process.Handle())
+// runConditionUpdates lets the conditions of pods that their queue holds say so.
+func (g *Gate) runConditionUpdates(ctx context.Context, process Process) {
+	client := conditionClient(process.Handle())
 	for ctx.Err() == nil {
 		if !process.Leads(ctx) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		due, ok, next := g.tellings.take()
+		due, ok, next := g.conditionUpdates.take()
 		if ok {
-			g.tell(ctx, process, client, due.uid, due.urgent)
+			g.updateCondition(ctx, process, client, due.uid, due.urgent)
 			continue
 		}
 		var timer <-chan time.Time
@@ -259,20 +259,20 @@ func (g *Gate) runTellings(ctx context.Context, process Process) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-g.tellings.changed:
+		case <-g.conditionUpdates.changed:
 		case <-timer:
 		}
 	}
 }
 
-// tellingClient is a client whose rate is its own.
-func tellingClient(handle fwk.Handle) kubernetes.Interface {
+// conditionClient is a client whose rate is its own.
+func conditionClient(handle fwk.Handle) kubernetes.Interface {
 	given := handle.KubeConfig()
 	if given == nil {
 		return handle.ClientSet()
 	}
 	config := restclient.CopyConfig(given)
-	config.QPS, config.Burst, config.RateLimiter = tellQPS, tellBurst, nil
+	config.QPS, config.Burst, config.RateLimiter = conditionQPS, conditionBurst, nil
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return handle.ClientSet()
@@ -280,12 +280,12 @@ func tellingClient(handle fwk.Handle) kubernetes.Interface {
 	return client
 }
 
-// tell writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
+// updateCondition writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
-func (g *Gate) tell(ctx context.Context, process Process, client kubernetes.Interface, uid types.UID, urgent bool) {
+func (g *Gate) updateCondition(ctx context.Context, process Process, client kubernetes.Interface, uid types.UID, urgent bool) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
-	held, ok := g.heldBack(uid)
+	held, ok := g.heldPodOf(uid)
 	if !ok {
 		return
 	}
@@ -294,18 +294,18 @@ func (g *Gate) tell(ctx context.Context, process Process, client kubernetes.Inte
 		return
 	}
 	condition := held.condition(pod, g.clock.Now())
-	denominate := pod.Status.NominatedNodeName != "" && g.mayDenominate(process, uid)
-	if denominate && process.StoredOrderLives(ctx, uid) {
-		denominate = false
-		g.tellings.addIn(uid, denominateAgain, false)
+	clearNomination := pod.Status.NominatedNodeName != "" && g.mayClearNomination(process, uid)
+	if clearNomination && process.StoredOrderLives(ctx, uid) {
+		clearNomination = false
+		g.conditionUpdates.addIn(uid, clearNominationRetry, false)
 	}
-	if condition == nil && !denominate {
+	if condition == nil && !clearNomination {
 		return
 	}
-	err := patchHeld(ctx, client, pod, condition, denominate)
+	err := patchHeld(ctx, client, pod, condition, clearNomination)
 	switch {
 	case err == nil:
-		if denominate && g.mayDenominate(process, uid) {
+		if clearNomination && g.mayClearNomination(process, uid) {
 			process.Handle().DeleteNominatedPodIfExists(pod)
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
@@ -318,29 +318,29 @@ func (g *Gate) tell(ctx context.Context, process Process, client kubernetes.Inte
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		g.tellings.addIn(uid, tellSettle, urgent) // for the informer to show what has changed
+		g.conditionUpdates.addIn(uid, conditionSettle, urgent) // for the informer to show what has changed
 	default:
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
-		g.tellings.addIn(uid, tellAgain, urgent)
+		g.conditionUpdates.addIn(uid, conditionRetry, urgent)
 	}
 }
 
-// mayDenominate reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
+// mayClearNomination reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
 // its queue.
-func (g *Gate) mayDenominate(process Process, uid types.UID) bool {
+func (g *Gate) mayClearNomination(process Process, uid types.UID) bool {
 	return !process.InFlight(uid) && !g.Counts(uid)
 }
 
 // patchHeld writes a condition, where there is one, and ends a nomination, unless the pod has changed: by now it may
 // have a node.
-func patchHeld(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition, denominate bool) error {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+func patchHeld(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, condition *v1.PodCondition, clearNomination bool) error {
+	ctx, cancel := context.WithTimeout(ctx, conditionTimeout)
 	defer cancel()
 	status := map[string]any{}
 	if condition != nil {
 		status["conditions"] = []v1.PodCondition{*condition}
 	}
-	if denominate {
+	if clearNomination {
 		status["nominatedNodeName"] = nil
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -181,7 +181,7 @@ func TestAPodThatItsQueueHoldsNeverLooksLikeALackOfNodes(t *testing.T) {
 		if g.admits(p) {
 			t.Fatalf("%s: let in", name)
 		}
-		held, ok := g.gate.heldBack(p.UID)
+		held, ok := g.gate.heldPodOf(p.UID)
 		if !ok {
 			t.Fatalf("%s: not held", name)
 		}
@@ -220,7 +220,7 @@ func TestAPodThatNoNodeHasRoomForLooksLikeALackOfNodes(t *testing.T) {
 	w.gate.CycleFailed(p.UID)
 	w.shows(p)
 
-	if _, held := w.gate.heldBack(p.UID); held || !karpenterProvisions(p) || !autoscalerScalesUp(p, false) {
+	if _, held := w.gate.heldPodOf(p.UID); held || !karpenterProvisions(p) || !autoscalerScalesUp(p, false) {
 		t.Error("its condition is to be another")
 	}
 }
@@ -230,14 +230,14 @@ func TestAConditionThatACycleHasWrittenIsLookedAt(t *testing.T) {
 	p := in("", "p", low, 10).Obj()
 	w.shows(p)
 	w.rejected(p) // in PreFilter, as another scheduler has taken the room
-	w.clock.Step(tellSettle)
-	if _, ok, _ := w.gate.tellings.take(); !ok {
+	w.clock.Step(conditionSettle)
+	if _, ok, _ := w.gate.conditionUpdates.take(); !ok {
 		t.Fatal("no condition to look at")
 	}
 
 	w.shows(unschedulable(p, "0/1 nodes are available: queue root: cpu 0 of 5m used, 10m asked."))
 
-	if _, ok, _ := w.gate.tellings.take(); !ok {
+	if _, ok, _ := w.gate.conditionUpdates.take(); !ok {
 		t.Error("no condition to look at at once")
 	}
 }
@@ -250,11 +250,11 @@ func TestPodsAreHeldSilentlyUntilItIsKnownWhetherThereAreLimits(t *testing.T) {
 	if w.admits(p) {
 		t.Error("let in")
 	}
-	if _, held := w.gate.heldBack(p.UID); held {
+	if _, held := w.gate.heldPodOf(p.UID); held {
 		t.Error("its condition says so")
 	}
 	w.gate.AssumeLimits("because")
-	if held, ok := w.gate.heldBack(p.UID); !ok || held.reason != reasonLimitsUnknown || !strings.HasSuffix(held.message, "because") {
+	if held, ok := w.gate.heldPodOf(p.UID); !ok || held.reason != reasonLimitsUnknown || !strings.HasSuffix(held.message, "because") {
 		t.Errorf("held %t: %+v", ok, held)
 	}
 	w.gate.NoQueues()
@@ -287,9 +287,9 @@ func TestAStandbyForgetsPodsThatAreGone(t *testing.T) {
 		w.deletes(p)
 	}
 	w.gate.due(false)
-	w.gate.tellings.mu.Lock()
-	defer w.gate.tellings.mu.Unlock()
-	if n := len(w.gate.tellings.pods); n > 0 {
+	w.gate.conditionUpdates.mu.Lock()
+	defer w.gate.conditionUpdates.mu.Unlock()
+	if n := len(w.gate.conditionUpdates.pods); n > 0 {
 		t.Errorf("%d pods that are gone are remembered", n)
 	}
 }
@@ -302,22 +302,22 @@ func TestAPodThatLooksLikeALackOfNodesDoesNotWaitBehindOtherConditions(t *testin
 	w.clock.Step(time.Second)
 	late := unschedulable(in("", "late", 0, 1).Obj(), "0/3 nodes are available: 3 Insufficient cpu.")
 	w.admits(late)
-	w.clock.Step(tellSettle)
+	w.clock.Step(conditionSettle)
 
-	if first, _, _ := w.gate.tellings.take(); first.uid != late.UID {
+	if first, _, _ := w.gate.conditionUpdates.take(); first.uid != late.UID {
 		t.Errorf("%s comes first", first.uid)
 	}
 }
 
 func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
 	w := newGateWorld(t)
-	w.gate.tellings.addIn("other", 0, false)
+	w.gate.conditionUpdates.addIn("other", 0, false)
 	for i := range 100 {
-		w.gate.tellings.addIn(types.UID(fmt.Sprint("urgent", i)), 0, true)
+		w.gate.conditionUpdates.addIn(types.UID(fmt.Sprint("urgent", i)), 0, true)
 	}
 
 	for range restShare {
-		if taken, _, _ := w.gate.tellings.take(); taken.uid == "other" {
+		if taken, _, _ := w.gate.conditionUpdates.take(); taken.uid == "other" {
 			return
 		}
 	}
@@ -326,13 +326,13 @@ func TestUrgentConditionsDoNotStarveTheOthers(t *testing.T) {
 
 func TestAConditionThatIsAskedForAgainKeepsItsTurn(t *testing.T) {
 	w := newGateWorld(t)
-	w.gate.tellings.addIn("p", 0, true)
-	w.gate.tellings.add("p", false)
+	w.gate.conditionUpdates.addIn("p", 0, true)
+	w.gate.conditionUpdates.add("p", false)
 
-	if taken, ok, _ := w.gate.tellings.take(); !ok || !taken.urgent {
+	if taken, ok, _ := w.gate.conditionUpdates.take(); !ok || !taken.urgent {
 		t.Errorf("taken %t: %+v", ok, taken)
 	}
-	if len(w.gate.tellings.pods) != 0 || len(w.gate.tellings.urgent)+len(w.gate.tellings.rest) != 0 {
+	if len(w.gate.conditionUpdates.pods) != 0 || len(w.gate.conditionUpdates.urgent)+len(w.gate.conditionUpdates.rest) != 0 {
 		t.Error("it is there still")
 	}
 }

@@ -41,7 +41,7 @@ const standbyPause = time.Second
 // context ends.
 func (g *Gate) Run(ctx context.Context, process Process) {
 	goroutines.KeepRunning(ctx, "gate", func(ctx context.Context) { g.runActivations(ctx, process) })
-	goroutines.KeepRunning(ctx, "queue_conditions", func(ctx context.Context) { g.runTellings(ctx, process) })
+	goroutines.KeepRunning(ctx, "queue_conditions", func(ctx context.Context) { g.runConditionUpdates(ctx, process) })
 }
 
 // runActivations activates pods that were kept out and now fit. Between two checks it pauses, so that a queue

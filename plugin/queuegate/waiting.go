@@ -92,7 +92,7 @@ func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 // A promise ends with the pod's place being reserved, its being turned away, or after a while. Not safe for
 // concurrent use.
 type waitingPods struct {
-	tell func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
+	updateCondition func(uid types.UID, urgent bool) // told of pods whose condition is to say that their queue holds them
 
 	pods     map[types.UID]*waitingPod
 	due      *podSet            // to be checked
@@ -106,9 +106,9 @@ type waitingPods struct {
 	standby  time.Time                       // promises last at least until then
 }
 
-func newWaitingPods(tell func(uid types.UID, urgent bool)) *waitingPods {
+func newWaitingPods(updateCondition func(uid types.UID, urgent bool)) *waitingPods {
 	return &waitingPods{
-		tell: tell, pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{},
+		updateCondition: updateCondition, pods: map[types.UID]*waitingPod{}, due: newPodSet(), blocked: map[*queue]*podSet{},
 		freed: map[*queue]uint64{}, backoffs: map[types.UID]activationBackoff{},
 	}
 }
@@ -121,7 +121,7 @@ func (w *waitingPod) blockedBy(short []shortage) {
 // holdBack notes that a pod is held for its queue, for its condition to say so.
 func (l *waitingPods) holdBack(w *waitingPod) {
 	w.held = true
-	l.tell(types.UID(w.pod.UID), w.unschedulable)
+	l.updateCondition(types.UID(w.pod.UID), w.unschedulable)
 }
 
 // enter lets a pod wait that does not, and has just been checked.
