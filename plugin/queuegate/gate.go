@@ -449,14 +449,14 @@ func (g *Gate) AllowCycle(uid types.UID) {
 // checkDemand is check where limits are in force.
 func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
 	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
-	var promised claims
+	var promised promisedAmount
 	if own == nil {
 		// Room that others were promised is theirs, unless this pod is more important, or was promised room too.
 		least := int64(wanted.priority)
 		if before != nil && before.promised {
 			least++
 		}
-		promised = g.waiting.claims(least, before)
+		promised = g.waiting.promisedTo(least, before)
 	}
 	short := g.usage.shortages(wanted.leaf, wanted.needs, own, promised)
 	if len(short) == 0 {

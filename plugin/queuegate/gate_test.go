@@ -579,7 +579,7 @@ func expectUsage(t *testing.T, gate *Gate, want *queueUsage, when string) {
 			}
 		}
 		for j := range want.tree.names {
-			promised := gate.waiting.claims(math.MinInt64, nil)(gate.usage.tree.queues[i], j)
+			promised := gate.waiting.promisedTo(math.MinInt64, nil)(gate.usage.tree.queues[i], j)
 			var sum int64
 			for _, waiting := range gate.waiting.pods {
 				for _, n := range waiting.needs {
@@ -620,7 +620,7 @@ func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
 			if !line.backoffs[uid].until.Equal(w.timer) {
 				t.Fatalf("%s: %s backs off until another time", when, uid)
 			}
-		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.members[uid], line.claims(int64(w.priority), w))) == 0:
+		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.members[uid], line.promisedTo(int64(w.priority), w))) == 0:
 			t.Fatalf("%s: %s fits and is at rest", when, uid)
 		}
 	}

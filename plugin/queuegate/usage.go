@@ -155,13 +155,13 @@ type shortage struct {
 	max      int64
 }
 
-// claims is what else is spoken for in a queue, of the resource with an index.
-type claims func(q *queue, index int) int64
+// promisedAmount is what else is spoken for in a queue, of the resource with an index.
+type promisedAmount func(q *queue, index int) int64
 
 // shortages are those of a pod that would enter a queue, nearest queue first; `own` is what it already
 // counts for, nil where it does not, and `promised` what others were promised, nil for none of that. A pod
 // is not held for what it does not ask. O(depth × resources), besides promised.
-func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised claims) []shortage {
+func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised promisedAmount) []shortage {
 	var short []shortage
 	for _, q := range leaf.line {
 		for _, n := range needs {

@@ -369,7 +369,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 	}
 	uid := types.UID(w.pod.UID)
 	own := usage.members[uid]
-	if short := usage.shortages(w.leaf, w.needs, own, l.claims(int64(w.priority), w)); len(short) > 0 {
+	if short := usage.shortages(w.leaf, w.needs, own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
 		w.blockedBy(short)
 		if !now.Before(w.flushAt) {
 			w.flushAt = now.Add(heldFlush)
@@ -438,8 +438,8 @@ func (l *waitingPods) promise(w *waitingPod, sign int64) {
 	}
 }
 
-// claims is what pods of at least a priority were promised, besides one. O(priorities) each.
-func (l *waitingPods) claims(least int64, own *waitingPod) claims {
+// promisedTo is what pods of at least a priority were promised, besides one. O(priorities) each.
+func (l *waitingPods) promisedTo(least int64, own *waitingPod) promisedAmount {
 	return func(q *queue, index int) int64 {
 		var total int64
 		for priority, rank := range l.promised[q.number] {
