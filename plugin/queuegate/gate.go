@@ -275,7 +275,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	return nil
 }
 
-// Unreserve gives a pod's place back.
+// Unreserve frees a pod's place.
 func (g *Gate) Unreserve(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -587,7 +587,7 @@ func (g *Gate) noteFreed(leaf *queue) {
 	g.notify()
 }
 
-// ended says whether a pod has ended and uses nothing.
+// ended reports whether a pod has ended and uses nothing.
 func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
@@ -601,7 +601,7 @@ func sentence(short []shortage) string {
 	return strings.Join(parts, "; ")
 }
 
-// due takes the waiting pods that may be tried now, and says when to ask again (zero: when something changes).
+// due takes the waiting pods that may be tried now, and returns when to ask again (zero: when something changes).
 //
 // A standby, whose pods come to no cycle yet, lets promises last.
 func (g *Gate) due(leads bool) (pods []wire.PodRef, next time.Time) {

@@ -208,7 +208,7 @@ func TestAPodCountsOnceHoweverItIsTold(t *testing.T) {
 	expect("gone", 0)
 }
 
-func TestAPreemptorWithAnOrderHasThePlaceThatNobodyElseGets(t *testing.T) {
+func TestAPreemptorWithAnOrderHasThePlaceThatNoOtherPodGets(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p, other, victim := in("", "p", high, 100).Obj(), in("", "o", high, 100).Obj(), on(in("", "v", low, 100).Obj(), "n1")
 	w.shows(p, other, victim)
@@ -357,14 +357,14 @@ func activatedBefore(t *testing.T, second int) (*gateWorld, *v1.Pod) {
 }
 
 func TestRoomThatAActivatedPodDoesNotTakeGoesToTheNext(t *testing.T) {
-	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
+	for name, ends := range map[string]func(*gateWorld, *v1.Pod){
 		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.check(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"it does not come":          func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts); w.gate.notify() },
 	} {
 		w, first := activatedBefore(t, 100)
 
-		gives(w, first)
+		ends(w, first)
 
 		got := w.activated()
 		if name == "it does not come" {
@@ -380,7 +380,7 @@ func TestRoomThatAActivatedPodDoesNotTakeGoesToTheNext(t *testing.T) {
 }
 
 func TestRoomThatAActivatedPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
-	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
+	for name, ends := range map[string]func(*gateWorld, *v1.Pod){
 		"it is kept out after all": func(w *gateWorld, p *v1.Pod) {
 			w.shows(on(in("", "other", 0, 50).Obj(), "n1"))
 			w.rejected(p)
@@ -400,7 +400,7 @@ func TestRoomThatAActivatedPodNoLongerNeedsAllOfGoesToTheNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, first := activatedBefore(t, 50)
 
-			gives(w, first)
+			ends(w, first)
 
 			if got := w.activated(); !slices.Equal(got, []string{"second"}) {
 				t.Errorf("activated %v, want the second", got)
@@ -487,7 +487,7 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	}
 }
 
-// After any sequence of events usage is what a recount of what is there gives.
+// After any sequence of events usage is a recount of what is there.
 func TestUsageIsARecountWhateverHappened(t *testing.T) {
 	trees := [][]wire.QueueLimit{
 		{limit("root", "cpu", 1000, "pods", 40), limit("root.a", "cpu", 300), limit("root.a.x", "cpu", 100), limit("root.a.y"), limit("root.b", "memory", 0)},
@@ -765,7 +765,7 @@ func TestPodsThatAClusterNeedsToStartAreCountedAndNeverHeldByTheirQueue(t *testi
 	}
 }
 
-func TestAPodThatTakesItsRoomAndGivesItBackIsActivatedWithABackOff(t *testing.T) {
+func TestAPodThatTakesItsRoomAndReturnsItIsActivatedWithABackOff(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	victim := on(in("", "v", 0, 100).Obj(), "n1")
 	p := in("", "p", mid, 100).Obj() // of a group that does not fit as a whole

@@ -108,7 +108,7 @@ func (t *conditionUpdates) forget(uid types.UID) {
 }
 
 // take takes the pod to check now, urgent ones first and each in the order in which they are due. Where there is none
-// it says when to ask again (zero: when something changes). O(log pods).
+// it returns when to ask again (zero: when something changes). O(log pods).
 func (t *conditionUpdates) take() (taken conditionUpdate, ok bool, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -76,7 +76,7 @@ func TestNotMorePodsComeToTheirCycleThanTheirQueueHasRoomFor(t *testing.T) {
 }
 
 func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
-	for name, gives := range map[string]func(*gateWorld, *v1.Pod){
+	for name, ends := range map[string]func(*gateWorld, *v1.Pod){
 		"its cycle fails otherwise": func(w *gateWorld, p *v1.Pod) { w.gate.check(p, wire.ModeEnforce); w.gate.CycleFailed(p.UID) },
 		"it is deleted":             func(w *gateWorld, p *v1.Pod) { w.deletes(p) },
 		"something else gates it":   func(w *gateWorld, _ *v1.Pod) { w.clock.Step(promiseLasts) },
@@ -88,7 +88,7 @@ func TestRoomThatAPodWasLetInForAndDidNotTakeGoesToTheNext(t *testing.T) {
 			t.Fatalf("%s: not the first alone is let in", name)
 		}
 
-		gives(w, first)
+		ends(w, first)
 
 		if got := w.activated(); !slices.Equal(got, []string{"second"}) {
 			t.Errorf("%s: activated %v, want the second", name, got)

@@ -55,7 +55,7 @@ type queue struct {
 // depth is 0 for the root.
 func (q *queue) depth() int { return len(q.line) - 1 }
 
-// holds says whether another queue is this one or below it. O(1).
+// holds reports whether another queue is this one or below it. O(1).
 func (q *queue) holds(other *queue) bool {
 	up := other.depth() - q.depth()
 	return up >= 0 && other.line[up] == q
@@ -74,7 +74,7 @@ type need struct {
 }
 
 // newQueueTree builds the tree of a control state. root.default is added where it is missing: open to
-// everybody, without limits of its own.
+// all, without limits of its own.
 func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
 	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}}
 	for _, limit := range limits {

@@ -31,7 +31,7 @@ func (d *demand) place(tree *queueTree) {
 	d.leaf, d.needs = tree.place(d.asked, d.namespace), tree.needs(d.amounts)
 }
 
-// like says whether two demands are the same in every tree.
+// like reports whether two demands are the same in every tree.
 func (d *demand) like(other *demand) bool {
 	return d.priority == other.priority && d.asked == other.asked && d.namespace == other.namespace && slices.Equal(d.amounts, other.amounts)
 }
@@ -82,7 +82,7 @@ func (u *queueUsage) count(uid types.UID, m *member) {
 	u.add(m, 1)
 }
 
-// forget takes a pod out and gives the queue that it was in, nil where it was in none.
+// forget takes a pod out and returns the queue that it was in, nil where it was in none.
 func (u *queueUsage) forget(uid types.UID) *queue {
 	m := u.members[uid]
 	if m == nil {
@@ -181,7 +181,7 @@ func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised 
 	return short
 }
 
-// victimsMayHelp says whether pods of less than a priority hold enough, in each queue that is short, for
+// victimsMayHelp reports whether pods of less than a priority hold enough, in each queue that is short, for
 // their eviction to make room there.
 func (u *queueUsage) victimsMayHelp(short []shortage, priority int64) bool {
 	for _, s := range short {
