@@ -104,7 +104,7 @@ func awaitDecision(ctx context.Context, gate queueLimits) {
 // PreFilterExtensions implements PreFilterPlugin.
 func (pl *MakeWay) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 
-// RemovePod lets a removal on trial free quota.
+// RemovePod lets a removal in a dry run free quota.
 func (pl *MakeWay) RemovePod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "remove_pod", func() { status = fwk.AsStatus(errGatePanic) })
 	if rejected := queuegate.RejectionOf(state); rejected != nil {
@@ -122,7 +122,7 @@ func (pl *MakeWay) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// Filter reports, on trial, whether the removed pods have made room. In an ordinary cycle it is never asked: a
+// Filter reports, in a dry run, whether the removed pods have made room. In an ordinary cycle it is never asked: a
 // pod that passes the gate skips it, and one that is kept out has no node looked at.
 func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })

@@ -424,7 +424,7 @@ func TestRoomThatAPodPassedForAndNeverTookGoesToTheNext(t *testing.T) {
 	}
 }
 
-func TestATrialEndsAsItBeganThoughTheQueuesChangeMeanwhile(t *testing.T) {
+func TestADryRunEndsAsItBeganThoughTheQueuesChangeMeanwhile(t *testing.T) {
 	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b"))
 	w.shows(on(in("root.a", "v", low, 80).Obj(), "n1"))
 	room := w.rejected(in("root.a", "p", high, 50).Obj())

@@ -26,7 +26,7 @@ const (
 )
 
 // Rejection is why a pod is kept out of its queue; the room in each queue that it would enter, itself first in
-// line; and how that changes when pods are removed on trial. A cycle whose pod passed the gate has none: then nothing
+// line; and how that changes when pods are removed in a dry run. A cycle whose pod passed the gate has none: then nothing
 // but removing would follow, and that makes room only.
 type Rejection struct {
 	gate    *Gate
@@ -120,7 +120,7 @@ func (r *Rejection) Fits() bool {
 	return true
 }
 
-// RemovePod takes a pod out on trial. One that does not count, or counts in another subtree, makes no room.
+// RemovePod takes a pod out in a dry run. One that does not count, or counts in another subtree, makes no room.
 func (r *Rejection) RemovePod(uid types.UID) {
 	m := r.gate.memberAt(uid)
 	if m == nil || r.removed[uid] != nil {
@@ -133,7 +133,7 @@ func (r *Rejection) RemovePod(uid types.UID) {
 	r.shift(m, 1)
 }
 
-// AddPod puts a pod back that was taken out on trial. Others that the scheduler adds, such as pods nominated to
+// AddPod puts a pod back that was taken out in a dry run. Others that the scheduler adds, such as pods nominated to
 // the node, count already where they hold a place, and nowhere where they do not.
 func (r *Rejection) AddPod(uid types.UID) {
 	m := r.removed[uid]

@@ -59,7 +59,7 @@ type queueUsage struct {
 }
 
 // newQueueUsage counts members, which are those of another tree, anew. Those themselves stay as they are: a cycle may
-// have taken some out on trial. O(pods × depth).
+// have taken some out in a dry run. O(pods × depth).
 func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
 	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), staying: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
 	for i := range tree.queues {
