@@ -400,6 +400,16 @@ async def test_a_recorder_writes_whole_recordings_one_after_the_other(
     assert seen > 0
 
 
+def test_a_recorded_pod_has_the_fields_that_planners_before_wrote() -> None:
+    _, pod = msgspec.msgpack.decode(entries.encode_entry(PutPod(make_pod("a"))))
+
+    assert entries.VERSION == 3
+    assert list(pod) == [
+        *("namespace", "name", "uid", "node", "priority", "start_micros", "grace_period_seconds"),
+        *("terminating", "requests", "labels", "facts", "kind", "ends_micros", "health"),
+    ]
+
+
 def test_a_policy_that_was_read_from_its_document_is_recorded() -> None:
     document = "apiVersion: makeway.dev/v1\nkind: Policy\nprotection: {namespaces: [kube-system]}\n"
     enforced = Enforce(parse_policy(document, "policy.yaml"), "r", None)

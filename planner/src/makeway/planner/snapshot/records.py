@@ -51,7 +51,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requests: Mapping[str, int]
     labels: Mapping[str, str]
     facts: PodFacts
-    signature: PodSignature
+    signature: PodSignature = msgspec.field(name="kind")  # as recordings have it
     ends_micros: int = 0
     health: Health = READY
 
