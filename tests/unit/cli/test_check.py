@@ -102,6 +102,14 @@ def status(component: Any, **changes: Any) -> ComponentStatus:
 ALL = [status("planner"), status("evictor"), status("scheduler")]
 
 
+def test_without_a_planner_it_promises_no_preemption_that_the_policy_may_hold_back() -> None:
+    found = check_components.judge([], version="1", cluster_uid="here", namespace="ns")
+
+    (planner,) = [one for one in found if one.name == "planner"]
+    assert "whenUnplanned" in planner.detail
+    assert "preempt as kube-scheduler does" not in planner.detail
+
+
 def judged(statuses: list[ComponentStatus]) -> dict[str, CheckResult]:
     found = check_components.judge(statuses, version="1", cluster_uid="here", namespace="ns")
     return {result.name: result for result in found if result.state != "ok"}

@@ -9,7 +9,7 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.cli.check.result import CheckResult
 
 _WITHOUT: Final = {
-    "planner": "nothing is planned; pods preempt as kube-scheduler does",
+    "planner": "nothing is planned; pods wait or preempt as the profile and the policy's whenUnplanned say",
     "evictor": "orders wait and expire; nobody is evicted",
     "scheduler": "no scheduler with MakeWay is connected to this NATS",
 }
