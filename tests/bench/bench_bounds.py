@@ -22,14 +22,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from makeway.core.k8s.affinity import Term
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.k8s.spread import Spread
-from makeway.planner.plan.constraints import Constraints
+from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.quota.decide import answering
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, PutBudget, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import PodSignature
+from makeway.planner.snapshot.signatures.table import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import NOW, ask, make_budget, make_pod

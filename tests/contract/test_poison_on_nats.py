@@ -27,8 +27,8 @@ from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.order_follower import OrderFollower
+from makeway.planner.service.orders.follower import OrderFollower
+from makeway.planner.service.orders.ledger import Ledger
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
 from unit.evictor.fakes import FakeCluster

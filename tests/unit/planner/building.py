@@ -18,7 +18,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import PodSignature
+from makeway.planner.snapshot.signatures.table import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 

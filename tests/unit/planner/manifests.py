@@ -8,7 +8,7 @@ import msgspec
 
 from makeway.bus.messages import NodeSelection
 from makeway.core.k8s.objects import Namespace, Node, Pod
-from makeway.planner.plan.constraints import constraints_of
+from makeway.planner.plan.constraints.pods import constraints_of
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.changes import PutNamespace, PutNode, PutPod
 from makeway.planner.snapshot.records import node_record, pod_record

@@ -16,15 +16,15 @@ from makeway.core.k8s.selector import Requirement, Selector
 from makeway.planner.plan import planner as plan
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import planning
-from makeway.planner.plan.refusal import NOT_OFFERED
+from makeway.planner.plan.refusal.text import NOT_OFFERED
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot import bounds, records
-from makeway.planner.snapshot.anti_affinity_index import MOST_CANDIDATES, AntiAffinityIndex
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemoveNode, RemovePod
 from makeway.planner.snapshot.columns import BASE_RESOURCES
 from makeway.planner.snapshot.records import NodeRecord, node_record
-from makeway.planner.snapshot.signatures import PodSignature, SignatureTable
+from makeway.planner.snapshot.signatures.anti_affinity import MOST_CANDIDATES, AntiAffinityIndex
+from makeway.planner.snapshot.signatures.table import PodSignature, SignatureTable
 from makeway.planner.snapshot.state import MOST_ASKED_RESOURCES, Snapshot
 from makeway.planner.snapshot.topology import Topology
 from makeway.planner.snapshot.volumes import ClaimRecord

@@ -6,7 +6,7 @@ import msgspec
 
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import PriorityClass
-from makeway.planner.service.class_warnings import MOST_VALUES, ClassWarnings
+from makeway.planner.service.configuration.class_warnings import MOST_VALUES, ClassWarnings
 from unit.planner.building import make_class
 
 

@@ -20,9 +20,15 @@ from makeway.core.policy.document import Policy, PolicyLimits, Protection, Queue
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service import control
-from makeway.planner.service.configuration import queue_limits
-from makeway.planner.service.control import Control, next_revision, remembering, state_of, within_bounds
+from makeway.planner.service.configuration import control
+from makeway.planner.service.configuration.control import (
+    Control,
+    next_revision,
+    remembering,
+    state_of,
+    within_bounds,
+)
+from makeway.planner.service.configuration.reader import queue_limits
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -20,7 +20,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, record_of
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner, PlannerInfo
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 from unit.planner.building import make_pod, make_snapshot
 
 _SAMPLE = samples.MESSAGES["plan-request.full"]

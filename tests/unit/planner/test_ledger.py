@@ -17,7 +17,7 @@ from makeway.bus.messages import (
     VictimOutcome,
     VictimResult,
 )
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 from unit.planner.building import NOW
 
 

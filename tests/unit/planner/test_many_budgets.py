@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import Policy
-from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.budgets import MOST_A_POD, MOST_LOOSE, TOO_MANY, BudgetTable
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, RemoveBudget

@@ -19,13 +19,13 @@ from makeway.bus.messages import Placement
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.evaluate import evaluate
 from makeway.planner.plan.node_scores import NodeScoreCaches
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.ranking import top
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.plan.tally import Tallies
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,

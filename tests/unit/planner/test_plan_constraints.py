@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.planner.plan import constraint_layers as layers
-from makeway.planner.plan import refusal as diagnosis
+from makeway.planner.plan.constraints import layers
+from makeway.planner.plan.constraints.tally import Allowance, Tallies
+from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.tally import Allowance, Tallies
 from makeway.planner.snapshot.changes import PutClaim, PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.records import node_record, pod_record
 from makeway.planner.snapshot.volumes import ClaimRecord

@@ -12,7 +12,7 @@ from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.service.queue_warnings import AT_ONCE, QueueWarnings
+from makeway.planner.service.configuration.queue_warnings import AT_ONCE, QueueWarnings
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

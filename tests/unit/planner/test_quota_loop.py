@@ -38,7 +38,7 @@ from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

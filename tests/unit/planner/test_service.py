@@ -33,7 +33,7 @@ from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.result import Plan
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Planner, PlannerInfo
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode

@@ -24,7 +24,7 @@ from makeway.core.k8s.objects import (
     StorageClass,
 )
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.plan.budgets import debits
+from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.service.watch import (
     DEVICE_CLASSES,
     STORAGE_CLASSES,

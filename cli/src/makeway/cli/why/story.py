@@ -14,7 +14,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 
 _LOOKED_BACK: Final = timedelta(minutes=15)
 """How far back orders may still matter to a plan: the longest deadline and what is remembered after it."""

@@ -11,7 +11,7 @@ from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
-from makeway.planner.offline.changes import Counterfactual
+from makeway.planner.offline.counterfactuals.changes import Counterfactual
 from makeway.planner.offline.pending import Pending
 
 _SHOWN = 5

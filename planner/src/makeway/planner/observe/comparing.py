@@ -12,7 +12,7 @@ from makeway.core.comparison import Judgement, RemovedPod, compare, judge
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.observe.pairing import ComparedPair, Expected
-from makeway.planner.plan.budgets import debits
+from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import Decision, preemptor_of, refusal_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord

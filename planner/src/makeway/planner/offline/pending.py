@@ -10,8 +10,8 @@ import msgspec
 
 from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
-from makeway.planner.offline.changes import Case, Counterfactual
-from makeway.planner.offline.counterfactuals import counterfactuals
+from makeway.planner.offline.counterfactuals.changes import Case, Counterfactual
+from makeway.planner.offline.counterfactuals.search import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.results import SimulatedPod

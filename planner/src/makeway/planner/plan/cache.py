@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from weakref import ReferenceType, ref
 
+from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.node_scores import NodeScoreCaches
-from makeway.planner.plan.tally import Tallies
 from makeway.planner.snapshot.state import Snapshot
 
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.constraint_layers import BatchLayers
+from makeway.planner.plan.constraints.layers import BatchLayers
+from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.evaluate import Evaluation, reprieve
-from makeway.planner.plan.exempt import exempt_pods_of
-from makeway.planner.plan.queue_limits import QueueConstraints
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
+from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import AwaitedPod, ExemptPods, PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags, Ints

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.core.k8s.nodes import RequiredNodes
-from makeway.planner.plan.constraints import Constraints
+from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.state import Snapshot
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.budgets import violating_beyond
-from makeway.planner.plan.constraint_layers import BatchLayers
-from makeway.planner.plan.queue_limits import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.constraints.budgets import violating_beyond
+from makeway.planner.plan.constraints.layers import BatchLayers
+from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
 

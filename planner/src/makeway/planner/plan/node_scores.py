@@ -16,10 +16,10 @@ import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
 from makeway.planner.plan.batch import InFlightPods, NodeBatch
-from makeway.planner.plan.constraint_layers import Layers
+from makeway.planner.plan.constraints.layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.ranking import score, top
-from makeway.planner.plan.refusal_stats import RefusalStats
+from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.state import Snapshot
 

@@ -13,22 +13,22 @@ import numpy as np
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.resources import is_extended
-from makeway.planner.plan import refusal as diagnosis
 from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
-from makeway.planner.plan.budgets import debits
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
-from makeway.planner.plan.constraint_layers import layers_of
-from makeway.planner.plan.constraints import Constraints
+from makeway.planner.plan.constraints.budgets import debits
+from makeway.planner.plan.constraints.layers import layers_of
+from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.constraints.queues import queue_constraints_of
+from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
-from makeway.planner.plan.queue_limits import queue_constraints_of
-from makeway.planner.plan.refusal_stats import RefusalStats
+from makeway.planner.plan.refusal import text as diagnosis
+from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
-from makeway.planner.plan.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot

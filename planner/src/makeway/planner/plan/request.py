@@ -14,7 +14,7 @@ from makeway.bus.subjects import token
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.resources import is_extended
-from makeway.planner.plan.constraints import Constraints, constraints_of, read_arguments
+from makeway.planner.plan.constraints.pods import Constraints, constraints_of, read_arguments
 from makeway.planner.snapshot.records import PodRecord, PodRecords
 
 FIT = "NodeResourcesFit"

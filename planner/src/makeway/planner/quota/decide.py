@@ -16,9 +16,9 @@ from makeway.core.queues.quota_exemption import QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
-from makeway.planner.plan.budgets import debits
+from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
-from makeway.planner.plan.exempt import HARD_BUDGET
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.state import Snapshot
 

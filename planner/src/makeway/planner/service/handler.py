@@ -28,7 +28,7 @@ from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import FirstFailures, RequestAges, StaleRefusals
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot

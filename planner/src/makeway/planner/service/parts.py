@@ -21,19 +21,19 @@ from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
-from makeway.planner.service.class_warnings import ClassWarnings
-from makeway.planner.service.configuration import Configuration
-from makeway.planner.service.control import Control
+from makeway.planner.service.configuration.class_warnings import ClassWarnings
+from makeway.planner.service.configuration.control import Control
+from makeway.planner.service.configuration.queue_warnings import QueueWarnings
+from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner, PlannerInfo
-from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.marks import Marks
-from makeway.planner.service.order_follower import OrderFollower
+from makeway.planner.service.orders.follower import OrderFollower
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.marks import Marks
+from makeway.planner.service.orders.quota_fence import PlannerFence
+from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
-from makeway.planner.service.queue_warnings import QueueWarnings
-from makeway.planner.service.quota_fence import PlannerFence
-from makeway.planner.service.repair import RepairProposer
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Enforce

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.messages import API_VERSION
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.planner.service.configuration import Configuration
+from makeway.planner.service.configuration.reader import Configuration
 from makeway.runtime.process import version
 
 

@@ -13,7 +13,7 @@ from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import PutBudget, PutNode, PutPod
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import PodSignature
+from makeway.planner.snapshot.signatures.table import PodSignature
 from makeway.planner.snapshot.state import Snapshot
 
 _LABELS = {"app": "warm-up"}

@@ -13,7 +13,7 @@ from makeway.core.k8s.objects import Node, Pod, Taint
 from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
 from makeway.core.k8s.resources import allocatable
 from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
-from makeway.planner.snapshot.signatures import PodSignature, signature_of
+from makeway.planner.snapshot.signatures.table import PodSignature, signature_of
 
 DEFAULT_GRACE_PERIOD_SECONDS = 30
 """terminationGracePeriodSeconds where the pod does not say, as in Kubernetes."""

@@ -43,13 +43,13 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
 from makeway.planner.snapshot.exemptions import Exemptions, Source
-from makeway.planner.snapshot.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.queue_usage import QueueUsage
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
-from makeway.planner.snapshot.signatures import SignatureTable
+from makeway.planner.snapshot.signatures.label_keys import LabelKeysInUse
+from makeway.planner.snapshot.signatures.table import SignatureTable
 from makeway.planner.snapshot.topology import Topology
 from makeway.planner.snapshot.volumes import ClaimRecord, Volumes
 

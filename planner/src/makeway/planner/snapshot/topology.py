@@ -19,8 +19,8 @@ from makeway.core.k8s.nodes import (
 )
 from makeway.core.k8s.objects import Taint, Toleration
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, InternTable
 from makeway.planner.snapshot.records import NodeRecord
+from makeway.planner.snapshot.signatures.interning import NONE, InternTable
 from makeway.planner.snapshot.volumes import GENERAL, ZONE_LABELS, Zone
 
 NO_ROW = -1

@@ -19,18 +19,18 @@ from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.planner.plan.batch import NodeBatch, overlay
-from makeway.planner.plan.budgets import debits
-from makeway.planner.plan.constraint_layers import BatchLayers, layers_of
-from makeway.planner.plan.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
-from makeway.planner.plan.queue_limits import (
+from makeway.planner.plan.constraints.budgets import debits
+from makeway.planner.plan.constraints.layers import BatchLayers, layers_of
+from makeway.planner.plan.constraints.queues import (
     QUEUE_GUARANTEED,
     QueueConstraints,
     guarantee_of,
     queue_constraints_of,
 )
+from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
-from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.records import PodRecord

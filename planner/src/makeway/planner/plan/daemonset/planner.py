@@ -12,12 +12,12 @@ from datetime import datetime
 from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import NoSelection, select, strategy_names
 from makeway.core.daemonset.strategies import Single, deviation, needed_of
+from makeway.planner.plan.constraints.tally import BoundedTallies
 from makeway.planner.plan.daemonset import text
 from makeway.planner.plan.daemonset.candidate import DaemonSetVictims, daemonset_candidate
 from makeway.planner.plan.daemonset.node import DaemonSetNode, daemonset_node_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
-from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.state import Snapshot
 
 

@@ -17,11 +17,11 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.text import counted
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.daemonset.node import DaemonSetNode
-from makeway.planner.plan.dependencies import MOST, refused_pods
-from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
-from makeway.planner.plan.refusal import MARGIN, amount_of, until_deleted
+from makeway.planner.plan.refusal.dependencies import MOST, refused_pods
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
+from makeway.planner.plan.refusal.text import MARGIN, amount_of, until_deleted
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.snapshot.exemptions import Source

@@ -23,8 +23,8 @@ from makeway.core.k8s.affinity import Term, matches_all
 from makeway.core.k8s.selector import Selector
 from makeway.core.k8s.spread import Spread
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.constraints import Constraints
-from makeway.planner.plan.tally import BoundedTallies, Tally, Weigh
+from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.constraints.tally import BoundedTallies, Tally, Weigh
 from makeway.planner.snapshot import bounds
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord

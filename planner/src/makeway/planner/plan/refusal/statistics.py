@@ -16,11 +16,11 @@ from makeway.core.k8s.resources import PODS
 from makeway.core.policy.exemption import ANY_PREEMPTOR, FOREVER, RULES
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.candidates import EvaluatedBatch
-from makeway.planner.plan.constraint_layers import NO_AFFINITY
+from makeway.planner.plan.constraints.layers import NO_AFFINITY
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.exempt import HARD_BUDGET, exempt_mask
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED
 from makeway.planner.plan.ranking import top
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_mask
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.state import Snapshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
-from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, QueueConstraints
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueConstraints
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.state import Snapshot

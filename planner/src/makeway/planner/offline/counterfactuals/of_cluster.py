@@ -11,7 +11,8 @@ import msgspec
 from makeway.core.k8s.nodes import UNSCHEDULABLE
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.offline.changes import (
+from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
+from makeway.planner.offline.counterfactuals.changes import (
     Case,
     Change,
     with_allowances,
@@ -19,17 +20,16 @@ from makeway.planner.offline.changes import (
     with_queues,
 )
 from makeway.planner.offline.judging import PodVerdict
-from makeway.planner.offline.searching import Found, first, helps
 from makeway.planner.plan.batch import overlay
-from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.queue_limits import (
+from makeway.planner.plan.constraints.queues import (
     QUEUE_GUARANTEED,
     GuaranteeMargin,
     QueueMaximum,
     margins_of,
     queue_constraints_of,
 )
-from makeway.planner.plan.tally import Allowance
+from makeway.planner.plan.constraints.tally import Allowance
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.records import NodeRecord
 

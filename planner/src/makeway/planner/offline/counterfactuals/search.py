@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from makeway.planner.offline import cluster_changes, pod_changes, policy_changes
-from makeway.planner.offline.changes import Case, Change, Counterfactual
+from makeway.planner.offline.counterfactuals import of_cluster as cluster_changes
+from makeway.planner.offline.counterfactuals import of_pod as pod_changes
+from makeway.planner.offline.counterfactuals import of_policy as policy_changes
+from makeway.planner.offline.counterfactuals.bisect import Finder
+from makeway.planner.offline.counterfactuals.changes import Case, Change, Counterfactual
 from makeway.planner.offline.judging import PodVerdict, judge_pod
-from makeway.planner.offline.searching import Finder
 from makeway.planner.plan.decision import victims_of
 
 MOST: Final = 12

@@ -14,8 +14,8 @@ from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.queue_limits import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.snapshot.columns import Flags

@@ -8,7 +8,7 @@ import numpy as np
 
 from makeway.core.k8s.selector import Requirement
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, InternTable
+from makeway.planner.snapshot.signatures.interning import NONE, InternTable
 
 
 class _Column:

@@ -16,8 +16,8 @@ import structlog
 from makeway.bus.errors import BusError
 from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.ledger import Ledger
-from makeway.planner.service.marks import Mark, Marks
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.marks import Mark, Marks
 from makeway.runtime.failpoints import failpoint
 
 ROUND_SECONDS = 1.0

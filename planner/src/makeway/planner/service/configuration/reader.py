@@ -15,7 +15,7 @@ from makeway.core.policy.brake import braked
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import Queues, parse_queues
-from makeway.planner.service.control import state_of
+from makeway.planner.service.configuration.control import state_of
 from makeway.runtime.brake import BrakeApi, BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
 from makeway.runtime.config_events import ConfigEvents, EventSink

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from makeway.core.k8s.affinity import Term
-from makeway.planner.snapshot.interning import NONE, InternTable
+from makeway.planner.snapshot.signatures.interning import NONE, InternTable
 
 MOST_CANDIDATES: Final = 2000
 """Terms that are compared with one preemptor; where more might match it, they are left out: about 1 ms."""

@@ -14,7 +14,7 @@ from makeway.core.k8s.objects import NodeAffinity, Pod, Toleration
 from makeway.core.k8s.ports import HostPort, host_ports
 from makeway.core.k8s.spread import Spread, hard_spreads
 from makeway.planner.snapshot import bounds
-from makeway.planner.snapshot.signatures import claims_of
+from makeway.planner.snapshot.signatures.table import claims_of
 
 PORTS = "NodePorts"
 AFFINITY = "InterPodAffinity"

@@ -11,11 +11,11 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.exemption import DELETE_REFUSED
 from makeway.core.text import counted
 from makeway.planner.plan.candidates import EvaluatedBatch
-from makeway.planner.plan.constraint_layers import NO_AFFINITY
-from makeway.planner.plan.dependencies import dependencies
-from makeway.planner.plan.exempt import HARD_BUDGET, exempt_text
-from makeway.planner.plan.queue_limits import NO_QUEUE_CONSTRAINTS, QueueConstraints
-from makeway.planner.plan.refusal_stats import (
+from makeway.planner.plan.constraints.layers import NO_AFFINITY
+from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.refusal.dependencies import dependencies
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
+from makeway.planner.plan.refusal.statistics import (
     ALL_EXEMPT,
     NO_LOWER,
     OVER_BUDGET,

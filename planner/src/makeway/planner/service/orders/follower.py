@@ -16,7 +16,7 @@ from makeway.bus.follow import Start, StreamMessage
 from makeway.bus.messages import LONGEST_NOT_AFTER
 from makeway.bus.quarantine import QuarantinedMessage
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.ledger import Ledger
+from makeway.planner.service.orders.ledger import Ledger
 
 LOOK_BACK = timedelta(minutes=30)
 """Orders older than this cannot be live: their `not_after` is a minute or so after they were made."""

@@ -9,11 +9,11 @@ import msgspec
 
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
-from makeway.planner.offline.changes import Case, Change, with_policy
+from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
+from makeway.planner.offline.counterfactuals.changes import Case, Change, with_policy
 from makeway.planner.offline.judging import PodVerdict
-from makeway.planner.offline.searching import Found, first, helps
-from makeway.planner.plan.exempt import HARD_BUDGET
-from makeway.planner.plan.refusal_stats import OVER_BUDGET, OVER_LIMIT
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
+from makeway.planner.plan.refusal.statistics import OVER_BUDGET, OVER_LIMIT
 
 
 def other_policy(case: Case, judged: PodVerdict) -> Found:

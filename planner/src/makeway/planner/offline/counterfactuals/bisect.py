@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from makeway.planner.offline.changes import Case, Change
+from makeway.planner.offline.counterfactuals.changes import Case, Change
 from makeway.planner.offline.judging import PodVerdict, judge_pod
 
 T = TypeVar("T")

@@ -27,9 +27,9 @@ from makeway.core.queues.placement import place
 from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.constraint_layers import Placed
+from makeway.planner.plan.constraints.layers import Placed
+from makeway.planner.plan.constraints.tally import BoundedTallies
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.tally import BoundedTallies
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

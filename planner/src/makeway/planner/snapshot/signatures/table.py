@@ -16,11 +16,11 @@ from makeway.core.k8s.affinity import Term, anti_affinity_terms
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.ports import HostPort, host_ports
 from makeway.core.k8s.selector import SelectorError
-from makeway.planner.snapshot.anti_affinity_index import AntiAffinityIndex
 from makeway.planner.snapshot.bounds import MOST_TERMS, is_large_affinity
 from makeway.planner.snapshot.columns import Flags, Ints, extended
-from makeway.planner.snapshot.interning import NONE, InternTable
-from makeway.planner.snapshot.label_columns import LabelColumns, is_one_of
+from makeway.planner.snapshot.signatures.anti_affinity import AntiAffinityIndex
+from makeway.planner.snapshot.signatures.interning import NONE, InternTable
+from makeway.planner.snapshot.signatures.label_columns import LabelColumns, is_one_of
 
 _V = TypeVar("_V", bound=Hashable)
 

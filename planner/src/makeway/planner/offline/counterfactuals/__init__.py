@@ -1,0 +1,1 @@
+"""The smallest changes that would unblock a pending pod, each found by planning again."""
