@@ -276,7 +276,7 @@ async def test_the_first_enforce_without_a_terminal_takes_yes(tmp_path: Path) ->
 
     for arguments in (["enforce"], ["enforce", "-n", "team-a"]):
         code, _, err = await mode(server, tmp_path, *arguments, "--no-wait")
-        assert code == 1
+        assert code == 2
         assert "what mode observe has found cannot be read" in err
         assert "this begins to evict pods, and there is no terminal to ask at: nothing was changed" in err
     assert server.configmaps["makeway-policy"]["policy.yaml"] == observing

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import typer
 
 NEGATIVE: Final = 1
+USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 

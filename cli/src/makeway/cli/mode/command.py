@@ -15,7 +15,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.connect.session import Installation, connected
-from makeway.cli.errors import NEGATIVE, UNREACHABLE, fail
+from makeway.cli.errors import NEGATIVE, UNREACHABLE, USAGE, fail
 from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
@@ -89,8 +89,8 @@ async def mode(
     until --release. The other modes change the ConfigMap makeway-policy; comments and all else in it stay.
     Both hold across restarts. Then it waits until every planner, evictor and scheduler says that it goes by
     it. Without an argument it only shows what is in force, by what, and since when. Exit code 1 where a
-    component does not confirm in time, or the change is refused; 3 where it is made and NATS cannot be asked
-    who confirms.
+    component does not confirm in time, or the change is refused; 2 where enforce needs --yes because there
+    is no terminal to ask at; 3 where the change is made and NATS cannot be asked who confirms.
     """
     seconds = _seconds(timeout)
     if wanted == "inherit" and not namespace:
@@ -225,8 +225,9 @@ async def _confirm(installation: Installation, namespace: str) -> None:
     for line in await what_would_begin(installation, namespace):
         typer.echo(line, err=True)
     if not sys.stdin.isatty():
-        raise ValueError(
-            "this begins to evict pods, and there is no terminal to ask at: nothing was changed; give --yes"
+        fail(
+            "this begins to evict pods, and there is no terminal to ask at: nothing was changed; give --yes",
+            USAGE,
         )
     if not typer.confirm("Begin to evict pods?", err=True):
         fail("nothing was changed")
