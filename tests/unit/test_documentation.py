@@ -19,7 +19,10 @@ PAGES = [
 CASE = re.compile(r"\b(?:DP|PT|RN|QP|T|G|Q|A)-\d{1,2}b?\b")
 CASE_IN_A_NAME = re.compile(r"\bdef test_(dp|pt|rn|qp|t|g|q|a)_(\d{1,2}b?)_")
 FUNCTION = r"^ *(?:async )?(?:def|func(?: \([^)]*\))?) {}\("
+# A path in backquotes; other projects' paths begin with other folders.
+OWN_FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|go|md|ya?ml|toml|json|sh|svg))`")
 PARTS = ("bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin", "tests")
+ROOTS = (*PARTS, "charts", "docs", "images", "changelog.d")
 
 
 def anchors(page: Path) -> set[str]:
@@ -41,6 +44,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             broken.append(link)
 
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_the_files_that_a_page_names_are_there(page: Path) -> None:
+    text = re.sub(r"\]\([^)]*\)", "]", page.read_text())
+    if page.name == "comparison.md":
+        pytest.skip("names the documents of other projects")
+    named = {path for path in OWN_FILE.findall(text) if path.split("/")[0] in ROOTS}
+
+    def there(path: str) -> bool:
+        # Pages leave src/makeway/core out of core/src/makeway/core/k8s/objects.py.
+        part, _, rest = path.partition("/")
+        return any((CHECKOUT / whole).exists() for whole in (path, f"{part}/src/makeway/{part}/{rest}"))
+
+    assert sorted(path for path in named if not there(path)) == []
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
