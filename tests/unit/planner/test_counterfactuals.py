@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -30,8 +30,16 @@ partitions:
 """
 
 
-def queues(maximum: str = "100", least: str = "0") -> QueueTree:
-    return parse_queues(QUEUES.replace("MAX", maximum).replace("LEAST", least), "queues.yaml").tree
+@dataclass(frozen=True)
+class Queues:
+    """The maximum of one queue and the guarantee of the other."""
+
+    maximum: str = "100"
+    least: str = "0"
+
+    def tree(self) -> QueueTree:
+        text = QUEUES.replace("MAX", self.maximum).replace("LEAST", self.least)
+        return parse_queues(text, "queues.yaml").tree
 
 
 @dataclass
@@ -41,13 +49,13 @@ class Blocked:
     objects: list[Object]
     waiting: Object
     policy: Policy = field(default_factory=Policy)
-    tree: QueueTree | None = None
+    queues: Queues | None = None
     moment: Any = NOW
 
     def world(self) -> World:
         found = world(*self.objects, self.waiting)
         found.enforce(self.policy, "rev")
-        found.adopt(self.tree, "queues")
+        found.adopt(self.queues.tree() if self.queues else None, "queues")
         return found
 
     def judged(self) -> Pending:
@@ -82,9 +90,9 @@ class Blocked:
                 new["spec"].pop("unschedulable", None)
                 other.objects.append(new)
             case "queue-max":
-                other.tree = queues(maximum=f"{change.then}m")
+                other.queues = replace(other.queues or Queues(), maximum=f"{change.then}m")
             case "queue-guaranteed":
-                other.tree = queues(least=f"{change.then}m")
+                other.queues = replace(other.queues or Queues(), least=f"{change.then}m")
             case "policy":
                 other.policy = changed(other.policy, change.field.split("."), change.then)
         return other
@@ -156,7 +164,7 @@ def test_a_queue_at_its_maximum_needs_as_much_more_as_is_missing() -> None:
     case = Blocked(
         [node("a", "8"), pod("p", "a", cpu="3", labels=queued, priority=5)],
         waiting("4", 5, labels=queued),
-        tree=queues(maximum="3"),
+        queues=Queues(maximum="3"),
     )
 
     assert texts(case)[0] == "queue root.ml: max +4 cpu (it is 3)"
@@ -169,7 +177,7 @@ def test_a_guarantee_is_lowered_just_far_enough() -> None:
             *(pod(f"w{n}", "a", cpu="2", labels={"queue": "root.web"}, priority=0) for n in range(2)),
         ],
         waiting("2", 9, labels={"queue": "root.ml"}),
-        tree=queues(least="4"),
+        queues=Queues(least="4"),
     )
 
     assert texts(case)[0] == "queue root.web: guaranteed cpu 2 (it is 4)"
@@ -293,7 +301,7 @@ def test_every_counterfactual_unblocks_the_pod_once_it_is_made(data: st.DataObje
             ),
             limits=PolicyLimits(victims_per_order=draw(st.sampled_from([None, 1]))),
         ),
-        queues(str(draw(st.integers(1, 6))), str(draw(st.integers(0, 3)))) if draw(st.booleans()) else None,
+        Queues(str(draw(st.integers(1, 6))), str(draw(st.integers(0, 3)))) if draw(st.booleans()) else None,
     )
     for one in unblocking(case):
         if len(one.changes) == 1 and one.changes[0].kind == "priority":
