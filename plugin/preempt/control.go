@@ -2,6 +2,8 @@ package preempt
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -44,6 +47,8 @@ const (
 	controlPoll = 100 * time.Millisecond
 	// lookAgain is the time between two looks at the ConfigMap while the gate is shut for it.
 	lookAgain = 5 * time.Second
+	// storedPoll is the time between two reads of the ConfigMaps of policy and queues.
+	storedPoll = 2 * time.Second
 )
 
 // Reasons for which control states are ignored besides those of other messages.
@@ -66,6 +71,8 @@ type control struct {
 	brake      atomic.Pointer[brake]
 	policyTold atomic.Bool // it was logged that the policy is not known
 	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
+	// What the ConfigMaps of policy and queues hold, as revisions; nil where there is none, or it cannot be read.
+	policyStored, queuesStored atomic.Pointer[string]
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
@@ -146,7 +153,8 @@ func (e *engine) followControl(ctx context.Context) {
 	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
 }
 
-// runControl decides what gate and fallback do until the first control state comes.
+// runControl decides what gate and fallback do until the first control state comes. Then it sees to it that the fallback
+// does not go by a policy or by queues that have changed since.
 func (e *engine) runControl(ctx context.Context) {
 	e.awaitControl(ctx)
 	queues := true
@@ -155,6 +163,70 @@ func (e *engine) runControl(ctx context.Context) {
 		e.findPolicy(ctx)
 		goroutines.Sleep(ctx, lookAgain)
 	}
+	for ctx.Err() == nil {
+		e.readStored(ctx)
+		goroutines.Sleep(ctx, storedPoll)
+	}
+}
+
+// readStored notes the revisions of policy and queues as the API server has them: a planner or NATS that is away does not
+// tell of a change.
+func (e *engine) readStored(ctx context.Context) {
+	policy := e.storedRevision(ctx, e.args.PolicyConfigMap, policyKey, &e.control.policyStored)
+	queues := e.storedRevision(ctx, e.args.QueuesConfigMap, queuesKey, &e.control.queuesStored)
+	if policy || queues {
+		e.retry.policyChanged()
+	}
+}
+
+// The keys of the ConfigMaps of policy and queues, as the planner reads them.
+const (
+	policyKey = "policy.yaml"
+	queuesKey = "queues.yaml"
+)
+
+// storedRevision notes the revision of one ConfigMap, and reports whether it is another than before. Where it cannot be
+// read for now, the last one stands.
+func (e *engine) storedRevision(ctx context.Context, at ConfigMapReference, key string, stored *atomic.Pointer[string]) bool {
+	if at.Name == "" {
+		return false
+	}
+	call, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	found, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
+	var revision *string
+	if err == nil {
+		if text, there := found.Data[key]; there {
+			revision = ptr.To(revisionOf(text))
+		}
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return false
+	}
+	before := stored.Swap(revision)
+	return !ptr.Equal(before, revision)
+}
+
+// revisionOf names a text as the planner does; see revision_of in runtime/config.py.
+func revisionOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])[:16]
+}
+
+// outdated names the ConfigMap that has changed since the control state was told; empty where none has.
+func (e *engine) outdated(state *wire.ControlState) string {
+	for _, one := range []struct {
+		at     ConfigMapReference
+		stored *string
+		told   string
+	}{
+		{e.args.PolicyConfigMap, e.control.policyStored.Load(), state.PolicyRevision},
+		{e.args.QueuesConfigMap, e.control.queuesStored.Load(), state.QueuesRevision},
+	} {
+		if one.stored != nil && *one.stored != one.told {
+			return one.at.Namespace + "/" + one.at.Name
+		}
+	}
+	return ""
 }
 
 // awaitControl waits until there is a control state, or NATS says that there is none, or NATS has been

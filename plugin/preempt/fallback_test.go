@@ -182,6 +182,8 @@ func TestTheFallbackExemptsAProtectedPriorityAndSaysWhy(t *testing.T) {
 func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T) {
 	configured := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "makeway-policy", Namespace: "makeway-system"}}
 	queues := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "makeway-queues", Namespace: "makeway-system"}}
+	protecting, queueing := configured.DeepCopy(), queues.DeepCopy()
+	protecting.Data, queueing.Data = map[string]string{"policy.yaml": "protection: {}"}, map[string]string{"queues.yaml": "partitions: []"}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "makeway-policy", nil)
 	for name, test := range map[string]struct {
 		objects []runtime.Object
@@ -200,6 +202,9 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 		"an older planner has neither":        {state: enforcing(1, nil)},
 		"the policy says hold":                {state: ruling(&wire.Rules{WhenUnplanned: wire.WhenUnplannedHold}), why: "whenUnplanned of the policy is hold"},
 		"the profile says hold":               {state: ruling(&wire.Rules{}), args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }, why: "whenUnplanned of MakeWayArgs is hold"},
+		"the policy has changed":              {objects: []runtime.Object{protecting}, state: ruling(&wire.Rules{}), why: "makeway-policy has changed, and no planner has told what it says"},
+		"the queues have changed":             {objects: []runtime.Object{queueing}, state: ruling(&wire.Rules{}), why: "makeway-queues has changed, and no planner has told what it says"},
+		"the policy is the one that was told": {objects: []runtime.Object{protecting}, state: enforcing(1, func(s *wire.ControlState) { s.PolicyRevision, s.Rules = "sha256:14a7ac0d3db45dcc", &wire.Rules{} })},
 		"a policy came, and was lost again":   {objects: []runtime.Object{configured}, state: ruling(&wire.Rules{})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,6 +220,7 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 			if test.state != nil {
 				w.tells(test.state, at(1))
 			}
+			w.plugin.engine.readStored(w.ctx)
 
 			result, status := w.fallsBack(w.fallback(), p)
 

@@ -18,6 +18,7 @@ from integration.preempting import (
     run_victims,
     sized,
 )
+from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.subjects import Subjects
@@ -91,6 +92,7 @@ async def test_without_a_quorum_of_jetstream_protected_pods_stay_and_others_make
         )
 
         async with policy(cluster, protection={"neverEvictNamespaces": ["*"]}):
+            await until("the scheduler keeps to the policy", partial(scheduler_follows, cluster))
             for server in lost:
                 await cluster.kill(server)
             try:
@@ -106,6 +108,15 @@ async def test_without_a_quorum_of_jetstream_protected_pods_stay_and_others_make
             _, outcome = await outcome_of_order(space, urgent, number)
             assert outcome.result in ("cancelled", "expired"), outcome
     await makes_room_again(cluster)
+
+
+async def scheduler_follows(cluster: RunningCluster) -> bool:
+    """Whether the scheduler has the control state that the planner told last."""
+    told = (await scrape(cluster.info.planner_url)).total("makeway_planner_control_revision")
+    taken = (await scrape(cluster.info.scheduler_url)).total("makeway_scheduler_control_revision")
+    if told != taken:
+        raise NotYet(f"control state {told:.0f} was told, {taken:.0f} taken")
+    return True
 
 
 async def answers(space: Space) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -14,6 +15,9 @@ from integration.preempting import run_victims, settle, sized
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.dev.options import PLANNER
+
+STORED_POLL_SECONDS = 2.0
+"""Between two reads of the policy by the scheduler."""
 
 PROTECTION = {"neverEvictNamespaces": ["*"]}
 
@@ -33,11 +37,21 @@ async def frozen(cluster: RunningCluster) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def changed_meanwhile(cluster: RunningCluster) -> AsyncIterator[None]:
+    """No planner when the policy begins to protect."""
+    async with cluster.without(PLANNER):
+        await put(cluster, {"policy.yaml": policy_text(protection=PROTECTION)})
+        await asyncio.sleep(2 * STORED_POLL_SECONDS)
+        yield
+
+
+@asynccontextmanager
 async def restarted_on_a_bad_policy(cluster: RunningCluster) -> AsyncIterator[None]:
     """A planner that cannot read the policy, and so plans nothing."""
     await put(cluster, {"policy.yaml": policy_text(protections={"namespaces": []})})
     await cluster.stop(PLANNER)
     cluster.process(PLANNER).start()
+    await asyncio.sleep(2 * STORED_POLL_SECONDS)
     try:
         yield
     finally:
@@ -55,7 +69,7 @@ async def kept_and_loose(space: Space) -> None:
     )
 
 
-@pytest.mark.parametrize("away", [stopped, frozen, restarted_on_a_bad_policy])
+@pytest.mark.parametrize("away", [stopped, frozen])
 async def test_without_a_planner_no_protected_pod_is_evicted_and_another_is(
     cluster: RunningCluster,
     space: Space,
@@ -69,6 +83,25 @@ async def test_without_a_planner_no_protected_pod_is_evicted_and_another_is(
         assert await space.until_bound("urgent") == "n2"
 
     assert (await space.pod("kept")) is not None
+
+
+@pytest.mark.parametrize("away", [changed_meanwhile, restarted_on_a_bad_policy])
+async def test_where_the_policy_has_changed_and_no_planner_has_told_it_no_pod_is_evicted(
+    cluster: RunningCluster,
+    space: Space,
+    away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
+) -> None:
+    await kept_and_loose(space)
+
+    async with policy(cluster):
+        async with away(cluster):
+            await space.create(sized("urgent", "high", 500))
+            await until_told(space, "has changed, and no planner has told what it says")
+            await settle()
+            assert {"kept", "loose"} <= (await space.pods()).keys()
+
+        assert await space.until_bound("urgent", seconds=45) == "n2"
+        assert (await space.pod("kept")) is not None
 
 
 async def test_kube_scheduler_alone_evicts_the_pod_that_the_policy_protects(plain_space: Space) -> None:
@@ -88,18 +121,23 @@ async def test_where_the_policy_says_hold_a_pod_waits_for_a_plan(
         async with cluster.without(PLANNER):
             await space.create(sized("urgent", "high", 500))
 
-            async def told() -> bool:
-                pod = await space.pod("urgent")
-                for condition in (pod.status.conditions if pod else None) or ():
-                    if "whenUnplanned is hold" in (condition.message or ""):
-                        return True
-                raise NotYet("it is not told")
-
-            await until("the pod is told that it waits", told)
+            await until_told(space, "whenUnplanned is hold")
             await settle()
             assert {"kept", "loose"} <= (await space.pods()).keys()
 
         assert await space.until_bound("urgent", seconds=45) == "n2"
+
+
+async def until_told(space: Space, text: str) -> None:
+    """Wait until a condition of the pod urgent says why it waits."""
+
+    async def told() -> bool:
+        pod = await space.pod("urgent")
+        if any(text in (one.message or "") for one in (pod.status.conditions if pod else None) or ()):
+            return True
+        raise NotYet("it is not told")
+
+    await until("the pod is told that it waits", told)
 
 
 def with_much_environment(pod: PodBuilder) -> PodBuilder:
