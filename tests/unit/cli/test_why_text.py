@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
+from makeway.cli.why.command import unplanned
 from makeway.cli.why.story import Story
 from makeway.cli.why.text import waiting
-from makeway.core.k8s.objects import PodCondition
+from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.pending import Pending
 from makeway.planner.offline.results import SimulatedPod
@@ -75,3 +76,22 @@ def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
     assert lines[0] == "shop/checkout (priority 1000) is pending: its queue holds it"
     assert lines[1] == "  QueueFull: queue root.ml: cpu 4 of 4 used"
     assert lines[2] == "  planned again now: nothing that may go would make room for it"
+
+
+def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
+    message = "0/2 nodes are available. makeway: no plan: no planner answers; whenUnplanned is hold"
+    pod = Pod(
+        metadata=Metadata(name="checkout"),
+        spec=PodSpec(),
+        status=PodStatus(
+            conditions=(
+                PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message),
+            )
+        ),
+    )
+    found = Pending(answer=replace(refused, result="preempts", nominated_node="node-1"), unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, unplanned=unplanned(pod)))
+
+    assert "its scheduler had no plan: no planner answers; whenUnplanned is hold" in text
+    assert "has not asked yet" not in text

@@ -28,6 +28,9 @@ app = typer.Typer(add_completion=False)
 _HELD: Final = ("QueueFull", "QueueLimitsUnknown")
 """Reasons of the plugin's queue gate; see docs/policies/queue-gate.md."""
 
+_NO_PLAN: Final = "no plan: "
+"""How the plugin begins what it says of a pod that the planner has not answered for."""
+
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
@@ -36,7 +39,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
     made_room: orders that made room for it. pending, last_decision: of a pod that is pending. held: the
-    condition by which its queue holds it, where it does.
+    condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
+    where it says so.
     """
 
     state: str
@@ -48,6 +52,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pending: Pending | None
     last_decision: DecisionRecord | None
     held: PodCondition | None = None
+    unplanned: str = ""
 
 
 @app.command()
@@ -131,6 +136,7 @@ async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, nam
         pending=found,
         last_decision=await last_decision(bus, uid) if waits else None,
         held=_held(pod) if pod is not None and waits else None,
+        unplanned=unplanned(pod) if pod is not None and waits else "",
     )
 
 
@@ -143,6 +149,18 @@ def _held(pod: Pod) -> PodCondition | None:
             if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
         ),
         None,
+    )
+
+
+def unplanned(pod: Pod) -> str:
+    """Return why the pod's scheduler had no plan for it, from the pod's condition; empty where it had one."""
+    messages = (
+        one.message or ""
+        for one in pod.status.conditions or ()
+        if (one.type, one.status) == ("PodScheduled", "False")
+    )
+    return next(
+        (_NO_PLAN + rest for _, found, rest in (m.partition(_NO_PLAN) for m in messages) if found), ""
     )
 
 
@@ -183,7 +201,13 @@ def _lines(answer: Explanation) -> list[str]:
                 lines += why_text.preempted(taken, victim)
     story = answer.made_room[0] if answer.made_room else None
     if answer.pending is not None:
-        lines += why_text.waiting(answer.pending, story=story, last=answer.last_decision, held=answer.held)
+        lines += why_text.waiting(
+            answer.pending,
+            story=story,
+            last=answer.last_decision,
+            held=answer.held,
+            unplanned=answer.unplanned,
+        )
     elif answer.state == "placed":
         told = "room was made for it" if story is not None else "no order concerns it"
         lines.append(f"{answer.namespace}/{answer.name} has a node; {told}")

@@ -109,9 +109,17 @@ def _quota(at: str, queue: str, quota: QuotaDecision) -> Iterator[str]:
 
 
 def waiting(
-    found: Pending, *, story: Story | None, last: DecisionRecord | None, held: PodCondition | None = None
+    found: Pending,
+    *,
+    story: Story | None,
+    last: DecisionRecord | None,
+    held: PodCondition | None = None,
+    unplanned: str = "",
 ) -> Iterator[str]:
-    """Say why a pod is pending, and what would unblock it. `held`: by which condition its queue holds it."""
+    """Say why a pod is pending, and what would unblock it.
+
+    held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it.
+    """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
     if story is not None and story.outcome is None:
@@ -135,6 +143,8 @@ def waiting(
         )
         if answer.mode != "enforce":
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
+        elif unplanned:
+            yield f"  its scheduler had {unplanned}"
         elif held is None:
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
     else:
