@@ -87,7 +87,7 @@ class Case:
         return replace(self, now=moment)
 
     def of_priority(self, priority: int) -> Case:
-        """Return the pod another priority."""
+        """Return the case with the pod at another priority."""
         pod = self.question.preemptor
         facts = msgspec.structs.replace(pod.facts, priority=priority)
         return self.asking(preemptor=msgspec.structs.replace(pod, priority=priority, facts=facts))
