@@ -25,8 +25,10 @@ async def protecting(cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
     await put_policy(cluster, NO_POLICY)
 
 
-@pytest.mark.parametrize("away", [PLANNER, NATS])
-@pytest.mark.parametrize("brake", ["set", "not understood", "set, and the policy is deleted"])
+@pytest.mark.parametrize(
+    ("away", "brake"),
+    [(PLANNER, "set"), (PLANNER, "not understood"), (NATS, "set, and the policy is deleted")],
+)
 async def test_with_the_brake_set_the_protected_pod_stays_and_another_makes_room(
     protecting: RunningCluster, space: Space, away: str, brake: str
 ) -> None:
