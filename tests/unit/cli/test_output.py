@@ -42,6 +42,19 @@ def test_a_stream_is_a_line_each_in_json_and_a_document_each_in_yaml(
     assert list(yaml.safe_load_all(lines[2])) == [PLAIN, {"b": ["x" * 5000]}]
 
 
+def test_a_narrow_terminal_divides_no_id_of_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    ids = ["dec-01m84d0f6s4bq1x0470w6zb6w3", "ord-01m84d157fa0khcepscvggahhy"]
+
+    Printer("text").table(["FIRST", "SECOND"], [ids])
+
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.split() == ids
+
+
 def test_in_a_pipe_a_table_is_not_folded_and_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     printer = Printer("text")
     with printer.progress("waiting"):

@@ -33,7 +33,7 @@ OutputOption = Annotated[
 ]
 
 _PIPE_WIDTH: Final = 4096
-"""A pipe has no width to fold a line to."""
+"""A pipe has no width to fold a line to; tables are folded nowhere."""
 
 
 class Printer:
@@ -72,13 +72,13 @@ class Printer:
         self.console.print(text, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-        """Print a table as kubectl does: capitals on top, no lines."""
+        """Print a table as kubectl does: capitals on top, no lines, no folded cell; ids can be copied."""
         table = Table(box=None, pad_edge=False, header_style="")
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(*row)
-        self.console.print(table)
+        Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH).print(table)
 
     def note(self, text: str) -> None:
         """Say something about the answer, on stderr."""
