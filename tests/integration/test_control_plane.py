@@ -291,10 +291,10 @@ async def test_what_was_said_on_the_bus_is_read_back_in_order(plain_cluster: Run
 _OWNER = """
 import sys, time
 from pathlib import Path
-from makeway.dev.cluster import Cluster
+from makeway.dev.cluster import DevCluster
 from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
 options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-cluster = Cluster(Path(sys.argv[1]), options).start()
+cluster = DevCluster(Path(sys.argv[1]), options).start()
 print("started", flush=True)
 time.sleep(600)
 """

@@ -184,8 +184,19 @@ async def preemptor_deleted(space: Space, node: str, preemptor: str) -> None:
 
 
 async def preemptor_recreated(space: Space, node: str, preemptor: str) -> None:
-    await recreate(space, sized(preemptor, "high").spec(nodeSelector=on(space, node)))
-    await space.until_bound(preemptor, seconds=40)
+    pod = sized(preemptor, "high").spec(nodeSelector=on(space, node))
+    await recreate(space, pod)
+
+    async def bound() -> bool:
+        found = await space.pod(preemptor)
+        if found is None:
+            # KWOK deletes by name, and so the new pod where the old one had a node and has just gone.
+            await space.create(pod)
+        if found is None or not found.spec.node_name:
+            raise NotYet("it has no node")
+        return True
+
+    await until(f"{preemptor}, made anew, is bound", bound, seconds=40)
 
 
 async def preemptor_bound_elsewhere(space: Space, node: str, preemptor: str) -> None:

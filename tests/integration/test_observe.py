@@ -7,7 +7,7 @@ import pytest_asyncio
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.preempting import EVICTOR_USER, run_victims, sized
+from integration.preempting import EVICTOR_USER, assert_stays_pending, first_decision, run_victims, sized
 from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import until
@@ -70,18 +70,17 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
         assert after.total(victims, choice=choice) - before.total(victims, choice=choice) == 4
 
 
-async def test_what_makeways_policy_forbids_is_told_where_the_scheduler_does_it(
+async def test_the_policys_limit_of_victims_binds_the_schedulers_own_preemption_too(
     cluster: RunningCluster, space: Space
 ) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("one", "low", 250).on("n1"), sized("two", "low", 250).on("n1"))
 
-    # A limit of makeway's orders: the scheduler's own preemption keeps to what protects pods alone.
     async with policy(cluster, mode="observe", limits={"victimsPerOrder": 1}):
         (pod,) = await space.create(sized("urgent", "high", 500))
-        comparison = await compared(space, pod)
+        decision = await first_decision(space, pod)
+        await assert_stays_pending(space, "urgent")
 
-    assert comparison.result == "defaultOnly"
-    assert comparison.refusal is not None
-    assert comparison.default_preemption is not None
-    assert len(comparison.default_preemption.victims) == 2
+    assert decision.diagnosis is not None
+    assert {"one", "two"} <= (await space.pods()).keys()
+    assert await space.bus.comparisons(pod.metadata.uid) == []
