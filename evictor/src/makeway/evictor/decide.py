@@ -49,7 +49,7 @@ def expired(order: EvictionOrder, now: datetime) -> Expired | None:
     return Expired(f"taken up {late:.1f} s after notAfter {order.not_after.isoformat()}")
 
 
-def astray(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
+def misrouted(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
     """The subject that an order should have come on; empty where it did.
 
     One live order a preemptor, or a queue, holds by the subject alone, so an order elsewhere evades it. An

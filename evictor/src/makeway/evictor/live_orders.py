@@ -46,7 +46,7 @@ class StreamOrders:
                 order = codec.unwrap_order(message.data)
             except Malformed:
                 continue  # no evictor carries it out
-            if decide.astray(order, message.subject, self._bus.subjects):
+            if decide.misrouted(order, message.subject, self._bus.subjects):
                 continue  # nor that
             if order.not_after > now - PAST_DEADLINE and any(v.uid == victim_uid for v in order.victims):
                 found.append(order)

@@ -108,7 +108,7 @@ class Evictor:
         except Malformed as error:
             await self._park(delivery, error.reason, error.detail)
             return
-        if expected := decide.astray(order, delivery.subject, self._settings.subjects):
+        if expected := decide.misrouted(order, delivery.subject, self._settings.subjects):
             await self._park(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
             return
         preemptor = order.preemptor
