@@ -97,8 +97,8 @@ async def test_a_message_is_parked_once_by_however_many(connect_bus: ConnectBus)
     buses = [await connect_bus(f"evictor/{n}") for n in range(3)]
     await buses[0].ensure_streams()
 
-    await asyncio.gather(*(bus.park(parked()) for bus in buses))
-    await buses[0].park(parked(b"\x00\xff" * 600_000))
+    await asyncio.gather(*(bus.quarantine(parked()) for bus in buses))
+    await buses[0].quarantine(parked(b"\x00\xff" * 600_000))
 
     stored = [
         m async for m in buses[0].follow("MAKEWAY_QUARANTINE", start=Start.beginning(), stop_at_end=True)
@@ -113,7 +113,7 @@ async def test_a_hostile_subject_can_be_parked(bus: Bus, nats_server: NatsServer
     await orders.close()
     assert delivery is not None
 
-    await bus.park(
+    await bus.quarantine(
         QuarantinedMessage(
             component="evictor",
             subject=delivery.subject,

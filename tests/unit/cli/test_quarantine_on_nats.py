@@ -38,10 +38,10 @@ async def call(server: NatsServer, *arguments: str) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def park(bus: Bus, data: bytes = b'{"a":1}', **changes: object) -> int:
+async def quarantine(bus: Bus, data: bytes = b'{"a":1}', **changes: object) -> int:
     """Store a message and put it aside; its sequence in its stream."""
     ack = await bus.jetstream.publish(SUBJECT, data, headers={}, timeout_seconds=2)
-    await bus.park(
+    await bus.quarantine(
         parked(data, subject=SUBJECT, sequence=ack.sequence, published_at=datetime.now(UTC), **changes)
     )
     return ack.sequence
@@ -52,8 +52,8 @@ async def test_an_empty_quarantine_says_so(bus: Bus, nats_server: NatsServer) ->
 
 
 async def test_what_was_put_aside_is_listed_and_the_filters_choose(bus: Bus, nats_server: NatsServer) -> None:
-    await park(bus, b"a", reason="not-json")
-    await park(bus, b"b", reason="invalid", component="planner")
+    await quarantine(bus, b"a", reason="not-json")
+    await quarantine(bus, b"b", reason="invalid", component="planner")
 
     _, table, _ = await call(nats_server, "list")
     _, lines, _ = await call(nats_server, "list", "-o", "json", "--component", "planner")
@@ -67,7 +67,7 @@ async def test_what_was_put_aside_is_listed_and_the_filters_choose(bus: Bus, nat
 
 async def test_a_payload_is_shown_escaped_and_cut(bus: Bus, nats_server: NatsServer) -> None:
     hostile = b"\x1b[2J\xff\xe2\x80\xae" + b"x" * 10_000
-    await park(bus, hostile, detail="bad\r\nthing")
+    await quarantine(bus, hostile, detail="bad\r\nthing")
 
     _, short, _ = await call(nats_server, "show", "1")
     _, full, _ = await call(nats_server, "show", "1", "--full")
@@ -83,7 +83,7 @@ async def test_a_payload_is_shown_escaped_and_cut(bus: Bus, nats_server: NatsSer
 
 async def test_a_replay_comes_on_its_own_subject_once_and_is_noted(bus: Bus, nats_server: NatsServer) -> None:
     data = codec.wrap(make_order("x"), "makeway/scheduler/a")
-    sequence = await park(bus, data)
+    sequence = await quarantine(bus, data)
 
     code, told, _ = await call(nats_server, "replay", "1")
     again, _, why = await call(nats_server, "replay", "1")
@@ -99,7 +99,7 @@ async def test_a_replay_comes_on_its_own_subject_once_and_is_noted(bus: Bus, nat
 
 
 async def test_an_interrupted_replay_is_only_marked(bus: Bus, nats_server: NatsServer) -> None:
-    sequence = await park(bus)
+    sequence = await quarantine(bus)
     copy = await bus.jetstream.publish(
         SUBJECT, b'{"a":1}', headers={"Makeway-Replay-Of": "1"}, timeout_seconds=2
     )
@@ -112,7 +112,7 @@ async def test_an_interrupted_replay_is_only_marked(bus: Bus, nats_server: NatsS
 
 
 async def test_a_replay_supersedes_nothing_newer(bus: Bus, nats_server: NatsServer) -> None:
-    await park(bus)
+    await quarantine(bus)
     await bus.jetstream.publish(SUBJECT, b"newer", headers={}, timeout_seconds=2)
 
     code, _, why = await call(nats_server, "replay", "1")
@@ -122,7 +122,7 @@ async def test_a_replay_supersedes_nothing_newer(bus: Bus, nats_server: NatsServ
 
 
 async def test_what_is_kept_in_part_is_not_replayed(bus: Bus, nats_server: NatsServer) -> None:
-    await park(bus, b"x" * 1_000_000)
+    await quarantine(bus, b"x" * 1_000_000)
 
     code, _, why = await call(nats_server, "replay", "1")
 
@@ -134,7 +134,7 @@ async def test_messages_are_dropped_by_number_or_by_filter_and_the_originals_sta
     bus: Bus, nats_server: NatsServer
 ) -> None:
     for number in range(4):
-        await park(bus, b"%d" % number, reason="invalid" if number else "not-json")
+        await quarantine(bus, b"%d" % number, reason="invalid" if number else "not-json")
 
     assert (await call(nats_server, "drop", "2"))[1] == "dropped 1 message\n"
     assert (await call(nats_server, "drop", "--all", "--reason", "invalid"))[1] == "dropped 2 messages\n"

@@ -231,7 +231,7 @@ class FakeRecords:
             raise self.failures.popleft()
         return self.outcomes.setdefault(outcome.order_id, outcome)
 
-    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
+    async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         await asyncio.sleep(0)
         if self.park_failures:
             raise self.park_failures.popleft()

@@ -16,7 +16,12 @@ from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import PARK_AFTER_DEFECTS, PARK_AFTER_DELIVERIES, Evictor, EvictorSettings
+from makeway.evictor.service import (
+    QUARANTINE_AFTER_DEFECTS,
+    QUARANTINE_AFTER_DELIVERIES,
+    Evictor,
+    EvictorSettings,
+)
 from makeway.evictor.slots import Slots
 from unit.evictor.building import (
     CLUSTER,
@@ -806,18 +811,18 @@ class TestDelivery:
         world.cluster.always_fail("get_pod", "a", ZeroDivisionError("a defect"))
         said = []
 
-        for deliveries in range(1, PARK_AFTER_DEFECTS + 1):
+        for deliveries in range(1, QUARANTINE_AFTER_DEFECTS + 1):
             delivery = FakeDelivery(make_order("a"), deliveries)
             await world.evictor.handle(delivery)
             said.append(delivery.said)
 
-        assert said == [["nak"]] * (PARK_AFTER_DEFECTS - 1) + [["term defect"]]
-        assert world.metric("makeway_evictor_defects_total") == PARK_AFTER_DEFECTS
+        assert said == [["nak"]] * (QUARANTINE_AFTER_DEFECTS - 1) + [["term defect"]]
+        assert world.metric("makeway_evictor_defects_total") == QUARANTINE_AFTER_DEFECTS
         assert world.cluster.deletes() == []
 
     async def test_what_comes_too_often_is_put_aside_undecoded(self) -> None:
         world = World()
-        delivery = FakeDelivery(b"{not json", deliveries=PARK_AFTER_DELIVERIES + 1)
+        delivery = FakeDelivery(b"{not json", deliveries=QUARANTINE_AFTER_DELIVERIES + 1)
 
         await world.evictor.handle(delivery)
 

@@ -286,7 +286,7 @@ class Bus:
             expected_last_sequence=expected_last_sequence,
         )
 
-    async def park(self, message: QuarantinedMessage) -> None:
+    async def quarantine(self, message: QuarantinedMessage) -> None:
         """Put a message aside, once however often it is called; raises as `publishing.publish`."""
         headers, data = quarantine.encode(message)
         await publish(

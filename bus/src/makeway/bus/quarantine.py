@@ -1,8 +1,8 @@
 """Messages put aside: what could not be read or carried out, kept where people can see it. Pure.
 
-A message is parked before it is taken out of the way, under one id for one message, so that a second
-evictor, a restart, or a planner that reads the stream again adds no second copy. A replay is noted by a small
-message of its own beside the parked one: what is in the stream is never changed.
+A message is put into quarantine before it is taken out of the way, under one id for one message, so that a
+second evictor, a restart, or a planner that reads the stream again adds no second copy. A replay is noted
+by a small message of its own beside the one in quarantine: what is in the stream is never changed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class QuarantinedMessage:
 
 @dataclass(frozen=True)
 class QuarantineEntry:
-    """A parked message as the quarantine holds it.
+    """A message as the quarantine holds it.
 
     number: its sequence in the quarantine's stream, by which people name it.
     replayed_as: the sequence of the copy that a replay has put into the original stream, 0 for none.
@@ -73,13 +73,13 @@ class QuarantineEntry:
 
 
 def message_id(message: QuarantinedMessage) -> str:
-    """One id for one message, whoever parks it and however often; another where a stream began anew."""
+    """One id for one message, by whatever component and however often; another where a stream began anew."""
     digest = hashlib.sha256(message.published_at.isoformat().encode() + message.data).hexdigest()[:16]
     return f"quarantine-{message.component}-{message.stream}-{message.sequence}-{digest}"
 
 
 def encode(message: QuarantinedMessage) -> tuple[dict[str, str], bytes]:
-    """The headers and the payload of a parked message; long payloads are cut."""
+    """The headers and the payload of a message in quarantine; long payloads are cut."""
     headers = {
         MSG_ID: message_id(message),
         SUBJECT: safe(message.subject, _MAX_SUBJECT),

@@ -114,7 +114,7 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             "max_bytes": 256 * _MIB,
             # A subject a component: what floods one leaves the others theirs.
             "max_msgs_per_subject": 5000,
-            # A planner reads half an hour back when it starts; what it meets again is parked once.
+            # A planner reads half an hour back when it starts; what it meets again is stored once.
             "duplicate_window": 3600 * _SECOND,
         },
         {

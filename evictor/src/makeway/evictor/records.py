@@ -38,7 +38,7 @@ class Records(Protocol):
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write an order's one outcome; the one that stands, which may be another evictor's."""
 
-    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
+    async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Put a message of the orders' stream aside, once however often it is called."""
 
 
@@ -85,10 +85,10 @@ class BusRecords:
         """Write the outcome, or return the one that was there first."""
         return await _translated(self._publish(outcome))
 
-    async def park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
+    async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Store a copy in the quarantine; one that is not known to be stored is a `TemporaryError`."""
         await _translated(
-            self._bus.park(
+            self._bus.quarantine(
                 QuarantinedMessage(
                     component="evictor",
                     subject=delivery.subject,

@@ -38,10 +38,10 @@ from makeway.evictor.verdicts import Refused, Stop
 from makeway.runtime.failpoints import failpoint
 from makeway.runtime.logs import bound
 
-PARK_AFTER_DELIVERIES = 50
+QUARANTINE_AFTER_DELIVERIES = 50
 """An order given out so often ends the processes that touch it; it is put aside undecoded."""
 
-PARK_AFTER_DEFECTS = 5
+QUARANTINE_AFTER_DEFECTS = 5
 """An order that this program has a defect for is tried so often in all, then put aside."""
 
 PAUSE_SECONDS = 5.0
@@ -100,16 +100,16 @@ class Evictor:
 
     async def handle(self, delivery: OrderDelivery) -> None:
         """Deal with one delivery to its end. What the bus does not let end comes again."""
-        if delivery.deliveries > PARK_AFTER_DELIVERIES:
-            await self._park(delivery, "too-many-deliveries", f"{delivery.deliveries} deliveries")
+        if delivery.deliveries > QUARANTINE_AFTER_DELIVERIES:
+            await self._quarantine(delivery, "too-many-deliveries", f"{delivery.deliveries} deliveries")
             return
         try:
             order = codec.unwrap_order(delivery.data)
         except Malformed as error:
-            await self._park(delivery, error.reason, error.detail)
+            await self._quarantine(delivery, error.reason, error.detail)
             return
         if expected := decide.misrouted(order, delivery.subject, self._settings.subjects):
-            await self._park(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
+            await self._quarantine(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
             return
         preemptor = order.preemptor
         with (
@@ -131,7 +131,7 @@ class Evictor:
             except BusUnavailable as error:
                 _log.warning("order_not_acknowledged", error=str(error))
             except PermanentError as error:
-                await self._park(delivery, "outcome-refused", str(error))
+                await self._quarantine(delivery, "outcome-refused", str(error))
             except asyncio.CancelledError:
                 with contextlib.suppress(BusUnavailable):
                     await delivery.nak()
@@ -139,19 +139,19 @@ class Evictor:
             except Exception as error:  # noqa: BLE001 - the top of an order: a defect must not end the others
                 self._metrics.defects.inc()
                 _log.error("order_failed_unexpectedly", error=str(error), exc_info=error)
-                if delivery.deliveries >= PARK_AFTER_DEFECTS:
-                    await self._park(delivery, "defect", f"{type(error).__name__}: {error}")
+                if delivery.deliveries >= QUARANTINE_AFTER_DEFECTS:
+                    await self._quarantine(delivery, "defect", f"{type(error).__name__}: {error}")
                 else:
                     await _redeliver(delivery)
 
-    async def _park(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
+    async def _quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Put a message aside that cannot be dealt with, so that no other waits for it.
 
         It is in the quarantine before it is taken out of the consumer. Where it cannot be put there, it
         comes again.
         """
         try:
-            await self._records.park(delivery, reason, detail)
+            await self._records.quarantine(delivery, reason, detail)
         except (TemporaryError, PermanentError) as error:
             self._metrics.not_parked.inc()
             _log.error("order_not_parked", reason=reason, sequence=delivery.sequence, error=str(error))

@@ -1,6 +1,6 @@
 """`makeway quarantine`: look at the messages that were put aside, publish them again, or remove them.
 
-Evictors park what they cannot read or carry out, planners what they cannot read of outcomes. The
+Evictors put aside what they cannot read or carry out, planners what they cannot read of outcomes. The
 original stays in its stream as well, until that forgets it. It is a tool for administrators: payloads name
 pods across namespaces.
 """

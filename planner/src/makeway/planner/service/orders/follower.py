@@ -71,7 +71,7 @@ class OrderFollower:
             message = await self._aside.get()
             while True:
                 try:
-                    await self._bus.park(message)
+                    await self._bus.quarantine(message)
                 except BusError as error:
                     _log.warning("message_not_parked", sequence=message.sequence, error=str(error))
                     await asyncio.sleep(_RETRY_SECONDS)
