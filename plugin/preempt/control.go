@@ -71,8 +71,8 @@ type control struct {
 	brake      atomic.Pointer[brake]
 	policyTold atomic.Bool // it was logged that the policy is not known
 	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
-	// What the ConfigMaps of policy and queues hold, as revisions; nil where there is none, or it cannot be read.
-	policyStored, queuesStored atomic.Pointer[string]
+	// What the ConfigMaps of policy and queues hold; nil where there is none, or it cannot be read.
+	policyStored, queuesStored atomic.Pointer[storedRevision]
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
@@ -172,8 +172,8 @@ func (e *engine) runControl(ctx context.Context) {
 // readStored notes the revisions of policy and queues as the API server has them: a planner or NATS that is away does not
 // tell of a change.
 func (e *engine) readStored(ctx context.Context) {
-	policy := e.storedRevision(ctx, e.args.PolicyConfigMap, policyKey, &e.control.policyStored)
-	queues := e.storedRevision(ctx, e.args.QueuesConfigMap, queuesKey, &e.control.queuesStored)
+	policy := e.readRevision(ctx, e.args.PolicyConfigMap, policyKey, &e.control.policyStored)
+	queues := e.readRevision(ctx, e.args.QueuesConfigMap, queuesKey, &e.control.queuesStored)
 	if policy || queues {
 		e.retry.policyChanged()
 	}
@@ -185,25 +185,33 @@ const (
 	queuesKey = "queues.yaml"
 )
 
-// storedRevision notes the revision of one ConfigMap, and reports whether it is another than before. Where it cannot be
+// storedRevision is the revision of a ConfigMap as it was read while a control state was in force. It says nothing of a
+// control state that came after: that may tell of a change which the read did not see.
+type storedRevision struct {
+	revision string
+	under    *controlSnapshot
+}
+
+// readRevision notes the revision of one ConfigMap, and reports whether it is another than before. Where it cannot be
 // read for now, the last one stands.
-func (e *engine) storedRevision(ctx context.Context, at ConfigMapReference, key string, stored *atomic.Pointer[string]) bool {
+func (e *engine) readRevision(ctx context.Context, at ConfigMapReference, key string, stored *atomic.Pointer[storedRevision]) bool {
 	if at.Name == "" {
 		return false
 	}
+	under := e.control.current.Load()
 	call, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
 	found, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
-	var revision *string
+	var read *storedRevision
 	if err == nil {
 		if text, there := found.Data[key]; there {
-			revision = ptr.To(revisionOf(text))
+			read = &storedRevision{revision: revisionOf(text), under: under}
 		}
 	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return false
 	}
-	before := stored.Swap(revision)
-	return !ptr.Equal(before, revision)
+	before := stored.Swap(read)
+	return !ptr.Equal(before, read)
 }
 
 // revisionOf names a text as the planner does; see revision_of in runtime/config.py.
@@ -213,16 +221,16 @@ func revisionOf(text string) string {
 }
 
 // outdated names the ConfigMap that has changed since the control state was told; empty where none has.
-func (e *engine) outdated(state *wire.ControlState) string {
+func (e *engine) outdated(current *controlSnapshot) string {
 	for _, one := range []struct {
 		at     ConfigMapReference
-		stored *string
+		stored *storedRevision
 		told   string
 	}{
-		{e.args.PolicyConfigMap, e.control.policyStored.Load(), state.PolicyRevision},
-		{e.args.QueuesConfigMap, e.control.queuesStored.Load(), state.QueuesRevision},
+		{e.args.PolicyConfigMap, e.control.policyStored.Load(), current.state.PolicyRevision},
+		{e.args.QueuesConfigMap, e.control.queuesStored.Load(), current.state.QueuesRevision},
 	} {
-		if one.stored != nil && *one.stored != one.told {
+		if one.stored != nil && one.stored.under == current && one.stored.revision != one.told {
 			return one.at.Namespace + "/" + one.at.Name
 		}
 	}

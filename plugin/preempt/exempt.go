@@ -128,7 +128,7 @@ func (e *engine) victimRules() (*victimRules, string) {
 	case current.rules.hold:
 		return nil, "whenUnplanned of the policy is hold"
 	}
-	if name := e.outdated(current.state); name != "" {
+	if name := e.outdated(current); name != "" {
 		return nil, fmt.Sprintf("ConfigMap %s has changed, and no planner has told what it says", name)
 	}
 	return current.rules, ""

@@ -218,7 +218,11 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 			<-w.plugin.engine.gate.Decided()
 			w.plugin.engine.findPolicy(w.ctx)
 			if test.state != nil {
+				w.plugin.engine.readStored(w.ctx) // says nothing of the state that comes now
 				w.tells(test.state, at(1))
+				if reason := w.plugin.engine.outdated(w.plugin.engine.control.current.Load()); reason != "" {
+					t.Errorf("%s has changed, by what was read before", reason)
+				}
 			}
 			w.plugin.engine.readStored(w.ctx)
 
