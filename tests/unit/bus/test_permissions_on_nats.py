@@ -95,6 +95,9 @@ async def test_nobody_but_an_evictor_takes_orders_and_nobody_empties_a_stream(gu
         "$JS.API.CONSUMER.MSG.NEXT.ONE_TWO_ORDERS.evictor",
         "$JS.API.CONSUMER.DELETE.ONE_TWO_ORDERS.evictor",
         "$JS.API.CONSUMER.CREATE.ONE_TWO_ORDERS.evictor.one.two.v1.orders.>",
+        # The request names the consumer, so it may be the evictors'.
+        "$JS.API.CONSUMER.CREATE.ONE_TWO_ORDERS",
+        "$JS.API.CONSUMER.DURABLE.CREATE.ONE_TWO_ORDERS.evictor",
     )
     emptying = ("$JS.API.STREAM.DELETE.ONE_TWO_ORDERS", "$JS.API.STREAM.PURGE.ONE_TWO_ORDERS")
 

@@ -9,6 +9,7 @@ heartbeats (nats.py#510).
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -108,10 +109,12 @@ class Follower:
         if self._start.policy == "new" and not self._last:
             # Pinned down now, so that nothing is missed should the consumer have to be made again.
             self._start = Start.at_sequence(int(info["state"]["last_seq"]) + 1)
+        # Named in the subject, which permissions see, as well as in the request, which they do not.
+        self._consumer = f"reader-{secrets.token_hex(8)}"
         created = await self._jetstream.api(
-            f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": self._config()}
+            f"CONSUMER.CREATE.{self._stream}.{self._consumer}",
+            {"stream_name": self._stream, "config": {"name": self._consumer, **self._config()}},
         )
-        self._consumer = str(created["name"])
         self._consumer_sequence = 0
         pull = Pull(self._connection, self._stream, self._consumer, batch=_BATCH)
         await pull.open()

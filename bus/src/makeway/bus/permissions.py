@@ -140,11 +140,14 @@ def _last(stream: str) -> tuple[str, ...]:
 
 
 def _reads(stream: str) -> tuple[str, ...]:
-    """Follow a stream with consumers of one's own, and read single messages."""
+    """Follow a stream with consumers of one's own, and read single messages.
+
+    Without the subject `CONSUMER.CREATE.<stream>`: there the request alone names the consumer, which may be
+    another's.
+    """
     return (
         f"{_API}.STREAM.INFO.{stream}",
         *_last(stream),
-        f"{_API}.CONSUMER.CREATE.{stream}",
         f"{_API}.CONSUMER.CREATE.{stream}.>",
         *(f"{_API}.CONSUMER.{operation}.{stream}.*" for operation in ("INFO", "MSG.NEXT", "DELETE")),
     )
