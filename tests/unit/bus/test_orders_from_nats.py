@@ -18,6 +18,8 @@ from makeway.bus.jetstream import JetStreamError
 
 pytestmark = pytest.mark.nats
 
+CREATE = "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>"
+
 
 async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus) -> None:
     order = make_order("uid-1")
@@ -164,9 +166,10 @@ async def test_a_consumer_configured_otherwise_is_brought_back(bus: Bus) -> None
     assert config["ack_wait"] == ours["ack_wait"]
 
 
-async def test_a_consumer_that_cannot_be_changed_is_refused_with_a_reason(bus: Bus) -> None:
+async def test_a_consumer_in_its_place_that_cannot_be_changed_is_made_anew(bus: Bus) -> None:
+    await bus.publish_order(make_order("uid-1"), 0)
     await bus.jetstream.api(
-        "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>",
+        CREATE,
         {
             "stream_name": "MAKEWAY_ORDERS",
             "config": {
@@ -179,8 +182,56 @@ async def test_a_consumer_that_cannot_be_changed_is_refused_with_a_reason(bus: B
         },
     )
 
-    with pytest.raises(StreamConflict, match="consumer evictor of stream MAKEWAY_ORDERS"):
-        await bus.orders_consumer()
+    consumer = await bus.orders_consumer()
+
+    assert await consumer.next(5) is not None
+
+
+@pytest.mark.parametrize(
+    "takeover",
+    [
+        {"filter_subject": "makeway.v1.orders.none"},
+        {"headers_only": True},
+        {"max_ack_pending": 1},
+        {"max_deliver": 1},
+        {"inactive_threshold": 1_000_000_000_000},
+        {"deliver_subject": "elsewhere"},
+        {"pause_until": "2100-01-01T00:00:00Z"},
+    ],
+    ids=lambda takeover: next(iter(takeover)),
+)
+async def test_a_consumer_that_another_login_changes_is_noticed_and_set_right_and_no_order_is_lost(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, takeover: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("makeway.bus.orders._COMPARE_SECONDS", 0.2)
+    consumer = await bus.orders_consumer()
+    ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
+    if "deliver_subject" in takeover:
+        await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
+        ours.pop("max_waiting")
+    changed = {**ours, **takeover}
+    if "pause_until" in takeover:
+        await bus.jetstream.api("CONSUMER.PAUSE.MAKEWAY_ORDERS.evictor", takeover)
+    else:
+        await bus.jetstream.api(
+            f"CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.{changed['filter_subject']}",
+            {"stream_name": "MAKEWAY_ORDERS", "config": changed},
+        )
+    await bus.publish_order(make_order("uid-1"), 0)
+    await asyncio.sleep(0.2)
+    seen: list[str] = []
+    keeping = asyncio.create_task(consumer.keep_forever())
+
+    async with asyncio.timeout(10):
+        while not (seen and not consumer.unhealthy()):
+            if next(iter(takeover)) in consumer.unhealthy():
+                seen.append(consumer.unhealthy())
+            await asyncio.sleep(0.02)
+
+    delivery = await consumer.next(10)
+    assert delivery is not None
+    assert len(delivery.data) > 0
+    keeping.cancel()
 
 
 async def test_without_a_stream_there_is_no_consumer_and_the_error_says_so(connect_bus: ConnectBus) -> None:

@@ -39,7 +39,8 @@ PUBLISH_SECONDS: Final = Histogram(
 REBUILDS: Final = Counter(
     "makeway_bus_consumer_rebuilds_total",
     "Consumers that were set up anew, by use (orders, follow) and reason: heartbeat (none came), "
-    "reconnected, gone (deleted, or its leader moved), gap (messages were missed), unavailable.",
+    "reconnected, gone (deleted, or its leader moved), gap (messages were missed), changed (another login "
+    "changed or deleted it), unavailable.",
     ["use", "reason"],
 )
 MALFORMED: Final = Counter(

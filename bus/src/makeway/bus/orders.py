@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NoReturn
 
 import structlog
 from nats.aio.client import Client
@@ -14,16 +14,19 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from makeway.bus import metrics
 from makeway.bus.connection import Connection
-from makeway.bus.errors import BusUnavailable
+from makeway.bus.consumer import consumer_drift, ensure_consumer, told
+from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.messages import LIVE_LOOK_BACK
 from makeway.bus.pull import Pull, PullBroken, Pulled
-from makeway.bus.streams import ACK_WAIT_SECONDS, ensure_consumer, evictor_config
+from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config
 from makeway.bus.subjects import Subjects
 
 _ACK_TIMEOUT_SECONDS: Final = 2.0
 _ACK_ATTEMPTS: Final = 3
 _REBUILD_PAUSE_SECONDS: Final = 0.25
+_COMPARE_SECONDS: Final = 5.0
+"""Between two looks at the consumer: a change of it holds every order back."""
 
 _log = structlog.get_logger()
 
@@ -98,10 +101,42 @@ class OrdersConsumer:
         self._pull: Pull | None = None
         self._lock = asyncio.Lock()
         self._trouble = ""
+        self._drift = ""
 
     def unhealthy(self) -> str:
         """Why no orders are taken at the moment, for readiness; empty where they are."""
-        return self._trouble
+        return self._drift or self._trouble
+
+    async def keep_forever(self) -> NoReturn:
+        """Compare the consumer with what it should be every few seconds; make it anew where it differs.
+
+        It is unhealthy from the look that finds it until the look that finds it right again. Raises nothing:
+        where the server refuses the consumer, it is asked again.
+        """
+        while True:
+            await asyncio.sleep(_COMPARE_SECONDS)
+            try:
+                await self._keep()
+            except (BusUnavailable, StreamConflict, JetStreamError) as error:
+                # A pull that the server does not serve says so by itself.
+                _log.warning("consumer_not_compared", stream=self._stream, error=str(error))
+
+    async def _keep(self) -> None:
+        name = self._config["name"]
+        try:
+            info = await self._jetstream.api(f"CONSUMER.INFO.{self._stream}.{name}")
+        except JetStreamError as error:
+            if not error.not_found:
+                raise
+            self._drift = f"consumer {name} of stream {self._stream} does not exist"
+        else:
+            different = consumer_drift(self._config, info)
+            self._drift = f"consumer {name} of stream {self._stream}: {told(different)}" if different else ""
+        if not self._drift:
+            return
+        metrics.REBUILDS.labels("orders", "changed").inc()
+        _log.error("consumer_changed", stream=self._stream, detail=self._drift)
+        await ensure_consumer(self._jetstream, self._stream, self._config, datetime.now(UTC) - LIVE_LOOK_BACK)
 
     async def open(self) -> None:
         """Create or reconcile the consumer and listen.
@@ -136,7 +171,7 @@ class OrdersConsumer:
         deleted. The consumer is then set up anew, as often as it takes.
 
         Raises:
-            StreamConflict: someone has put a consumer in its place that cannot be used.
+            StreamConflict: the server refuses the consumer for good.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_seconds

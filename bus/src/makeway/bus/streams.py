@@ -8,14 +8,13 @@ stays. What JetStream cannot change in place (retention, storage) is refused wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import structlog
 
 from makeway.bus.codec import MAX_BYTES
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError, written_time
+from makeway.bus.jetstream import JetStream, JetStreamError
 from makeway.bus.subjects import Subjects
 
 _SECOND: Final = 1_000_000_000
@@ -31,14 +30,7 @@ EVICTOR_CONSUMER: Final = "evictor"
 _FIXED: Final = ("retention", "storage")
 _STREAM_NOT_FOUND: Final = 10059
 _NAME_IN_USE: Final = 10058
-_CONSUMER_REFUSED: Final = 10012
-# The one refusal under that number which passes: the files of a consumer just deleted are still going.
-_STORE_BUSY: Final = "error creating store for consumer"
 _UNAVAILABLE: Final = 503
-_NO_CONSUMER: Final = 10014
-_BY_START_TIME: Final = "by_start_time"
-_STARTS: Final = ("all", _BY_START_TIME)
-"""Where a consumer of ours may have started: older versions read the whole stream."""
 
 _log = structlog.get_logger()
 
@@ -155,7 +147,7 @@ def epochs_config(subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
 
 
 def evictor_config(subjects: Subjects) -> dict[str, Any]:
-    """The evictors' shared durable consumer on the orders, without where it starts: see `ensure_consumer`.
+    """The evictors' durable consumer on the orders, without where it starts: see `consumer.ensure_consumer`.
 
     No delivery limit: an order is only left alone by its outcome, and poison is put aside by the
     evictor itself, which reads the delivery count before it decodes.
@@ -241,49 +233,3 @@ def _refuse_the_fixed(name: str, different: Mapping[str, tuple[Any, Any]]) -> No
                 f"stream {name} has {key} {have!r} where makeway needs {want!r}, which JetStream cannot "
                 f"change: use another subject prefix, or delete the stream while no order is in flight"
             )
-
-
-async def ensure_consumer(
-    jetstream: JetStream, stream: str, config: Mapping[str, Any], start: datetime
-) -> None:
-    """Create a consumer that starts with the first message since `start`, or bring one back to `config`.
-
-    One that is there keeps where it started, which JetStream cannot change and nothing depends on any more.
-    Several processes may call this at once: where another one was first, its start stands.
-
-    Raises:
-        StreamConflict: one of the name exists that cannot be changed into this.
-        JetStreamError: with `not_found`, where the stream does not exist; with `temporary`, where the
-            server is overloaded or still deletes the consumer that had the name.
-        BusUnavailable: NATS does not answer.
-    """
-    name, filter_ = config["name"], config["filter_subject"]
-    create = f"CONSUMER.CREATE.{stream}.{name}.{filter_}"
-    new = {"deliver_policy": _BY_START_TIME, "opt_start_time": written_time(start)}
-    try:
-        begun = await _begun(jetstream, stream, name)
-        try:
-            await jetstream.api(create, {"stream_name": stream, "config": {**config, **(begun or new)}})
-        except JetStreamError:
-            # Another process may have been first.
-            if begun is not None or (begun := await _begun(jetstream, stream, name)) is None:
-                raise
-            await jetstream.api(create, {"stream_name": stream, "config": {**config, **begun}})
-    except JetStreamError as error:
-        passes = error.err_code != _CONSUMER_REFUSED or error.description == _STORE_BUSY
-        if error.not_found or (error.temporary and passes):
-            raise
-        raise StreamConflict(f"consumer {name} of stream {stream}: {error.description}") from error
-
-
-async def _begun(jetstream: JetStream, stream: str, name: str) -> dict[str, Any] | None:
-    """Where an existing consumer started, if it is one that makeway may have made."""
-    try:
-        found = (await jetstream.api(f"CONSUMER.INFO.{stream}.{name}"))["config"]
-    except JetStreamError as error:
-        if error.err_code == _NO_CONSUMER:
-            return None
-        raise
-    if found.get("deliver_policy") not in _STARTS:
-        return None
-    return {key: found[key] for key in ("deliver_policy", "opt_start_time") if key in found}

@@ -153,6 +153,7 @@ async def run(
             control.follow_forever(),
             events.write_forever(),
             probe.probe_forever(),
+            orders.keep_forever(),
             bus.until_lost(),
             expected=(BusError, OtherClusterError),
         )

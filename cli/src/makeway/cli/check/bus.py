@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from makeway.bus.client import Bus
+from makeway.bus.consumer import consumer_drift, told
 from makeway.bus.errors import BusError
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.streams import EVICTOR_CONSUMER, drift, epochs_config, evictor_config, stream_configs
@@ -85,10 +86,9 @@ async def _consumer(bus: Bus) -> CheckResult:
         if not error.not_found:
             raise
         return CheckResult(name, "wrong", "it does not exist", "an evictor makes it when it starts")
-    wanted = evictor_config(bus.subjects)
-    if different := drift(wanted, info["config"]):
+    if different := consumer_drift(evictor_config(bus.subjects), info):
         return CheckResult(
-            name, "wrong", f"other settings: {', '.join(sorted(different))}", "start an evictor anew"
+            name, "wrong", told(different), "a running evictor makes it anew within 5 s; see who changed it"
         )
     waiting, taken = info.get("num_pending", 0), info.get("num_ack_pending", 0)
     return CheckResult(name, "ok", f"{waiting} orders wait, {taken} are in hand")
