@@ -87,6 +87,7 @@ class Recording:
         uid: str = "",
         daemon: bool = False,
         only_on: str = "",
+        grace_seconds: int | None = None,
         **metadata: Any,
     ) -> Self:
         """Somebody creates a pod; `daemon`: a DaemonSet does, and `only_on` is the node it is for."""
@@ -96,6 +97,8 @@ class Recording:
             "spec": {"priority": priority, **({"nodeName": node} if node else {})},
             "status": {},
         }
+        if grace_seconds is not None:
+            body["spec"]["terminationGracePeriodSeconds"] = grace_seconds
         if daemon:
             body["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
         if only_on:

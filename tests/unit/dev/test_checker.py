@@ -90,6 +90,17 @@ CORRECT: dict[str, Callable[[], Recording]] = {
     "a victim under a hard budget is evicted": lambda: (
         pending().evicted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 3.1)
     ),
+    "a victim without a grace period is evicted under a hard budget, and no more is heard of it": lambda: (
+        Recording()
+        .pod("victim", 0, priority=0, node="node-1", grace_seconds=0)
+        .pod("urgent", 1, priority=1000)
+        .nominated("urgent", 1.5)
+        .ordered(order_of())
+        .marked("victim", 2.1)
+        .evicted("victim", 2.2)
+        .ended(order_of(), 2.3)
+        .bound("urgent", 3.1)
+    ),
     "an order fails and is rolled back": made_no_room,
     "a second order after the first has failed": lambda: second_attempt(5),
     "a listed nomination is cleared": lambda: (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -44,6 +44,7 @@ class PodHistory:
     daemon: bool = False
     pinned_to: str = ""
     mirror: bool = False
+    grace_period_seconds: int | None = None
     versions: list[Version] = field(default_factory=list)
     bindings: list[tuple[datetime, str]] = field(default_factory=list)
     """Accepted bindings: when, and the node."""
@@ -107,11 +108,24 @@ class Pods:
             if pod := self._by_uid.get(uid):
                 pod.bindings.append((event.answered_at, event.target))
             return
+        if event.subresource == "eviction":
+            self._evict(event)
+            return
         answer = event.response or {}
         items = answer.get("items") or [] if "items" in answer else [answer]
         for item in items:
             if _uid(item):
                 self._add(event, item)
+
+    def _evict(self, event: AuditEvent) -> None:
+        """The answer shows no pod. One without a grace period is gone at once, without a delete."""
+        pod = self._by_uid.get(event.precondition_uid)
+        if pod is None or not pod.versions:
+            return
+        asked = ((event.request or {}).get("deleteOptions") or {}).get("gracePeriodSeconds")
+        gone = (pod.grace_period_seconds if asked is None else asked) == 0
+        last = replace(pod.versions[-1], since=event.answered_at, by=event.user, leaving=True, gone=gone)
+        pod.versions.append(last)
 
     def _add(self, event: AuditEvent, shown: Mapping[str, Any]) -> None:
         metadata, spec, status = (shown.get(part) or {} for part in ("metadata", "spec", "status"))
@@ -123,6 +137,7 @@ class Pods:
                 name=metadata.get("name", ""),
                 uid=uid,
                 priority=spec.get("priority") or 0,
+                grace_period_seconds=spec.get("terminationGracePeriodSeconds"),
                 daemon=_is_daemon(metadata),
                 pinned_to=_pinned_to(spec) if _is_daemon(metadata) else "",
                 mirror=MIRROR in (metadata.get("annotations") or {}),
