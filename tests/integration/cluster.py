@@ -51,7 +51,7 @@ class RunningCluster:
         return [service, *self._replicas.get(service, [])]
 
     def start_replica(self, service: str) -> None:
-        """Start another planner or evictor, and wait until it is ready."""
+        """Start another planner, evictor or scheduler, and wait until it is ready."""
         self._replicas.setdefault(service, []).append(self.owned.start_replica(service).program.name)
 
     async def stop(self, component: str) -> None:

@@ -153,7 +153,7 @@ class DevCluster:
             raise DevError(f"cluster {self.name} runs no {component}; it runs {running}") from None
 
     def start_replica(self, service: str) -> Process:
-        """Start another planner or evictor beside those that run, and wait until it is ready.
+        """Start another planner, evictor or scheduler beside those that run, and wait until it is ready.
 
         Its name, for `process`, is `planner-2`, `planner-3`, ...
 

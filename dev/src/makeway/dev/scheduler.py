@@ -92,15 +92,18 @@ def _arguments(options: ClusterOptions, nats_url: str) -> dict[str, Any]:
     }
 
 
-def program(site: Site) -> Program:
-    """Ready when it serves; it schedules as soon as it leads. /metrics needs no credentials here."""
+def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
+    """Ready when it serves; it schedules as soon as it leads. /metrics needs no credentials here.
+
+    `name` and `port`: those of another scheduler beside the first, which stands for the same Lease.
+    """
     kubeconfig = site.kubeconfig("scheduler")
     file = site.config("scheduler.yaml")
     file.write_text(yaml.safe_dump(configuration(site.options, kubeconfig, site.nats_urls), sort_keys=False))
     gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
-    port = site.ports["scheduler"]
+    port = port or site.ports[SCHEDULER]
     return Program(
-        name="scheduler",
+        name=name,
         argv=(
             str(site.built["makeway-scheduler"]),
             f"--config={file}",

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from makeway.dev.options import EVICTOR, PLANNER
+from makeway.dev import scheduler
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -23,7 +24,9 @@ def evictor(site: Site) -> Program:
 
 
 def replica(site: Site, service: str, name: str, port: int) -> Program:
-    """Another planner or evictor beside the first, under a name and on a port of its own."""
+    """Another planner, evictor or scheduler beside the first, under a name and on a port of its own."""
+    if service == SCHEDULER:
+        return scheduler.program(site, name, port)
     extra = {PLANNER: site.options.planner_arguments, EVICTOR: site.options.evictor_arguments}
     return _service(site, service, extra[service], name, port)
 
