@@ -23,6 +23,8 @@ FIRST ?=
 CONSTRAINTS ?=
 WORKLOADS ?=
 ROUNDS ?= 3
+MINUTES ?= 30
+SEED ?=
 ARGS ?=
 
 .PHONY: help
@@ -129,6 +131,10 @@ integration: setup ## Integration tests on the real control plane (built on firs
 
 .PHONY: test
 test: check contract differential-test chart integration ## Everything a change must pass (about 15 minutes)
+
+.PHONY: campaign
+campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")
+	PYTHONPATH=tests $(BIN)/python -m campaign.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: race
 race: ## Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)

@@ -1,0 +1,112 @@
+"""Judge a run: the independent checker over all that was recorded, and what must be true in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from campaign.load import Load, is_urgent
+from integration.cluster import RunningCluster
+from integration.crashing import is_marked
+from integration.invariants import streams_of
+from makeway.dev.audit_log import AuditLog
+from makeway.dev.checker.check import check
+from makeway.dev.checker.findings import Findings
+from makeway.dev.checker.history import RecordedHistory, Streams
+from makeway.dev.checker.read import read_requests
+
+QUIET_SECONDS = 180.0
+"""Within this time of the load's end everything has settled."""
+POLL_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found in the end. `left`: what had not settled."""
+
+    findings: Findings
+    left: tuple[str, ...]
+    streams: Streams
+    history: RecordedHistory
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings.violations and not self.findings.pending and not self.left
+
+
+class Judge:
+    """Keeps the messages of a run, of which streams hold a few for each pod, and judges them."""
+
+    def __init__(self, cluster: RunningCluster) -> None:
+        self._cluster = cluster
+        self.streams = Streams()
+
+    async def keep(self) -> None:
+        """Read what was said until now."""
+        self.streams = (await streams_of(self._cluster)).joined(self.streams)
+
+    async def judge(self, outages: Sequence[tuple[datetime, datetime]]) -> tuple[Findings, RecordedHistory]:
+        """Check everything that was recorded until now."""
+        await self.keep()
+        requests = await asyncio.to_thread(
+            read_requests, AuditLog(self._cluster.info.audit_log, whole=True), ""
+        )
+        history = RecordedHistory(requests, self.streams, fallback=False, outages=tuple(outages))
+        return await asyncio.to_thread(check, history, datetime.now(UTC)), history
+
+    async def settle(self, load: Load, outages: Sequence[tuple[datetime, datetime]]) -> Verdict:
+        """Wait until all urgent pods are bound and nothing is left behind, then judge."""
+        deadline = asyncio.get_running_loop().time() + QUIET_SECONDS
+        while left := await unsettled(load):
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        while True:
+            findings, history = await self.judge(outages)
+            if findings.violations or not findings.pending:
+                break
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        return Verdict(findings, tuple(left), self.streams, history)
+
+
+async def unsettled(load: Load) -> list[str]:
+    """What has to end: urgent pods that wait, nominations of pods that wait, marks of pods that stay."""
+    left = []
+    for pod in await load.pods():
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        if is_urgent(pod) and not pod.spec.node_name:
+            left.append(f"urgent pod {name} is not bound")
+        if is_marked(pod):
+            left.append(f"pod {name} is marked")
+        if pod.status.nominated_node_name and not pod.spec.node_name and not _own_nomination(name):
+            left.append(f"pod {name} is nominated")
+    return left
+
+
+def _own_nomination(name: str) -> bool:
+    """Whether the pod was created with a nomination by a hostile tenant, which is nobody's order."""
+    return "/hostile-" in name
+
+
+def counts_of(verdict: Verdict) -> dict[str, int]:
+    """Orders, evictions and rollbacks of a run."""
+    outcomes = [stored.message for stored in verdict.streams.outcomes]
+    results = Counter(outcome.result for outcome in outcomes)
+    deleted = sum(one.result == "deleted" for outcome in outcomes for one in outcome.victims)
+    rollbacks = sum(outcome.rollback is not None for outcome in outcomes)
+    return {
+        "orders": len(verdict.streams.orders),
+        "victims deleted": deleted,
+        "rollbacks": rollbacks,
+        **{f"outcomes {result}": number for result, number in sorted(results.items())},
+        "decisions": len(verdict.streams.decisions),
+        "audited writes": len(verdict.history.requests),
+    }

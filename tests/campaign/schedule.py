@@ -1,0 +1,103 @@
+"""When what is injected: a schedule drawn from a seed, so that a run can be played again. Pure.
+
+A run is a row of storms, each followed by a calm in which every promise with a bound in time has to be kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from makeway.dev.options import EVICTOR, NATS, PLANNER, SCHEDULER
+
+STORM_SECONDS = 30.0
+CALM_SECONDS = 45.0
+MOST_AT_ONCE = 4
+"""Injections in one storm."""
+
+KILL, STOP, API = "kill", "stop", "api"
+
+API_ANSWERS = (409, 422, 429, 500, 503)
+API_BREAKS = ("cut", "drop", "delay")
+WATCH_ENDS = ("close", "expire", "freeze")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """One thing that is done to the cluster.
+
+    at_seconds: after the load has begun. seconds: how long it lasts. target: the process, or the component
+    whose requests are spoilt. detail: which fault, for kinds that have several.
+    """
+
+    at_seconds: float
+    kind: str
+    target: str
+    seconds: float
+    detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it counts as."""
+        part = self.target.split("-")[0]
+        return " ".join(word for word in (self.kind, part, self.detail) if word)
+
+    def __str__(self) -> str:
+        """As a line of the log."""
+        return f"{self.at_seconds:7.1f} s {self.kind} {self.target} {self.detail} for {self.seconds:.1f} s"
+
+
+def draw(seed: int, minutes: float, processes: Sequence[str]) -> list[Injection]:
+    """Draw the injections of a run, in order of time; `processes`: what may be killed and stopped."""
+    chance = random.Random(seed)
+    found: list[Injection] = []
+    begin, end = CALM_SECONDS / 3, minutes * 60
+    while begin + STORM_SECONDS + CALM_SECONDS <= end:
+        free = list(processes)
+        found += [_one(chance, begin, free) for _ in range(chance.randint(1, MOST_AT_ONCE))]
+        begin += STORM_SECONDS + CALM_SECONDS
+    return sorted(found, key=lambda one: one.at_seconds)
+
+
+def storms(minutes: float) -> list[tuple[float, float]]:
+    """Begin and end of each storm, in seconds."""
+    begin, found = CALM_SECONDS / 3, []
+    while begin + STORM_SECONDS + CALM_SECONDS <= minutes * 60:
+        found.append((begin, begin + STORM_SECONDS))
+        begin += STORM_SECONDS + CALM_SECONDS
+    return found
+
+
+def _one(chance: random.Random, begin: float, free: list[str]) -> Injection:
+    """One injection of a storm; a process is taken from `free`, so that it suffers one thing at a time."""
+    at = round(begin + chance.uniform(0, STORM_SECONDS / 2), 1)
+    left = begin + STORM_SECONDS - at
+    kind = chance.choice((KILL, KILL, STOP, API, API))
+    if kind == API or not free:
+        return Injection(
+            at, API, chance.choice((PLANNER, EVICTOR, SCHEDULER)), round(left, 1), _fault(chance)
+        )
+    target = free.pop(chance.randrange(len(free)))
+    longest = 5.0 if target in ("kube-apiserver", "etcd") else 20.0
+    seconds = min(left, chance.choice((0.3, 2.0, 5.0, longest)) * chance.uniform(0.5, 1.0))
+    return Injection(at, kind, target, round(seconds, 1))
+
+
+def _fault(chance: random.Random) -> str:
+    """A fault of the API server, by its name: what is spoilt, and how."""
+    if chance.random() < 0.25:
+        return f"watch {chance.choice(WATCH_ENDS)}"
+    how = chance.choice((*map(str, API_ANSWERS), *API_BREAKS))
+    return f"{chance.choice(('write', 'write', 'read'))} {how}"
+
+
+def usual_processes(*, planners: int, evictors: int, schedulers: int, nats_servers: int) -> list[str]:
+    """Name the processes that are killed and stopped; those of which one is away most often come twice."""
+    numbers = {PLANNER: planners, EVICTOR: evictors, SCHEDULER: schedulers, NATS: nats_servers}
+    names = [
+        name if number == 1 else f"{name}-{number}"
+        for name, count in numbers.items()
+        for number in range(1, count + 1)
+    ]
+    return [*names, "kube-apiserver"]

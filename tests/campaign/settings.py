@@ -1,0 +1,72 @@
+"""The cluster of a campaign: nodes, namespaces, classes, budgets, policy and queues."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import yaml
+
+from campaign.grammar import CLASSES, HARD_BUDGETS, PROTECTED, TENANTS
+from integration.cluster import RunningCluster
+from integration.configuring import put
+from integration.queueing import queue, queues_yaml
+from makeway.dev import nodes
+
+NODE_CPU = 4000
+"""Milli-CPU of each node."""
+
+
+def policy() -> dict[str, Any]:
+    """The policy in force."""
+    return {
+        "apiVersion": "makeway.dev/v1",
+        "kind": "Policy",
+        "mode": "enforce",
+        "disruptionBudgets": "hard",
+        "hardBudgetNamespaces": [HARD_BUDGETS],
+        "protection": {"namespaces": [PROTECTED], "neverEvictNamespaces": ["camp-c"]},
+        "whenUnplanned": "hold",
+    }
+
+
+def queues() -> str:
+    """A queue for each tenant; one has a maximum."""
+    return queues_yaml(
+        queue("camp-a"),
+        queue("camp-b", guaranteed=8),
+        queue("camp-quota", max=12, delay="2s"),
+    )
+
+
+async def prepare(cluster: RunningCluster, count: int) -> None:
+    """Make everything that is there before the load begins."""
+    await asyncio.to_thread(_make, cluster, count)
+    await put(cluster, {"policy.yaml": yaml.safe_dump(policy())})
+    await put(cluster, {"queues.yaml": queues()}, "makeway-queues")
+
+
+def _make(cluster: RunningCluster, count: int) -> None:
+    api = cluster.owned.api
+    for number in range(1, count + 1):
+        api.request("POST", "/api/v1/nodes", nodes.manifest(f"camp-{number}", cpu=f"{NODE_CPU}m"))
+    for name, (value, written) in CLASSES.items():
+        api.apply(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name, "annotations": written},
+                "value": value,
+            }
+        )
+    for name in (*TENANTS, PROTECTED):
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for app in ("web", "api"):
+        api.apply(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"namespace": HARD_BUDGETS, "name": app},
+                "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 2},
+            }
+        )

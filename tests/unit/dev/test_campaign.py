@@ -1,0 +1,70 @@
+"""The parts of a campaign that are pure: its schedule, its tenants' grammar, its table of numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from campaign import document, grammar
+from campaign.injecting import rule_of
+from campaign.schedule import API, MOST_AT_ONCE, draw, storms, usual_processes
+
+PROCESSES = usual_processes(planners=2, evictors=3, schedulers=2, nats_servers=3)
+
+
+def test_a_seed_plays_the_same_schedule_again_and_another_seed_another() -> None:
+    assert draw(7, 30, PROCESSES) == draw(7, 30, PROCESSES)
+    assert draw(7, 30, PROCESSES) != draw(8, 30, PROCESSES)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_injections_end_with_their_storm_and_a_process_suffers_one_thing_at_a_time(seed: int) -> None:
+    schedule = draw(seed, 30, PROCESSES)
+
+    for begin, end in storms(30):
+        within = [one for one in schedule if begin <= one.at_seconds < end]
+        assert 1 <= len(within) <= MOST_AT_ONCE
+        assert all(one.at_seconds + one.seconds <= end + 0.1 for one in within)
+        hurt = [one.target for one in within if one.kind != API]
+        assert len(hurt) == len(set(hurt))
+    assert all(rule_of(one) for one in schedule if one.kind == API)
+
+
+def test_the_grammar_is_drawn_from_the_seed_and_stays_below_what_the_api_server_refuses() -> None:
+    chance, again = random.Random(3), random.Random(3)
+    pods = [grammar.hostile(chance, f"hostile-{number}") for number in range(300)]
+
+    assert pods == [grammar.hostile(again, f"hostile-{number}") for number in range(300)]
+    assert max(len(json.dumps(pod)) for pod in pods) < 1_500_000
+    assert all(len(value) <= 63 for pod in pods for value in pod["metadata"]["labels"].values())
+
+
+def test_the_numbers_of_a_run_stand_between_the_marks_of_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "reliability.md"
+    path.write_text(f"before\n{document.BEGIN}\nold\n{document.END}\nafter\n")
+    summary = {
+        "seed": 7,
+        "minutes": 30.0,
+        "nodes": 24,
+        "nats_servers": 3,
+        "injected": {"kill evictor": 4},
+        "requests_spoilt": 1200,
+        "load": {},
+        "seen": {"orders": 1500},
+        "violations": 0,
+        "not_settled": 0,
+    }
+
+    document.write([summary], path)
+
+    text = path.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "orders 1,500" in text
+    assert "0 violations" in text
+    with pytest.raises(ValueError, match="has no line"):
+        document.write([summary], Path(__file__).parents[3] / "README.md")
