@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -233,6 +234,64 @@ func words(effects []effect) string {
 		texts = append(texts, effect.String())
 	}
 	return strings.Join(texts, ", ")
+}
+
+// exportedRow is a row of the table as data.
+type exportedRow struct {
+	From    []string `json:"from"`
+	Event   string   `json:"event"`
+	To      string   `json:"to,omitempty"` // absent where the phase stays
+	Effects []string `json:"effects,omitempty"`
+}
+
+// exported is the table with the times of an order's life, for the simulation of the protocol in tests/protocol.
+func exported() ([]byte, error) {
+	rows := make([]exportedRow, 0, len(table))
+	for _, row := range table {
+		shown := exportedRow{Event: row.event.String()}
+		for _, at := range row.from {
+			shown.From = append(shown.From, at.String())
+		}
+		if row.to != same {
+			shown.To = row.to.String()
+		}
+		for _, effect := range row.effects {
+			shown.Effects = append(shown.Effects, effect.String())
+		}
+		rows = append(rows, shown)
+	}
+	times := map[string]float64{}
+	for name, long := range map[string]time.Duration{
+		"answerFresh": answerFresh, "countedOnPoll": countedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": gateSlack,
+		"leavingSlack": leavingSlack, "nodeBackoffInitial": nodeBackoffInitial, "nominationWait": nominationWait, "pauseInitial": pauseInitial,
+		"publishTimeout": publishTimeout, "readBackDelay": readBackDelay, "reconcileEvery": reconcileEvery, "releasedLasts": releasedLasts,
+		"revertWait": revertWait, "settle": settle, "unansweredAfter": unansweredAfter,
+	} {
+		times[name] = long.Seconds()
+	}
+	shown := map[string]any{
+		"counts":      map[string]int{"earlyRetries": earlyRetries, "pauseAfter": pauseAfter, "publishAttempts": publishAttempts},
+		"seconds":     times,
+		"transitions": rows,
+	}
+	text, err := json.MarshalIndent(shown, "", "  ")
+	return append(text, '\n'), err
+}
+
+func TestTheExportedTableIsTheTable(t *testing.T) {
+	const path = "testdata/transitions.json"
+	want, err := exported()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != string(want) {
+		t.Errorf("%s is not the table: run go generate ./preempt (%v)", path, err)
+	}
 }
 
 func TestTheDiagramsShowTheTable(t *testing.T) {
