@@ -20,6 +20,9 @@ GO_PACKAGES := ./...
 SCENARIO ?= main
 N ?= 10000
 FIRST ?=
+SEEDS ?= 2000
+SEED ?= 1
+TRACE ?=
 CONSTRAINTS ?=
 WORKLOADS ?=
 ROUNDS ?= 3
@@ -99,6 +102,15 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 differential-test: setup ## 300 fresh clusters, and every case that once differed
 	$(BIN)/pytest -q tests/differential
 
+.PHONY: protocol-test
+protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
+	$(BIN)/pytest -q tests/protocol
+	PYTHONPATH=tests $(BIN)/python -m protocol.run
+
+.PHONY: simulate-protocol
+simulate-protocol: setup ## The protocol between the parts under seeded faults (SEEDS=2000; one seed again: SEED=n TRACE=1)
+	PYTHONPATH=tests $(BIN)/python -m protocol.run --first $(SEED) --count $(if $(TRACE),1 --trace,$(SEEDS)) $(ARGS)
+
 .PHONY: chart
 chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
 	$(BIN)/pytest -q tests/chart
@@ -130,7 +142,7 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
 
 .PHONY: test
-test: check contract differential-test chart integration ## Everything a change must pass (about 15 minutes)
+test: check contract differential-test protocol-test chart integration ## Everything a change must pass (about 15 minutes)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")
@@ -147,7 +159,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check contract differential-test chart race fuzz integration slow ## All of it, what fails soonest first (hours)
+test-all: check contract differential-test protocol-test chart race fuzz integration slow ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl

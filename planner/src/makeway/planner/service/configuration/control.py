@@ -147,11 +147,13 @@ class Control:
         state: Callable[[], ControlState | None],
         metrics: PlannerMetrics,
         settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._state = state
         self._settled = settled
+        self._now = now
         self._metrics = metrics
         self._changed = asyncio.Event()
         self._revision = 0
@@ -198,7 +200,7 @@ class Control:
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._note_published(stored.revision)
             return True
-        now = datetime.now(UTC)
+        now = self._now()
         state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
         answer = await self._bus.publish_control(state, sequence, now)
         if isinstance(answer, AlreadyExists):

@@ -1,0 +1,65 @@
+"""An evictor process, from the product's own parts: only the API server and NATS behind it are models."""
+
+from __future__ import annotations
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.control import FollowingControl
+from makeway.evictor.events import Events
+from makeway.evictor.intake import take_forever
+from makeway.evictor.live_orders import StreamOrders
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.records import BusRecords
+from makeway.evictor.repair import MarkRepair
+from makeway.evictor.service import Evictor, EvictorSettings
+from makeway.evictor.slots import Slots
+from protocol.cluster import CLUSTER, Cluster, ClusterApi
+from protocol.loop import Process
+from protocol.streams import SUBJECTS, Nats, Orders, SimulatedBus
+from protocol.world import World
+
+_METRICS = EvictorMetrics(CollectorRegistry())
+CONCURRENCY = 8
+
+
+def order_in_hand() -> str:
+    """The order that the running task works on."""
+    return str(structlog.contextvars.get_contextvars().get("order_id", ""))
+
+
+async def _no_brake() -> Brake:
+    return RELEASED
+
+
+def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process) -> None:
+    """Begin an evictor process."""
+    bus = SimulatedBus(nats, process, "evictor")
+    api = ApiCluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
+    guard = ModeGuard("enforce")
+    control = FollowingControl(bus, CLUSTER, guard, _METRICS)
+    slots = Slots(CONCURRENCY, _METRICS)
+    evictor = Evictor(
+        EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
+        cluster=api,
+        records=BusRecords(bus),
+        clock=process,
+        metrics=_METRICS,
+        events=Events(api, process, _METRICS, process.identity),
+        mode_guard=guard,
+        slots=slots,
+    )
+    repair = MarkRepair(
+        CLUSTER, guard, cluster=api, orders=StreamOrders(bus), clock=process, metrics=_METRICS
+    )
+
+    async def take() -> None:
+        await control.read.wait()
+        nats.repairs[process] = repair.handle
+        await take_forever(Orders(nats, process), evictor.handle, slots)
+
+    process.spawn(control.follow_forever())
+    process.spawn(take())

@@ -1,0 +1,336 @@
+"""The plugin's in-flight state: what is known of each order, moved on by the exported table alone.
+
+It follows plugin/preempt/inflight.go call by call; what leads to which phase stands in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from makeway.bus.messages import LiveOrder, Outcome
+from protocol.table import Table
+
+UNSTORED = ("planned", "storing", "orphanStoring")
+STORED = ("committed", "orphanCommitted")
+REVERTS = ("reverting", "clearing")
+
+
+class PodGoneError(Exception):
+    """The preemptor is gone or bound."""
+
+
+class AwaitedFailedError(Exception):
+    """An order that this one counts on failed, or this one was given up."""
+
+
+@dataclass
+class Entry:
+    """One preemptor with an order. Times by the process's own clock."""
+
+    order_id: str
+    uid: str
+    name: str
+    node: str
+    created_at: float
+    opens_at: float
+    victims: list[str]
+    awaited: dict[str, str]
+    phase: str = "absent"
+    gated: bool = False
+    remaining: dict[str, float | None] = field(default_factory=dict)
+    not_before: float = 0.0
+    reserved_until: float = 0.0
+    early: int = 0
+    awaited_failed: bool = False
+    nomination_taken: bool = False
+    revert_at: float = 0.0
+    reason: str = ""
+    own: bool = False
+    message: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.remaining = dict.fromkeys((*self.victims, *self.awaited))
+
+    @property
+    def live(self) -> bool:
+        """Whether the order holds or frees room."""
+        return self.phase in (*UNSTORED, *STORED, "leaving")
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A pod to be tried again, after its nomination is deleted where `revert` is set."""
+
+    order_id: str
+    uid: str
+    node: str
+    revert: bool
+    reason: str
+    unpublished: bool = False
+
+
+class InFlight:
+    """The state of one process."""
+
+    def __init__(self, table: Table, notify: Callable[[], None], note: Callable[[str], None]) -> None:
+        self._table = table
+        self._seconds = table.seconds
+        self._notify = notify
+        self._note = note
+        self.by_pod: dict[str, Entry] = {}
+        self.by_order: dict[str, str] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def get(self, order_id: str) -> Entry | None:
+        """The entry of an order."""
+        uid = self.by_order.get(order_id)
+        return self.by_pod.get(uid) if uid is not None else None
+
+    def _happens(self, entry: Entry, event: str) -> bool:
+        step = self._table.step(entry.phase, event)
+        if step is None:
+            return False
+        to, effects = step
+        for effect in effects:
+            if effect == "close gate":
+                entry.gated = True
+            elif effect == "open gate":
+                entry.gated = False
+            elif effect == "fail dependents":
+                self._fail_awaiting(entry.order_id)
+        if to != entry.phase:
+            self._note(f"{entry.order_id} {entry.phase} -> {to} by {event}")
+            if to == "absent":
+                del self.by_order[entry.order_id]
+                del self.by_pod[entry.uid]
+            entry.phase = to
+            self._notify()
+        return True
+
+    def _fail_awaiting(self, order_id: str) -> None:
+        for entry in self.by_pod.values():
+            if order_id in entry.awaited.values():
+                entry.awaited_failed = True
+        self._notify()
+
+    def _put(self, entry: Entry) -> None:
+        old = self.by_pod.get(entry.uid)
+        if old is not None:
+            self._happens(old, "replaced")
+        self.by_pod[entry.uid] = entry
+        self.by_order[entry.order_id] = entry.uid
+
+    def begin(self, entry: Entry) -> None:
+        """A pod is nominated."""
+        entry.own = True
+        self._put(entry)
+        self._happens(entry, "nominated")
+
+    def publishing(self, order_id: str, message: bytes) -> None:
+        """The order's publishing begins."""
+        entry = self.get(order_id)
+        if entry is None:
+            raise PodGoneError
+        if not self._happens(entry, "storing"):
+            raise AwaitedFailedError
+        entry.message = message
+
+    def commit(self, order_id: str, opens_at: float) -> None:
+        """The stream has taken the order."""
+        entry = self.get(order_id)
+        if entry is not None and self._happens(entry, "stored"):
+            entry.opens_at = opens_at
+
+    def succeed(self, order_id: str, now: float, until: float, left: Callable[[str], bool]) -> None:
+        """Its victims are deleted or leaving."""
+        entry = self.get(order_id)
+        if entry is None or not self._happens(entry, "succeeded"):
+            return
+        if entry.phase == "leaving":
+            entry.opens_at = until
+            for uid, seen in entry.remaining.items():
+                if seen is None and left(uid):
+                    entry.remaining[uid] = now
+
+    def fail(self, order_id: str, reason: str, now: float, wait: float) -> Entry | None:
+        """The order came to nothing; the entry where that is news."""
+        entry = self.get(order_id)
+        if entry is None:
+            self._fail_awaiting(order_id)
+            return None
+        before = entry.phase
+        self._happens(entry, "failed")
+        if entry.phase != "reverting" or before == "reverting":
+            return None
+        self._revert_from(entry, reason, now + wait)
+        return entry
+
+    def _revert_from(self, entry: Entry, reason: str, at: float) -> None:
+        entry.reason, entry.revert_at, entry.nomination_taken = reason, at, False
+        entry.opens_at = at + self._seconds["gateSlack"]
+
+    def happened(self, order_id: str, event: str) -> bool:
+        """An event of the table alone: notNeeded, superseded, reverted."""
+        entry = self.get(order_id)
+        if entry is None:
+            if event == "notNeeded":
+                self._fail_awaiting(order_id)
+            return False
+        return self._happens(entry, event)
+
+    def activation_failed(self, order_id: str, at: float) -> None:
+        """A revert came to nothing, and is handed out again."""
+        entry = self.get(order_id)
+        if entry is not None and self._happens(entry, "revertFailed"):
+            entry.not_before = at
+
+    def adopt(self, entry: Entry, now: float) -> bool:
+        """Take over a live order that this process did not write."""
+        if self.get(entry.order_id) is not None or now >= entry.opens_at:
+            return False
+        existing = self.by_pod.get(entry.uid)
+        if existing and existing.phase != "released" and existing.created_at > entry.created_at:
+            return False
+        self._put(entry)
+        self._happens(entry, "adopted")
+        return True
+
+    def deleted(self, uid: str, now: float) -> None:
+        """The informer reported a pod deleted."""
+        for entry in self.by_pod.values():
+            if uid in entry.remaining and entry.remaining[uid] is None:
+                entry.remaining[uid] = now
+                self._notify()
+
+    def nominated_to(self, uid: str, node: str) -> None:
+        """Where the API shows a preemptor nominated."""
+        entry = self.by_pod.get(uid)
+        waits = entry is not None and entry.phase in ("leaving", *REVERTS)
+        if entry is not None and waits and entry.node != node and not entry.nomination_taken:
+            entry.nomination_taken = True
+            self._notify()
+
+    def pod_event(self, uid: str, event: str) -> None:
+        """preemptorGone, cycleEnded."""
+        entry = self.by_pod.get(uid)
+        if entry is not None:
+            self._happens(entry, event)
+
+    def activated(self, uid: str, now: float) -> None:
+        """It is activated once more."""
+        entry = self.by_pod.get(uid)
+        if entry is not None and entry.phase == "released":
+            entry.reserved_until = now + self._seconds["releasedLasts"]
+
+    def counts_on_stored(self, order_id: str) -> bool:
+        """Whether every order that this one counts on is stored or has ended."""
+        entry = self.get(order_id)
+        if entry is None:
+            raise PodGoneError
+        if entry.awaited_failed or entry.phase not in UNSTORED:
+            raise AwaitedFailedError
+        others = (self.get(other) for other in entry.awaited.values())
+        return not any(other is not None and other.phase in UNSTORED for other in others)
+
+    def gate(self, uid: str, now: float) -> bool:
+        """Whether PreEnqueue holds a pod."""
+        entry = self.by_pod.get(uid)
+        return entry is not None and entry.gated and now < entry.opens_at
+
+    def refuse(self, uid: str, now: float, still_there: Callable[[str, str], bool]) -> bool:
+        """Whether a pod that failed a cycle may not preempt now, since it has an order."""
+        entry = self.by_pod.get(uid)
+        if entry is None or (entry.phase == "leaving" and now >= entry.opens_at):
+            return False
+        event, delay = "cycleFailed", self._seconds["earlyRetryDelay"]
+        early = entry.phase == "released" and entry.early < self._table.counts["earlyRetries"]
+        met = any(still_there(entry.node, victim) for victim in (*entry.victims, *entry.awaited))
+        if early and now < entry.opens_at and met:
+            event = "cycleTooEarly"
+        self._happens(entry, event)
+        if event == "cycleTooEarly":
+            entry.not_before = now + delay * 2**entry.early
+            entry.early += 1
+        return entry.phase != "absent"
+
+    def due(self, now: float) -> tuple[list[Activation], float | None]:
+        """Let happen what time brings about; whom to activate, and when to look again."""
+        activations: list[Activation] = []
+        again: list[float] = []
+        for entry in tuple(self.by_pod.values()):
+            while event := self._due(entry, now, again):
+                before = entry.phase
+                step = self._table.step(before, event)
+                if step is None:
+                    break
+                self._happens(entry, event)
+                why = f"{event} in {before}"
+                if entry.phase == "reverting":
+                    self._revert_from(entry, why, now)
+                if entry.phase == "released":
+                    entry.reserved_until = now + self._seconds["releasedLasts"]
+                if "activate" in step[1]:
+                    activations.append(Activation(entry.order_id, entry.uid, entry.node, False, why))
+                if "revert" in step[1]:
+                    unpublished = not entry.message
+                    activations.append(
+                        Activation(entry.order_id, entry.uid, entry.node, True, entry.reason, unpublished)
+                    )
+        activations.sort(key=lambda a: a.order_id)
+        return activations, min(again, default=None)
+
+    def _due(self, entry: Entry, now: float, again: list[float]) -> str:
+        def late(at: float) -> str:
+            if now < at:
+                again.append(at)
+                return ""
+            return "expired"
+
+        match entry.phase:
+            case "planned" | "storing" | "orphanStoring" | "committed" | "orphanCommitted":
+                return late(entry.opens_at)
+            case "leaving":
+                if entry.awaited_failed:
+                    return "awaitedFailed"
+                if entry.nomination_taken:
+                    return "nominationGone"
+                if now < entry.opens_at and self._gone(entry, now, again):
+                    return "victimsGone"
+                return late(entry.opens_at)
+            case "released":
+                return late(entry.reserved_until)
+            case "reverting":
+                if now < entry.not_before:
+                    again.append(entry.not_before)
+                    return ""
+                return "nominationGone" if entry.nomination_taken else late(entry.revert_at)
+        return ""
+
+    def _gone(self, entry: Entry, now: float, again: list[float]) -> bool:
+        for uid, seen in tuple(entry.remaining.items()):
+            if seen is None:
+                continue
+            if now < (at := seen + self._seconds["settle"]):
+                again.append(at)
+            else:
+                del entry.remaining[uid]
+        if entry.remaining:
+            return False
+        if now < entry.not_before:
+            again.append(entry.not_before)
+            return False
+        return True
+
+    def live(self) -> tuple[LiveOrder, ...]:
+        """The orders that hold or free room, for a plan request."""
+        return tuple(
+            LiveOrder(order_id=e.order_id, preemptor_uid=e.uid, node=e.node, victims=tuple(e.victims))
+            for e in self.by_pod.values()
+            if e.live
+        )
+
+    def nominated(self) -> dict[str, str]:
+        """The places that preemptors with an order hold: UID to node."""
+        orphans = ("orphanStoring", "orphanCommitted")
+        return {e.uid: e.node for e in self.by_pod.values() if e.phase not in (*REVERTS, *orphans)}

@@ -1,0 +1,280 @@
+"""What must hold at every step, and once all is quiet, judged by the API server and the streams alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from makeway.bus import codec
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.k8s.disruption import lives_on_marked
+from makeway.core.k8s.objects import Pod
+from protocol.cluster import Cluster, Delete
+from protocol.inflight import Entry
+from protocol.scheduler import LEASE, Scheduler, priority
+from protocol.streams import SUBJECTS, Nats, Stored
+from protocol.world import ViolationError, World
+
+FRESH_SECONDS = 5.05
+"""How old what a delete rests on may be when it is sent: evictor's CHECK_LASTS, and rounding."""
+
+GATE_SLACK_SECONDS = 2.0
+UNTOUCHED = ("other-cluster", "incomplete-order", "invalid-name", "not-after-too-far")
+
+
+@dataclass
+class Known:
+    """An order that was stored at any time."""
+
+    order: EvictionOrder
+    stored: Stored
+    outcome: Outcome | None = None
+    ended_at: float = 0.0
+    lost: bool = False
+    outcome_lost: bool = False
+
+
+@dataclass
+class Checker:
+    """Watches one simulation; raises ViolationError at the step that breaks an invariant."""
+
+    world: World
+    cluster: Cluster
+    nats: Nats
+    orders: dict[str, Known] = field(default_factory=dict)
+    by_preemptor: dict[str, list[Known]] = field(default_factory=dict)
+    nominated: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    """By UID: since when the API has shown it nominated where; bound or gone is `-`."""
+    marks: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """By UID: since when a pod is marked, and for which order."""
+    victims_of_deletes: dict[str, str] = field(default_factory=dict)
+    checked: int = 0
+    problem: str = ""
+
+    def __post_init__(self) -> None:
+        self.cluster.changed.append(self._changed)
+        self.cluster.deleting.append(self._deleting)
+        self.nats.taken.append(self._stored)
+
+    def fail(self, invariant: str, detail: str) -> None:
+        """Note the first violation; the simulation ends with it."""
+        if not self.problem:
+            self.problem = f"{invariant}: {detail}"
+            self.world.note("VIOLATION", self.problem)
+        raise ViolationError(self.problem)
+
+    def expect(self, holds: bool, invariant: str, detail: str) -> None:
+        """Check one invariant."""
+        self.checked += 1
+        if not holds:
+            self.fail(invariant, detail)
+
+    # -------------------------------------------------------------------------------- API server
+
+    def _changed(self, by: str, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        uid, now = pod.metadata.uid, self.world.loop.virtual
+        shown = "-" if new is None or new.spec.node_name else new.status.nominated_node_name or ""
+        history = self.nominated.setdefault(uid, [])
+        if not history or history[-1][1] != shown:
+            history.append((now, shown))
+        if new is None or not lives_on_marked(new):
+            self.marks.pop(uid, None)
+        elif uid not in self.marks:
+            self.marks[uid] = (now, by.partition("/")[2])
+
+    def _deleting(self, sent: Delete, pod: Pod) -> None:
+        known = self.orders.get(sent.order_id)
+        what = f"{pod.metadata.name} ({pod.metadata.uid}) by {sent.process} for {sent.order_id or 'nothing'}"
+        self.expect(known is not None, "a pod is deleted only for a committed order", what)
+        assert known is not None
+        order = known.order
+        victims = {v.uid for v in order.victims}
+        self.expect(pod.metadata.uid in victims, "a pod is deleted only as a victim of its order", what)
+        wanted = sent.options.get("preconditions", {})
+        named = "uid" in wanted and "resourceVersion" in wanted
+        self.expect(named, "a delete names the UID and the version that was judged", what)
+        self.expect(sent.local < order.not_after, "no delete is sent after notAfter", what)
+        assert order.preemptor is not None
+        lower = priority(pod) < order.preemptor.priority
+        self.expect(lower, "a victim has a lower priority than its preemptor", what)
+        ended = (
+            known.outcome is not None
+            and not known.outcome_lost
+            and known.ended_at < sent.issued - FRESH_SECONDS
+        )
+        self.expect(not ended, "nothing is deleted for an order that has its outcome", what)
+        since = sent.issued - FRESH_SECONDS
+        self.expect(
+            self._was_nominated(order.preemptor.uid, order.node, since, sent.issued),
+            "a delete follows a fresh look at the nomination",
+            what,
+        )
+        self.expect(
+            self._fence_held(known, since, sent.issued), "a delete follows a fresh look at the fence", what
+        )
+        self.victims_of_deletes[pod.metadata.uid] = sent.order_id
+        self.world.note("api", f"deletes {what}")
+
+    def _was_nominated(self, uid: str, node: str, since: float, until: float) -> bool:
+        history = self.nominated.get(uid, [])
+        for number, (at, shown) in enumerate(history):
+            end = history[number + 1][0] if number + 1 < len(history) else until
+            if shown == node and at <= until and end >= since:
+                return True
+        return False
+
+    def _fence_held(self, known: Known, since: float, until: float) -> bool:
+        """Whether at any moment of the window the order's epoch was valid, or older than its successor's."""
+        epochs = self.cluster.epochs.get(LEASE, [])
+        for number, (at, epoch) in enumerate(epochs):
+            end = epochs[number + 1][0] if number + 1 < len(epochs) else until
+            if (
+                at <= until
+                and end >= since
+                and (epoch <= known.order.fence.epoch or known.stored.at < at + 1.5)
+            ):
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------------- streams
+
+    def _stored(self, stream: str, stored: Stored) -> None:
+        if stream == SUBJECTS.orders_stream:
+            self._order(codec.unwrap_order(stored.data), stored)
+        elif stream == SUBJECTS.outcomes_stream:
+            self._outcome(codec.unwrap_outcome(stored.data), stored)
+        else:
+            self.world.note("nats", f"control state {stored.sequence} by {stored.by}")
+
+    def _order(self, order: EvictionOrder, stored: Stored) -> None:
+        assert order.preemptor is not None
+        self.world.note("nats", f"stores order {stored.sequence} {order.order_id} of {stored.by}")
+        now, uid = self.world.now(), order.preemptor.uid
+        again = self.orders.get(order.order_id)
+        earlier = [k for k in self.by_preemptor.get(uid, []) if k.order.order_id != order.order_id]
+        alive = [
+            k.order.order_id
+            for k in earlier
+            if k.outcome is None and not k.lost and now < k.order.not_after + timedelta(seconds=1.0)
+        ]
+        self.expect(not alive, "a preemptor has one live order", f"{order.order_id} beside {alive}")
+        expected = [(order.preemptor.uid, order.node)]
+        self.expect(
+            again is not None or any(place == order.node for _, place in self.nominated.get(uid, [])),
+            "an order is stored after its nomination shows",
+            f"{order.order_id}: {expected}",
+        )
+        known = Known(order, stored)
+        if again is not None:
+            again.lost = False
+            return
+        self.orders[order.order_id] = known
+        self.by_preemptor.setdefault(uid, []).append(known)
+
+    def _outcome(self, outcome: Outcome, stored: Stored) -> None:
+        self.world.note(
+            "nats", f"stores outcome of {outcome.order_id}: {outcome.result} {outcome.reason} by {stored.by}"
+        )
+        known = self.orders.get(outcome.order_id)
+        self.expect(known is not None, "an outcome has its order", outcome.order_id)
+        assert known is not None
+        self.expect(known.outcome is None or known.outcome_lost, "an order has one outcome", outcome.order_id)
+        known.outcome, known.ended_at, known.outcome_lost = outcome, self.world.loop.virtual, False
+        if outcome.result == "succeeded":
+            staying = [v.uid for v in known.order.victims if self._stays(v.uid)]
+            self.expect(
+                not staying, "an order succeeds once its victims leave", f"{outcome.order_id}: {staying}"
+            )
+            return
+        if outcome.reason in UNTOUCHED or "not rolled back" in outcome.message:
+            return
+        self._rolled_back(known)
+
+    def _stays(self, uid: str) -> bool:
+        pod = self.cluster.by_uid(uid)
+        return pod is not None and pod.metadata.deletion_timestamp is None
+
+    def _later(self, known: Known) -> list[Known]:
+        assert known.order.preemptor is not None
+        of = self.by_preemptor[known.order.preemptor.uid]
+        return [k for k in of if k.stored.at > known.stored.at]
+
+    def _rolled_back(self, known: Known) -> None:
+        """The outcome of an order that makes no room comes after its nomination and marks are gone."""
+        order, later = known.order, self._later(known)
+        assert order.preemptor is not None
+        history = self.nominated.get(order.preemptor.uid, [(0.0, "")])
+        since, shown = history[-1]
+        left = shown == order.node and since <= known.stored.at and not later
+        self.expect(not left, "a failed order's nomination is taken back first", order.order_id)
+        relied = {v.uid for k in later for v in k.order.victims}
+        for victim in order.victims:
+            since, by = self.marks.get(victim.uid, (0.0, ""))
+            left = by == order.order_id and victim.uid not in relied and since < self.world.loop.virtual
+            self.expect(
+                not left, "a failed order's marks are taken off first", f"{order.order_id}: {victim.name}"
+            )
+
+    def wiped(self) -> None:
+        """The streams were lost: what they held may come again."""
+        for known in self.orders.values():
+            known.lost, known.outcome_lost = True, known.outcome is not None
+
+    # ---------------------------------------------------------------------------------- schedulers
+
+    def begun(self, scheduler: Scheduler, entry: Entry) -> None:
+        """A scheduler nominates a pod: an order that it has stored itself for that pod has ended."""
+        for known in self.by_preemptor.get(entry.uid, []):
+            mine = known.stored.by == scheduler.process.identity
+            over = scheduler.process.now() >= known.order.not_after + timedelta(seconds=GATE_SLACK_SECONDS)
+            self.expect(
+                not mine or known.outcome is not None or known.lost or over,
+                "a preemptor waits for its order's end",
+                f"{entry.order_id} is begun while {known.order.order_id} lives",
+            )
+
+    # ------------------------------------------------------------------------------------ quiescence
+
+    def unsettled(self, schedulers: Iterable[Scheduler]) -> str:
+        """What is not settled yet, with faults ended; empty where all is."""
+        for scheduler in schedulers:
+            for entry in scheduler.inflight.by_pod.values():
+                if entry.phase != "released":
+                    where = f"{entry.order_id} is {entry.phase} in {scheduler.process.identity}"
+                    return f"every entry in flight ends: {where}"
+        if self.nats.waiting:
+            return f"every order is acknowledged: {sorted(self.nats.waiting)}"
+        for known in self.orders.values():
+            if known.outcome is None and not known.lost:
+                return f"every order has an outcome: {known.order.order_id}"
+        for pod in self.cluster.pods.values():
+            if pod.metadata.deletion_timestamp is not None:
+                return f"pods that are deleted leave: {pod.metadata.name}"
+            if not pod.spec.node_name and pod.status.nominated_node_name:
+                return f"a nomination is cleared or served: {pod.metadata.name}"
+            if pod.metadata.uid in self.marks:
+                return f"no mark stays on a pod that lives on: {pod.metadata.name}"
+        return self._unplaced()
+
+    def _unplaced(self) -> str:
+        """A pod for which room could be made is bound in the end."""
+        for pod in self.cluster.pods.values():
+            if pod.spec.node_name:
+                continue
+            for node, capacity in self.cluster.capacity.items():
+                keep = [
+                    p
+                    for p in self.cluster.pods.values()
+                    if p.spec.node_name == node
+                    and (priority(p) >= priority(pod) or p.metadata.name in self.cluster.refused)
+                ]
+                if sum(_size(p) for p in keep) + _size(pod) <= capacity:
+                    return f"a pod for which room can be made is bound: {pod.metadata.name} on {node}"
+        return ""
+
+
+def _size(pod: Pod) -> int:
+    return int((pod.metadata.labels or {}).get("size", "1"))

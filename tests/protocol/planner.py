@@ -1,0 +1,147 @@
+"""A planner process: the real ledger, followers, marks and control state; a small plan of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.messages import ControlState
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.mode import Mode
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.service.configuration.control import Control
+from makeway.planner.service.orders.follower import OrderFollower
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.marks import Marks
+from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
+from protocol.cluster import CLUSTER, Cluster
+from protocol.leading import Leading
+from protocol.loop import Process
+from protocol.scheduler import Candidate, Question, priority, size
+from protocol.streams import Nats, SimulatedBus
+from protocol.world import World
+
+LEASE = "makeway-planner"
+_METRICS = PlannerMetrics(CollectorRegistry())
+
+
+class Planner:
+    """One planner process. `mode()`: what its policy says."""
+
+    def __init__(
+        self, world: World, cluster: Cluster, nats: Nats, process: Process, mode: Callable[[], Mode]
+    ) -> None:
+        self.world, self.cluster, self.nats, self.process = world, cluster, nats, process
+        bus = SimulatedBus(nats, process, "planner")
+        self.ledger = Ledger()
+        self.marks = Marks(lambda: world.loop.virtual)
+        self.follower = OrderFollower(bus, self.ledger, _METRICS, process.now())
+        self.repairs = RepairProposer(
+            CLUSTER,
+            marks=self.marks,
+            ledger=self.ledger,
+            bus=bus.repairs,
+            metrics=_METRICS,
+            synced=lambda: self.follower.synced,
+        )
+        self.control = Control(
+            bus,
+            CLUSTER,
+            lambda: ControlState(revision=0, mode=mode(), cluster_uid=CLUSTER),
+            _METRICS,
+            now=process.now,
+        )
+        self.pods: dict[str, Pod] = {}
+        self.leading = Leading(world, cluster, process, LEASE)
+
+    def start(self) -> None:
+        """Begin."""
+        self.cluster.watch(self.process, self._pod_changed)
+        for task in (
+            self.leading.run(lambda: None, self._serve),
+            self.follower.follow_orders(),
+            self.follower.follow_outcomes(),
+            self._propose(),
+            self._publish_control(),
+        ):
+            self.process.spawn(task)
+
+    def _pod_changed(self, kind: str, pod: Pod) -> None:
+        if kind == "DELETED":
+            self.pods.pop(pod.metadata.uid, None)
+            self.marks.drop(pod)
+        else:
+            self.pods[pod.metadata.uid] = pod
+            self.marks.put(pod)
+
+    def _serve(self) -> None:
+        if self.leading.leads:
+            self.nats.planners[self.process] = self._answer
+        else:
+            self.nats.planners.pop(self.process, None)
+
+    async def _propose(self) -> None:
+        while True:
+            await self.process.sleep(ROUND_SECONDS)
+            if len(self.marks) and self.follower.synced:
+                await self.repairs.propose_once(self.process.now())
+
+    async def _publish_control(self) -> None:
+        """`Control.publish_forever` while leading: it is cancelled where the Lease is lost."""
+        while True:
+            await self.process.sleep(1.0)
+            if self.leading.leads:
+                task = self.process.spawn(self.control.publish_forever())
+                while self.leading.leads and not task.done():
+                    await self.process.sleep(2.0)
+                task.cancel()
+
+    # -------------------------------------------------------------------------------------- a plan
+
+    def _answer(self, question: Question, reply: Callable[[list[Candidate]], None]) -> None:
+        if not self.follower.synced:
+            return
+        found = self._plan(question)
+        self.world.loop.call_later(self.world.latency(), reply, found)
+
+    def _plan(self, question: Question) -> list[Candidate]:
+        """The nodes on which the pod would fit without some pods of lower priority, best first."""
+        pod = question.pod
+        uid = pod.metadata.uid
+        in_flight = self.ledger.in_flight(question.live, self.process.now(), asking=uid)
+        ranked: list[tuple[tuple[int, int, str], Candidate]] = []
+        for node in question.nodes:
+            there = [
+                p
+                for p in self.pods.values()
+                if (p.spec.node_name or question.assumed.get(p.metadata.uid)) == node
+            ]
+            used = sum(size(p) for p in there if p.metadata.uid not in in_flight)
+            for other, place in question.nominated.items():
+                known = self.pods.get(other)
+                if place == node and other != uid and known is not None and not known.spec.node_name:
+                    used += size(known) if priority(known) >= priority(pod) else 0
+            removable = [
+                p
+                for p in there
+                if priority(p) < priority(pod)
+                and p.metadata.uid not in in_flight
+                and p.metadata.uid not in question.refused
+                and p.metadata.deletion_timestamp is None
+                and p.spec.node_name
+            ]
+            removable.sort(key=lambda p: (priority(p), -size(p), p.metadata.uid))
+            victims: list[Pod] = []
+            while used + size(pod) > self.cluster.capacity[node] and removable:
+                victims.append(removable.pop(0))
+                used -= size(victims[-1])
+            awaited = {
+                p.metadata.uid: in_flight[p.metadata.uid] for p in there if p.metadata.uid in in_flight
+            }
+            if used + size(pod) <= self.cluster.capacity[node] and (victims or awaited):
+                highest = max((priority(v) for v in victims), default=-1)
+                found = Candidate(node, tuple(v.metadata.uid for v in victims), awaited)
+                ranked.append(((highest, len(victims), node), found))
+        ranked.sort(key=lambda entry: entry[0])
+        return [candidate for _, candidate in ranked[:2]]

@@ -1,0 +1,703 @@
+"""A model of kube-scheduler with the plugin: a queue, cycles, nominations, commits, and the in-flight state.
+
+What an event leads to is the exported table's to say (`inflight`); the steps between follow
+plugin/preempt/commit.go, outcomes.go and reconcile.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from makeway.bus import codec
+from makeway.bus.errors import BusError, BusUnavailable, Malformed
+from makeway.bus.follow import Start
+from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID, JetStreamError, StoredMessage
+from makeway.bus.messages import (
+    Awaited,
+    EvictionOrder,
+    Fence,
+    LiveOrder,
+    Outcome,
+    PodRef,
+    Preemptor,
+    Victim,
+)
+from makeway.core.k8s.objects import Pod
+from makeway.runtime.kube import ApiError, ApiUnavailable
+from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
+from protocol.inflight import Activation, AwaitedFailedError, Entry, InFlight, PodGoneError
+from protocol.leading import Leading
+from protocol.loop import START, Process
+from protocol.streams import SUBJECTS, Nats, SimulatedBus
+from protocol.table import Table
+from protocol.world import UnansweredError, World
+
+LEASE = "makeway-scheduler"
+NOT_AFTER_SECONDS = 12.0
+PLAN_TIMEOUT_SECONDS = 0.1
+ENDED = ("failed", "expired", "refused", "cancelled")
+
+
+class UnstoredError(Exception):
+    """The order is certainly not in the stream, or its time is over."""
+
+
+class OrderLivesError(Exception):
+    """The stream holds another order for the pod."""
+
+    def __init__(self, stored: StoredMessage) -> None:
+        super().__init__("another order is in the stream")
+        self.stored = stored
+
+
+@dataclass(frozen=True)
+class Question:
+    """A plan request."""
+
+    pod: Pod
+    nodes: tuple[str, ...]
+    live: tuple[LiveOrder, ...]
+    nominated: dict[str, str]
+    assumed: dict[str, str]
+    refused: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node that would do: whom to evict, and on whose leaving it counts."""
+
+    node: str
+    victims: tuple[str, ...]
+    awaited: dict[str, str]
+
+
+def size(pod: Pod) -> int:
+    """How much room a pod takes."""
+    return int((pod.metadata.labels or {}).get("size", "1"))
+
+
+def priority(pod: Pod) -> int:
+    """A pod's priority."""
+    return pod.spec.priority or 0
+
+
+class Scheduler:
+    """One scheduler process."""
+
+    def __init__(self, world: World, cluster: Cluster, nats: Nats, process: Process, table: Table) -> None:
+        self.world, self.cluster, self.process, self.table = world, cluster, process, table
+        self.seconds = table.seconds
+        self.api = ClusterApi(world, cluster, process)
+        self.bus = SimulatedBus(nats, process, "scheduler")
+        self.nats = nats
+        self.changed = asyncio.Event()
+        self.queued = asyncio.Event()
+        self.inflight = InFlight(table, self.changed.set, lambda text: world.note(process.identity, text))
+        self.pods: dict[str, Pod] = {}
+        self.assumed: dict[str, str] = {}
+        self.queue: dict[str, float] = {}
+        self.reverted: dict[str, str] = {}
+        self.failures: dict[str, tuple[int, float]] = {}
+        self.left_out: dict[str, dict[str, float]] = {}
+        self.seen = asyncio.Event()
+        self.epoch: int | None = None
+        self.orders = 0
+        self.begun: list[Any] = []
+        """Called with each order that is begun."""
+        self.leading = Leading(world, cluster, process, LEASE)
+
+    def start(self) -> None:
+        """Begin."""
+        self.cluster.watch(self.process, self._pod_changed)
+        for task in (
+            self.leading.run(self._lost),
+            self._cycles(),
+            self._activator(),
+            self._reconcile_forever(),
+            self._follow(SUBJECTS.orders_stream),
+            self._follow(SUBJECTS.outcomes_stream),
+        ):
+            self.process.spawn(task)
+
+    def _lost(self) -> None:
+        """A scheduler that loses its Lease exits."""
+        self.world.kill(self.process)
+
+    def now(self) -> float:
+        """Its clock."""
+        return self.world.loop.virtual + self.process.offset
+
+    def note(self, text: str) -> None:
+        """Write to the trace."""
+        self.world.note(self.process.identity, text)
+
+    def _when(self, at: float) -> datetime:
+        return START + timedelta(seconds=round(at, 6))
+
+    # ----------------------------------------------------------------------------------- informers
+
+    def _pod_changed(self, kind: str, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if kind == "DELETED":
+            self.pods.pop(uid, None)
+            self.assumed.pop(uid, None)
+            self.queue.pop(uid, None)
+            self.inflight.deleted(uid, self.now())
+            self._forget(uid)
+            self._wake_all()
+        else:
+            self.pods[uid] = pod
+            if pod.spec.node_name:
+                self.assumed.pop(uid, None)
+                self.queue.pop(uid, None)
+                self._forget(uid)
+            else:
+                if kind == "ADDED" and uid not in self.queue:
+                    self._queue(uid, 0.0)
+                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
+        self.seen.set()
+        self.seen = asyncio.Event()
+
+    def _forget(self, uid: str) -> None:
+        self.inflight.pod_event(uid, "preemptorGone")
+        for memory in (self.reverted, self.failures, self.left_out):
+            memory.pop(uid, None)
+
+    def pending(self, uid: str) -> Pod | None:
+        """The pod, where it waits for a node."""
+        pod = self.pods.get(uid)
+        if pod is not None and not pod.spec.node_name:
+            return pod
+        self._forget(uid)
+        return None
+
+    # --------------------------------------------------------------------------------------- queue
+
+    def _queue(self, uid: str, delay: float) -> None:
+        self.queue[uid] = self.now() + delay
+        self.queued.set()
+
+    def _wake_all(self) -> None:
+        for uid in self.queue:
+            self.queue[uid] = min(self.queue[uid], self.now() + 0.1)
+        self.queued.set()
+
+    def _activate(self, uid: str) -> None:
+        if self.pending(uid) is not None:
+            self.inflight.activated(uid, self.now())
+            self._queue(uid, 0.0)
+
+    async def _cycles(self) -> None:
+        while True:
+            await self.process.run_on()
+            self.queued.clear()
+            now = self.now()
+            ready, later = [], [now + 5.0]
+            for uid, at in self.queue.items():
+                pod = self.pods.get(uid)
+                if pod is None or pod.spec.node_name or uid in self.assumed:
+                    continue
+                if (entry := self.inflight.by_pod.get(uid)) and self.inflight.gate(uid, now):
+                    later.append(entry.opens_at)
+                elif at <= now:
+                    ready.append((-priority(pod), at, uid))
+                else:
+                    later.append(at)
+            if self.leading.leads and ready:
+                await self._cycle(self.pods[min(ready)[2]])
+                await self.process.sleep(0.001)
+                continue
+            try:
+                async with asyncio.timeout(max(0.001, min(later) - now)):
+                    await self.queued.wait()
+            except TimeoutError:
+                pass
+
+    async def _cycle(self, pod: Pod) -> None:
+        """One scheduling cycle."""
+        uid = pod.metadata.uid
+        self.queue[uid] = self.now() + 60.0
+        on: dict[str, list[Pod]] = {name: [] for name in self.cluster.nodes}
+        for other in self.pods.values():
+            node = other.spec.node_name or self.assumed.get(other.metadata.uid)
+            if node:
+                on[node].append(other)
+        places = self._nominations()
+        if pod.metadata.deletion_timestamp is None:
+            fitting = [node for node in on if self._fits(pod, on[node], places, node)]
+            if fitting:
+                own = places.get(uid)
+                self._bind(pod, own if own in fitting else fitting[0])
+                return
+        nominated = await self._post_filter(pod, on, places)
+        self.inflight.pod_event(uid, "cycleEnded")
+        if not nominated:
+            self.pending(uid)
+
+    def _nominations(self) -> dict[str, str]:
+        places = {
+            p.metadata.uid: p.status.nominated_node_name
+            for p in self.pods.values()
+            if p.status.nominated_node_name and not p.spec.node_name
+        }
+        for uid, node in self.reverted.items():
+            if places.get(uid) == node:
+                del places[uid]
+        return places | self.inflight.nominated()
+
+    def _fits(self, pod: Pod, there: list[Pod], places: dict[str, str], node: str) -> bool:
+        used = sum(size(other) for other in there)
+        for uid, place in places.items():
+            other = self.pods.get(uid)
+            if place == node and other is not None and uid != pod.metadata.uid and uid not in self.assumed:
+                used += size(other) if priority(other) >= priority(pod) else 0
+        return used + size(pod) <= self.cluster.capacity[node]
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        uid = pod.metadata.uid
+        self.assumed[uid] = node
+        self.note(f"binds {pod.metadata.name} to {node}")
+
+        async def bind() -> None:
+            def act() -> None:
+                now = self.cluster.by_uid(uid)
+                if now is None or now.spec.node_name:
+                    raise ApiError(409, "Conflict", "gone or bound")
+                self.cluster.bind(now, node, self.process.identity)
+
+            try:
+                await self.api.do(act)
+            except (ApiError, ApiUnavailable):
+                if self.assumed.pop(uid, None):
+                    self._queue(uid, 1.0)
+
+        self.process.spawn(bind())
+
+    # ---------------------------------------------------------------------------------- PostFilter
+
+    async def _post_filter(self, pod: Pod, on: dict[str, list[Pod]], places: dict[str, str]) -> bool:
+        uid, now = pod.metadata.uid, self.now()
+
+        def still_there(node: str, victim: str) -> bool:
+            return any(other.metadata.uid == victim for other in on.get(node, ()))
+
+        if self.inflight.refuse(uid, now, still_there):
+            return False
+        nominated = pod.status.nominated_node_name or ""
+        if nominated and any(
+            other.metadata.deletion_timestamp is not None and priority(other) < priority(pod)
+            for other in on.get(nominated, ())
+        ):
+            self._queue(uid, 1.0)
+            return False
+        _, paused = self.failures.get(uid, (0, 0.0))
+        if now < paused:
+            self.queue[uid] = paused
+            await self._clear_reverted(pod)
+            return False
+        left_out = frozenset(u for u, until in self.left_out.get(uid, {}).items() if now < until)
+        question = Question(pod, tuple(on), self.inflight.live(), places, dict(self.assumed), left_out)
+        candidates = await self._ask(question)
+        if candidates is None:
+            self._queue(uid, 1.0)
+            await self._clear_reverted(pod)
+            return False
+        for candidate in candidates:
+            if not self._stands(pod, candidate, on, places):
+                continue
+            self._nominate(pod, candidate)
+            return True
+        self._queue(uid, 5.0)
+        if nominated:
+            await self._patch_nomination(pod, None)
+        return False
+
+    async def _clear_reverted(self, pod: Pod) -> None:
+        if self.reverted.get(pod.metadata.uid) == (pod.status.nominated_node_name or ""):
+            del self.reverted[pod.metadata.uid]
+            await self._patch_nomination(pod, None)
+
+    def _stands(
+        self, pod: Pod, candidate: Candidate, on: dict[str, list[Pod]], places: dict[str, str]
+    ) -> bool:
+        """The scheduler's own filters over what would be left."""
+        there = {other.metadata.uid: other for other in on[candidate.node]}
+        for victim in candidate.victims:
+            other = there.pop(victim, None)
+            if other is None or priority(other) >= priority(pod):
+                return False
+        for awaited in candidate.awaited:
+            there.pop(awaited, None)
+        return self._fits(pod, list(there.values()), places, candidate.node)
+
+    async def _ask(self, question: Question) -> list[Candidate] | None:
+        """One request over core NATS; None where no planner answers in time."""
+        answer: asyncio.Future[list[Candidate]] = self.world.loop.create_future()
+
+        def reply(candidates: list[Candidate]) -> None:
+            if not answer.done():
+                answer.set_result(candidates)
+
+        def send() -> None:
+            for planner, handler in tuple(self.nats.planners.items()):
+                if planner.alive and not self.world.is_cut(planner.name, "nats"):
+                    self.world.loop.call_later(self.world.latency(), planner.call, handler, question, reply)
+
+        try:
+            await self.world.request(self.process, "nats", send, PLAN_TIMEOUT_SECONDS)
+            async with asyncio.timeout(PLAN_TIMEOUT_SECONDS):
+                found = await answer
+        except (TimeoutError, UnansweredError):
+            found = None
+        await self.process.run_on()
+        return found
+
+    def _nominate(self, pod: Pod, chosen: Candidate) -> None:
+        self.orders += 1
+        now, order_id = self.now(), f"ord-{self.process.identity}-{self.orders}"
+        self.reverted.pop(pod.metadata.uid, None)
+        entry = Entry(
+            order_id,
+            pod.metadata.uid,
+            pod.metadata.name,
+            chosen.node,
+            now,
+            now + self.seconds["nominationWait"] + NOT_AFTER_SECONDS + self.seconds["gateSlack"],
+            list(chosen.victims),
+            dict(chosen.awaited),
+        )
+        for listener in self.begun:
+            listener(self, entry)
+        names = [self.pods[v].metadata.name for v in chosen.victims if v in self.pods]
+        self.note(f"nominates {pod.metadata.name} to {chosen.node} by {order_id}: {names} {chosen.awaited}")
+        self.inflight.begin(entry)
+        self.process.spawn(self._patch_nomination(pod, chosen.node))
+        self.process.spawn(self._commit_recovered(pod, chosen, order_id))
+
+    async def _patch_nomination(self, pod: Pod, node: str | None) -> None:
+        """What kube-scheduler writes by itself; a failure is not tried again."""
+
+        def act() -> None:
+            now = self.cluster.by_uid(pod.metadata.uid)
+            if now is not None and not now.spec.node_name:
+                self.cluster.nominate(now, node, self.process.identity)
+
+        with contextlib.suppress(ApiError, ApiUnavailable):
+            await self.api.do(act)
+
+    # -------------------------------------------------------------------------------------- commit
+
+    async def _commit_recovered(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
+        uid = pod.metadata.uid
+        try:
+            await self._commit(pod, chosen, order_id)
+        except PodGoneError:
+            self.inflight.happened(order_id, "notNeeded")
+        except OrderLivesError as lives:
+            self.note(f"{order_id} is given up for another in the stream")
+            self.inflight.happened(order_id, "superseded")
+            self._take_order(lives.stored.subject, lives.stored.data)
+            self._apply(Activation(order_id, uid, chosen.node, True, "another order is in the stream"))
+        except (AwaitedFailedError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
+            self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
+            if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
+                self._failed(uid)
+
+    async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
+        uid = pod.metadata.uid
+        await self._await_nomination(uid, chosen.node)
+        self._activate(uid)
+        while not self.inflight.counts_on_stored(order_id):
+            await self.process.sleep(self.seconds["countedOnPoll"])
+        epoch = await self._fence()
+        now = self.now()
+        victims = tuple(
+            Victim(
+                namespace=NAMESPACE,
+                name=self.pods[v].metadata.name,
+                uid=v,
+                node=chosen.node,
+                priority=priority(self.pods[v]),
+                grace_period_seconds=self.pods[v].spec.termination_grace_period_seconds or 0,
+                rule="lower-priority",
+            )
+            for v in chosen.victims
+            if v in self.pods
+        )
+        order = EvictionOrder(
+            order_id=order_id,
+            kind="pod",
+            cluster_uid=CLUSTER,
+            fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
+            writer=f"makeway/scheduler/{self.process.identity}",
+            created_at=self._when(now),
+            not_after=self._when(now + NOT_AFTER_SECONDS),
+            preemptor=Preemptor(
+                namespace=NAMESPACE,
+                name=pod.metadata.name,
+                uid=uid,
+                priority=priority(pod),
+                scheduler_name="makeway",
+            ),
+            node=chosen.node,
+            node_uid=f"{chosen.node}-uid",
+            victims=victims,
+            awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
+            nominations_to_clear=tuple(
+                PodRef(namespace=NAMESPACE, name=p.metadata.name, uid=u)
+                for u, node in sorted(self._nominations().items())
+                if node == chosen.node and (p := self.pods.get(u)) and priority(p) < priority(pod)
+            ),
+        )
+        await self._publish(order)
+        self.inflight.commit(order_id, now + NOT_AFTER_SECONDS + self.seconds["gateSlack"])
+        if (outcome := self.inflight.outcomes.get(order_id)) is not None:
+            self._apply_outcome(outcome)
+
+    async def _await_nomination(self, uid: str, node: str) -> None:
+        until = self.world.loop.virtual + self.seconds["nominationWait"]
+        while True:
+            pod = self.pods.get(uid)
+            if pod is None or pod.spec.node_name:
+                raise PodGoneError
+            if pod.status.nominated_node_name == node:
+                return
+            if self.world.loop.virtual >= until:
+                raise UnstoredError("the nomination did not show")
+            try:
+                async with asyncio.timeout_at(until):
+                    await self.seen.wait()
+            except TimeoutError:
+                pass
+            await self.process.run_on()
+
+    async def _fence(self) -> int:
+        """The epoch, read once, where this process holds the Lease."""
+        if self.epoch is None:
+            lease = self.cluster.leases.get(LEASE)
+            held = await self.api.do(
+                lambda: (lease.holder, lease.transitions) if lease is not None else ("", 0)
+            )
+            if held[0] != self.process.identity:
+                raise UnstoredError("the Lease is another's")
+            self.epoch = held[1]
+        return self.epoch
+
+    async def _last(self, stream: str, subject: str) -> StoredMessage | None:
+        return await self.bus.jetstream.last_message(stream, subject)
+
+    async def _expected_sequence(self, subject: str) -> int:
+        """The sequence of the subject's last order; raises OrderLivesError where that is alive."""
+        last = await self._last(SUBJECTS.orders_stream, subject)
+        if last is None:
+            return 0
+        previous = codec.unwrap_order(last.data)
+        over = self._local(previous.not_after) + self.seconds["gateSlack"]
+        if self.now() >= over or previous.order_id in self.inflight.outcomes:
+            return last.sequence
+        if await self._last(SUBJECTS.outcomes_stream, SUBJECTS.outcome(previous.order_id)) is None:
+            raise OrderLivesError(last)
+        return last.sequence
+
+    def _local(self, at: datetime) -> float:
+        return (at - START).total_seconds()
+
+    async def _publish(self, order: EvictionOrder) -> None:
+        assert order.preemptor is not None
+        data = codec.wrap(order, order.writer)
+        subject = SUBJECTS.pod_order(order.preemptor.uid)
+        expected = await self._expected_sequence(subject)
+        self.inflight.publishing(order.order_id, data)
+        for _ in range(self.table.counts["publishAttempts"]):
+            try:
+                await self._store(subject, order.order_id, expected, data)
+            except BusUnavailable:
+                continue
+            except JetStreamError as error:
+                if error.wrong_last_sequence:
+                    break
+                raise
+            return
+        await self._read_back(order, subject)
+
+    async def _store(self, subject: str, order_id: str, expected: int, data: bytes) -> None:
+        await self.bus.jetstream.publish(
+            subject,
+            data,
+            headers={MSG_ID: order_id, EXPECTED_LAST_SUBJECT_SEQUENCE: str(expected)},
+            timeout_seconds=self.seconds["publishTimeout"],
+        )
+
+    async def _read_back(self, order: EvictionOrder, subject: str) -> None:
+        while True:
+            try:
+                last = await self._last(SUBJECTS.orders_stream, subject)
+            except BusUnavailable:
+                if self.now() >= self._local(order.not_after) + self.seconds["gateSlack"]:
+                    raise UnstoredError("it cannot be known whether it was stored") from None
+                await self.process.sleep(self.seconds["readBackDelay"])
+                continue
+            if last is None:
+                raise UnstoredError("it is not in the stream")
+            if codec.unwrap_order(last.data).order_id != order.order_id:
+                raise OrderLivesError(last)
+            return
+
+    # ------------------------------------------------------------------------------------ outcomes
+
+    async def _follow(self, stream: str) -> None:
+        async for message in self.bus.follow(stream, start=Start.beginning()):
+            if stream == SUBJECTS.orders_stream:
+                self._take_order(message.subject, message.data)
+            else:
+                self._take_outcome(message.data)
+
+    def _take_order(self, subject: str, data: bytes) -> None:
+        """Adopt an order that this process did not write, where it is alive and its pod is pending."""
+        try:
+            order = codec.unwrap_order(data)
+        except Malformed:
+            return
+        if order.preemptor is None or self.inflight.get(order.order_id) is not None:
+            return
+        pod = self.pods.get(order.preemptor.uid)
+        if pod is None or pod.spec.node_name or subject != SUBJECTS.pod_order(order.preemptor.uid):
+            return
+        opens_at = self._local(order.not_after) + self.seconds["gateSlack"]
+        outcome = self.inflight.outcomes.get(order.order_id)
+        if outcome is not None:
+            if outcome.result != "succeeded":
+                return
+            opens_at = self._leaving_until(outcome, min(self._local(outcome.finished_at), self.now()))
+        entry = Entry(
+            order.order_id,
+            order.preemptor.uid,
+            order.preemptor.name,
+            order.node,
+            self._local(order.created_at),
+            opens_at,
+            [v.uid for v in order.victims],
+            {a.uid: a.order_id for a in order.awaited},
+            message=data,
+        )
+        if not self.inflight.adopt(entry, self.now()):
+            return
+        self._activate(entry.uid)
+        if outcome is not None:
+            self._apply_outcome(outcome)
+
+    def _take_outcome(self, data: bytes) -> None:
+        outcome = codec.unwrap_outcome(data)
+        self.inflight.outcomes[outcome.order_id] = outcome
+        self._apply_outcome(outcome)
+
+    def _apply_outcome(self, outcome: Outcome) -> None:
+        if outcome.result == "succeeded":
+            self._succeeded(outcome)
+            return
+        text = f"outcome {outcome.result}: {outcome.reason}"
+        entry = self.inflight.fail(outcome.order_id, text, self.now(), self.seconds["revertWait"])
+        if entry is None:
+            return
+        for victim in outcome.victims:
+            if victim.result == "spared" or (victim.result == "failed" and victim.reason == "Forbidden"):
+                until = self.now() + self.seconds["nodeBackoffInitial"]
+                self.left_out.setdefault(entry.uid, {})[victim.uid] = until
+        self._failed(entry.uid)
+        pod = self.pods.get(entry.uid)
+        nominated = (pod.status.nominated_node_name or "") if pod is not None else ""
+        self.inflight.nominated_to(entry.uid, nominated)
+
+    def _failed(self, uid: str) -> None:
+        in_a_row = self.failures.get(uid, (0, 0.0))[0] + 1
+        over = in_a_row - self.table.counts["pauseAfter"]
+        pause = self.seconds["pauseInitial"] * 2 ** min(over, 4) if over >= 0 else 0.0
+        self.failures[uid] = (in_a_row, self.now() + pause)
+        self.pending(uid)
+
+    def _succeeded(self, outcome: Outcome) -> None:
+        now = self.now()
+        self.failures.pop(outcome.preemptor_uid, None)
+
+        def left(uid: str) -> bool:
+            pod = self.pods.get(uid)
+            return pod is None or not pod.spec.node_name
+
+        self.inflight.succeed(outcome.order_id, now, self._leaving_until(outcome, now), left)
+        entry = self.inflight.get(outcome.order_id)
+        if entry is not None and (pod := self.pods.get(entry.uid)) is not None:
+            self.inflight.nominated_to(entry.uid, pod.status.nominated_node_name or "")
+
+    def _leaving_until(self, outcome: Outcome, since: float) -> float:
+        grace = max((v.grace_period_seconds for v in outcome.victims), default=0)
+        return since + grace + self.seconds["leavingSlack"]
+
+    # ----------------------------------------------------------------------- activator, reconciling
+
+    async def _activator(self) -> None:
+        while True:
+            await self.process.run_on()
+            self.changed.clear()
+            activations, again = self.inflight.due(self.now())
+            for activation in activations:
+                self._apply(activation)
+            if self.changed.is_set():
+                continue
+            wait = None if again is None else max(0.001, again - self.now())
+            try:
+                async with asyncio.timeout(wait):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+
+    def _apply(self, activation: Activation) -> None:
+        """Let a pod be tried again, after deleting its nomination where that is asked for."""
+        uid = activation.uid
+        if activation.revert and self.world.chance(self.world.faults.refuse, "reverts failed"):
+            at = self.now() + 1.0
+            self.inflight.activation_failed(activation.order_id, at)
+            self.queue[uid] = at
+            return
+        if activation.revert:
+            pod = self.pods.get(uid)
+            nominated = pod.status.nominated_node_name if pod is not None else ""
+            if activation.unpublished or nominated == activation.node:
+                self.reverted[uid] = activation.node
+                self.pending(uid)
+            self.inflight.happened(activation.order_id, "reverted")
+        self._activate(uid)
+
+    async def _reconcile_forever(self) -> None:
+        while True:
+            await self.process.sleep(self.seconds["reconcileEvery"])
+            now = self.now()
+            unanswered = sorted(
+                (
+                    entry
+                    for entry in self.inflight.by_pod.values()
+                    if entry.phase in ("committed", "orphanCommitted")
+                    and entry.created_at < now - self.seconds["unansweredAfter"]
+                    and now < entry.opens_at - self.seconds["gateSlack"]
+                ),
+                key=lambda entry: (entry.created_at, entry.order_id),
+            )
+            try:
+                for entry in unanswered:
+                    await self._read_outcome(entry)
+            except BusError:
+                continue
+
+    async def _read_outcome(self, entry: Entry) -> None:
+        """Apply the outcome where there is one; publish the order again where the stream has lost it."""
+        outcome = await self._last(SUBJECTS.outcomes_stream, SUBJECTS.outcome(entry.order_id))
+        if outcome is not None:
+            self._take_outcome(outcome.data)
+            return
+        subject = SUBJECTS.pod_order(entry.uid)
+        if await self._last(SUBJECTS.orders_stream, subject) is None:
+            self.note(f"publishes {entry.order_id} again")
+            await self._store(subject, entry.order_id, 0, entry.message)

@@ -1,0 +1,141 @@
+"""What all parts of a simulation share: time, chance, the trace, and the network with its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from protocol.loop import START, Process, VirtualLoop
+
+T = TypeVar("T")
+
+
+class UnansweredError(Exception):
+    """A request had no answer in time; its effect is unknown."""
+
+
+class ViolationError(Exception):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Faults:
+    """How likely each mishap is at one request, while faults are on."""
+
+    kill: float = 0.0
+    stop: float = 0.0
+    lose_request: float = 0.0
+    lose_answer: float = 0.0
+    delay: float = 0.0
+    refuse: float = 0.0
+    repeat: float = 0.0
+
+
+@dataclass
+class World:
+    """One simulation's. `faults` are those of now; none once they have ended."""
+
+    seed: int
+    loop: VirtualLoop
+    rng: random.Random
+    faults: Faults = field(default_factory=Faults)
+    faulty: bool = True
+    lines: list[tuple[float, str, str]] = field(default_factory=list)
+    cut: dict[tuple[str, str], float] = field(default_factory=dict)
+    injected: dict[str, int] = field(default_factory=dict)
+    kill: Callable[[Process], None] = lambda _: None
+
+    def now(self) -> datetime:
+        """The true time."""
+        return START + timedelta(seconds=round(self.loop.virtual, 6))
+
+    def note(self, actor: str, text: str) -> None:
+        """Write a line of the trace."""
+        self.lines.append((self.loop.virtual, actor, text))
+
+    def trace(self) -> str:
+        """The trace as text."""
+        return "".join(f"{at:10.4f} {actor:<14} {text}\n" for at, actor, text in self.lines)
+
+    def chance(self, probability: float, what: str) -> bool:
+        """Whether a mishap happens; counted."""
+        if not self.faulty or not probability or self.rng.random() >= probability:
+            return False
+        self.injected[what] = self.injected.get(what, 0) + 1
+        return True
+
+    def count(self, what: str) -> None:
+        """Count a mishap that was planned."""
+        self.injected[what] = self.injected.get(what, 0) + 1
+
+    def is_cut(self, process: str, server: str) -> bool:
+        """Whether a process cannot reach a server now."""
+        return self.cut.get((process, server), 0.0) > self.loop.virtual
+
+    def latency(self) -> float:
+        """How long a message is under way."""
+        if self.chance(self.faults.delay, "delayed"):
+            return self.rng.uniform(0.05, 3.0)
+        return self.rng.uniform(0.0005, 0.01)
+
+    def strike(self, process: Process) -> None:
+        """Perhaps kill or stop a process here."""
+        if self.chance(self.faults.kill, "killed"):
+            self.note(process.identity, "is killed")
+            self.kill(process)
+        elif self.chance(self.faults.stop, "stopped"):
+            seconds = self.rng.choice((0.5, 3.0, 8.0, 13.0, 25.0))
+            self.note(process.identity, f"is stopped for {seconds} s")
+            process.stop(seconds)
+
+    async def request(self, process: Process, server: str, act: Callable[[], T], timeout_seconds: float) -> T:
+        """One request to a server, at which `act` is done; its error is raised here.
+
+        It may be lost on either way. The process may be killed or stopped once it is sent, and when the
+        answer comes.
+        """
+        await process.run_on()
+        answer: asyncio.Future[T] = self.loop.create_future()
+        lost = self.chance(self.faults.lose_request, "requests lost")
+        unheard = not lost and self.chance(self.faults.lose_answer, "answers lost")
+
+        def arrive() -> None:
+            if lost or self.is_cut(process.name, server):
+                return
+            error: Exception | None = None
+            result: Any = None
+            try:
+                result = act()
+            except ViolationError:
+                raise
+            except Exception as raised:  # noqa: BLE001 - what a server answers, an error too
+                error = raised
+            if not unheard:
+                self.loop.call_later(self.latency(), deliver, result, error)
+
+        def deliver(result: Any, error: Exception | None) -> None:
+            if answer.done() or self.is_cut(process.name, server):
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        def expire() -> None:
+            if not answer.done():
+                answer.set_exception(UnansweredError())
+
+        self.loop.call_later(self.latency(), arrive)
+        timer = self.loop.call_later(timeout_seconds, expire)
+        self.strike(process)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            if process.alive and answer.done() and not answer.cancelled():
+                self.strike(process)
+            await process.run_on()
