@@ -296,7 +296,7 @@ type SettledQuota struct {
 // limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
 // configuration, and so no gate. Without Rules it is not known what the policy says of victims.
 // ExemptNamespaces are those whose pods are counted in their queues and never held by them; where there are
-// none the plugin's argument holds.
+// none the plugin's argument holds. Pods is about how many are bound, for the evictors.
 type ControlState struct {
 	Revision         int64             `json:"revision"`
 	Mode             string            `json:"mode" check:"off|observe|enforce"`
@@ -309,6 +309,7 @@ type ControlState struct {
 	Rules            *Rules            `json:"rules,omitempty"`
 	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
 	Settled          []SettledQuota    `json:"settled,omitempty"`
+	Pods             int64             `json:"pods,omitempty" check:"count"`
 }
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in
@@ -331,6 +332,8 @@ type ComponentStatus struct {
 	Leading            bool              `json:"leading,omitempty"`
 	Trouble            string            `json:"trouble,omitempty"`
 	Brake              string            `json:"brake,omitempty"`
+	Caps               string            `json:"caps,omitempty"`
+	Breaker            string            `json:"breaker,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.

@@ -28,7 +28,7 @@ from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
 from makeway.dev.cluster import DevCluster
-from makeway.dev.options import EVICTOR, NATS, ClusterOptions
+from makeway.dev.options import EVICTOR, LIFTED_RATES, NATS, ClusterOptions
 from makeway.runtime.kube import Api
 
 NAMESPACE = "default"
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="makeway-bench-") as directory:
-        options = ClusterOptions(components=frozenset({NATS, EVICTOR}))
+        options = ClusterOptions(components=frozenset({NATS, EVICTOR}), limits=LIFTED_RATES)
         with DevCluster(Path(directory) / "cluster", options).start() as cluster:
             asyncio.run(measure(cluster, given.orders, given.victims, given.rate))
 

@@ -36,7 +36,15 @@ from integration.test_scheduling_cycle import nats_hung, planner_flapping, plann
 from integration.waiting import NotYet, until
 from makeway.dev.cluster import DevCluster
 from makeway.dev.fault_rules import FaultRule
-from makeway.dev.options import EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.options import (
+    EVICTOR,
+    KWOK,
+    LIFTED_RATES,
+    NATS,
+    PLANNER,
+    SCHEDULER,
+    ClusterOptions,
+)
 
 PLAN_TIMEOUT_SECONDS = 0.1
 """The product's default."""
@@ -227,7 +235,9 @@ def main() -> None:
     if unknown := [name for name in troubles if name not in TROUBLES]:
         parser.error(f"unknown troubles {', '.join(unknown)}; there are {', '.join(TROUBLES)}")
     with tempfile.TemporaryDirectory() as directory:
-        options = ClusterOptions(faulty=(EVICTOR,), plan_timeout_seconds=PLAN_TIMEOUT_SECONDS)
+        options = ClusterOptions(
+            faulty=(EVICTOR,), plan_timeout_seconds=PLAN_TIMEOUT_SECONDS, limits=LIFTED_RATES
+        )
         alone = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
         with (
             DevCluster(Path(directory) / "makeway", options).start() as first,

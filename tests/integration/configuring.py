@@ -17,19 +17,22 @@ from integration.scraping import Samples, scrape
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
-from makeway.dev.options import EVICTOR, PLANNER
+from makeway.dev.options import EVICTOR, LIFTED_RATES, PLANNER
 from makeway.runtime.config import revision_of
 
 NAMESPACE = "makeway-system"
 CONFIGMAP = "makeway-policy"
 QUEUES_CONFIGMAP = "makeway-queues"
 NO_LIMITS = "partitions: [{queues: []}]\n"
-NO_POLICY = "apiVersion: makeway.dev/v1\nkind: Policy\n"
 
 
 def policy_text(**fields: Any) -> str:
-    """A policy of these fields, spelled as in YAML."""
-    return NO_POLICY + (yaml.safe_dump(fields) if fields else "")
+    """A policy of these fields, spelled as in YAML, with rates that hold up no test."""
+    limits = dict(LIFTED_RATES) | fields.pop("limits", {})
+    return "apiVersion: makeway.dev/v1\nkind: Policy\n" + yaml.safe_dump({"limits": limits, **fields})
+
+
+NO_POLICY = policy_text()
 
 
 async def put(cluster: RunningCluster, data: Mapping[str, str], name: str = CONFIGMAP) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ from integration.space import Space, open_space
 from makeway.dev import binaries
 from makeway.dev.build import ensure
 from makeway.dev.cluster import DevCluster
-from makeway.dev.options import COMPONENTS, EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.options import (
+    COMPONENTS,
+    EVICTOR,
+    KWOK,
+    LIFTED_RATES,
+    NATS,
+    PLANNER,
+    SCHEDULER,
+    ClusterOptions,
+)
 from makeway.dev.progress import ConsoleProgress
 
 _HERE = Path(__file__).parent
@@ -69,6 +79,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> RunningCluster:
+    """Start a cluster. Its evictor's rates are lifted: tests that share it evict many pods."""
+    if EVICTOR in options.components and not options.limits:
+        options = replace(options, limits=LIFTED_RATES)
     config.stash[_DIRECTORIES].append(directory)
     return RunningCluster(DevCluster(directory, options).start())
 

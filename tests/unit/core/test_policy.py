@@ -113,7 +113,8 @@ def test_a_name_that_is_nearly_right_is_told_with_its_line_and_the_right_one() -
 
     assert problem.describe("policy.yaml") == (
         "policy.yaml:4: limits.victimsPerOder: is no field; "
-        "did you mean victimsPerOrder? Known here: victimsPerOrder, ordersInFlight"
+        "did you mean victimsPerOrder? Known here: victimsPerOrder, ordersInFlight, "
+        "ordersAwaited, victimsPerMinute, victimsPerNamespaceAndMinute, victimsPercentPerTenMinutes"
     )
 
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, PodRef, Victim
 from makeway.core.k8s.objects import Pod
+from makeway.core.policy.document import Policy
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
@@ -92,6 +93,7 @@ class Running:
 
     def __init__(self, slots: int, *victims: str) -> None:
         self.cluster = FakeCluster(*(a_pod(name).build() for name in victims))
+        self.policy = Policy()
         self.records, self.clock, self.stream = FakeRecords(), OrderedClock(), Stream()
         metrics = EvictorMetrics(CollectorRegistry())
         self.slots = Slots(slots, metrics)
@@ -102,7 +104,7 @@ class Running:
             clock=self.clock,
             metrics=metrics,
             events=Events(self.cluster, self.clock, metrics, "evictor-1"),
-            mode_guard=ModeGuard("enforce"),
+            mode_guard=ModeGuard("enforce", lambda: self.policy),
             slots=self.slots,
         )
         self.taking: asyncio.Task[None] | None = None

@@ -123,7 +123,7 @@ def answer(
                 violations += pod in violating and pod not in held([pod])
     if split(sorted(held(victims), key=lambda pod: pod.importance), budgets, debits, policy)[0]:
         return None
-    if policy.limits.victims_per_order is not None and len(victims) > policy.limits.victims_per_order:
+    if len(victims) > policy.limits.victims_per_order:
         return None
     awaited = []
     for pod in sorted(case.awaited, key=lambda pod: pod.importance):

@@ -217,11 +217,11 @@ def test_off_is_off_for_namespaces_with_a_mode_of_their_own_too() -> None:
     assert state_of(policy, "", mode="enforce", cluster_uid="c").namespace_modes == {}
 
 
-def test_limits_are_told_where_there_are_any() -> None:
+def test_limits_are_told_and_there_is_always_one_for_victims() -> None:
     with_limits = Policy(limits=PolicyLimits(victims_per_order=3))
 
     assert state_of(with_limits, "", mode="enforce", cluster_uid="c").limits == Limits(victims_per_order=3)
-    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").limits is None
+    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").limits == Limits(victims_per_order=100)
 
 
 def test_exempt_namespaces_are_told_with_makeways_own() -> None:

@@ -299,7 +299,7 @@ def test_every_counterfactual_unblocks_the_pod_once_it_is_made(data: st.DataObje
                 minimum_priority=draw(st.sampled_from([None, 2])),
                 never_evict_namespaces=draw(st.sampled_from([(), ("*",)])),
             ),
-            limits=PolicyLimits(victims_per_order=draw(st.sampled_from([None, 1]))),
+            limits=PolicyLimits(victims_per_order=draw(st.sampled_from([100, 1]))),
         ),
         Queues(str(draw(st.integers(1, 6))), str(draw(st.integers(0, 3)))) if draw(st.booleans()) else None,
     )

@@ -173,7 +173,7 @@ def worlds(draw: st.DrawFn) -> World:
         protection=draw(st.sampled_from(PROTECTIONS)),
         disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
         hard_budget_namespaces=draw(st.sampled_from([("*",), ("default",), ("other", "more")])),
-        limits=PolicyLimits(victims_per_order=draw(st.sampled_from([None, None, 1, 2]))),
+        limits=PolicyLimits(victims_per_order=draw(st.sampled_from([100, 100, 1, 2]))),
     )
     return World(nodes, pods, budgets, question, classes, policy, in_flight, nominations, assumed)
 

@@ -27,7 +27,9 @@ class ComponentStatus(Message, frozen=True):
     state, where it reads the policy too. `leading`: it is the planner that answers, or an evictor,
     all of which act; schedulers do not say.
     `trouble`: what stands in the way of its work; empty where nothing does. `brake`: what is braked, as it
-    read the brake itself: `everywhere`, or names of namespaces; empty where nothing is.
+    read the brake itself: `everywhere`, or names of namespaces; empty where nothing is. `caps`: of an
+    evictor, what was evicted lately and what the policy allows; `breaker`: what its breaker stops, and why;
+    empty where it is closed.
     """
 
     api_version: Text
@@ -46,6 +48,8 @@ class ComponentStatus(Message, frozen=True):
     leading: bool = False
     trouble: str = ""
     brake: str = ""
+    caps: str = ""
+    breaker: str = ""
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

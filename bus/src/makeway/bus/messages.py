@@ -560,7 +560,8 @@ class ControlState(Message, frozen=True):
     policy says of victims: the writer is of a version that does not tell. `exempt_namespaces`:
     whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
     holds. `settled` is the planner's own memory: a planner that begins to lead starts no timer for a queue
-    whose terms are as they are there.
+    whose terms are as they are there. `pods`: about how many there are, bound to a node, for limits that are
+    a share of them; 0 where that is not known.
     """
 
     revision: Int64
@@ -574,3 +575,4 @@ class ControlState(Message, frozen=True):
     rules: Rules | None = None
     exempt_namespaces: tuple[str, ...] = ()
     settled: tuple[SettledQuota, ...] = ()
+    pods: Count = 0

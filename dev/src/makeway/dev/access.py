@@ -54,12 +54,14 @@ def announce(site: Site, api: AdminApi) -> None:
 
 
 def restrain(site: Site, api: AdminApi) -> None:
-    """Write a policy with the mode that was asked for, where it is not the usual one; raises as `grant`.
+    """Write a policy with the mode and limits that were asked for, where there are any; raises as `grant`.
 
     `makeway mode` changes it later, as no component has a mode of its own.
     """
-    if site.options.mode != "enforce":
-        text = f"apiVersion: makeway.dev/v1\nkind: Policy\nmode: {site.options.mode}\n"
+    mode, limits = site.options.mode, dict(site.options.limits)
+    if mode != "enforce" or limits:
+        policy = {"apiVersion": "makeway.dev/v1", "kind": "Policy", "mode": mode}
+        text = yaml.safe_dump({**policy, **({"limits": limits} if limits else {})}, sort_keys=False)
         _configmap(api, POLICY, {"policy.yaml": text})
 
 

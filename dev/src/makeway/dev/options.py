@@ -13,6 +13,9 @@ COMPONENTS = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
 
 MOST_NATS_SERVERS = 3
 
+LIFTED_RATES = (("victimsPerMinute", 1_000_000), ("victimsPercentPerTenMinutes", 100))
+"""Limits of a policy that hold up no test and no benchmark: these evict more than the defaults allow."""
+
 
 @dataclass(frozen=True)
 class ClusterOptions:
@@ -28,6 +31,8 @@ class ClusterOptions:
     """Whether NominatedSort orders the scheduling queue in place of PrioritySort."""
     mode: str = "enforce"
     """`off`, `observe` or `enforce`: the mode of the policy that the cluster begins with."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Limits of that policy, such as ("victimsPerMinute", 1000000), in place of the defaults."""
     plan_timeout_seconds: float = 0.5
     """How long PostFilter waits for the planner. Five times the product's default: a shared two-core machine
     that also runs the control plane may take 100 ms to schedule a thread."""

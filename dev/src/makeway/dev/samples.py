@@ -382,6 +382,7 @@ _CONTROL_FULL: Final = ControlState(
     settled=(
         SettledQuota(path="root.shop", max={"cpu": 64_000}, delay_microseconds=600_000_000, mode="enforce"),
     ),
+    pods=1200,
 )
 
 _COMPARISON_MINIMAL: Final = Comparison(
@@ -447,6 +448,8 @@ _STATUS_FULL: Final = ComponentStatus(
     leading=True,
     trouble=_ODD_TEXT,
     brake="batch, shop",
+    caps="3 of 500 victims in the last minute",
+    breaker="everywhere: clock-skew",
 )
 
 

@@ -11,6 +11,7 @@ second old. The first thing that goes wrong for good stops everything that has n
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -24,10 +25,12 @@ from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
+from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.rates import OverCap
 from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
@@ -105,12 +108,13 @@ class _StoppableClock:
         """Wait to try again."""
         await self._unless_stopped(self.turn.sleep(seconds))
 
-    async def idle(self, seconds: float) -> None:
+    async def idle(self, seconds: float, until: asyncio.Event | None = None) -> None:
         """Wait for what others do."""
-        await self._unless_stopped(self.turn.idle(seconds))
+        await self._unless_stopped(self.turn.idle(seconds), *([until] if until is not None else []))
 
-    async def _unless_stopped(self, waiting: Coroutine[None, None, None]) -> None:
-        tasks = {asyncio.ensure_future(waiting), asyncio.ensure_future(self.stopped.wait())}
+    async def _unless_stopped(self, waiting: Coroutine[None, None, None], *events: asyncio.Event) -> None:
+        waits: list[Awaitable[object]] = [waiting, *(one.wait() for one in (self.stopped, *events))]
+        tasks = {asyncio.ensure_future(one) for one in waits}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -132,6 +136,8 @@ class Execution:
         metrics: EvictorMetrics,
         events: Events,
         mode_guard: ModeGuard,
+        caps: Caps,
+        deliveries: int = 1,
     ) -> None:
         self.order = order
         self._stored_at = stored_at
@@ -148,6 +154,9 @@ class Execution:
         self._metrics = metrics
         self._events = events
         self._mode_guard = mode_guard
+        self._caps = caps
+        self._deliveries = deliveries
+        self._reserved: list[Reservation] = []
         self._message = patches.mark_message(order)
         self._told = False
         self._reads = asyncio.Semaphore(AT_ONCE)
@@ -162,10 +171,13 @@ class Execution:
             pass
         finally:
             unsubscribe()
+            self._settle()
 
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
+        if await self._reserve([progress.victim for progress, _ in pending]):
+            pending = await self._judge_all()
         others, hard = list[tuple[VictimProgress, Delete]](), list[tuple[VictimProgress, Delete]]()
         for one in pending:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
@@ -179,10 +191,24 @@ class Execution:
     # ------------------------------------------------------------------------- before the first delete
 
     async def _wait_for_awaited(self) -> None:
-        """Go on when every order that this one counts on has ended well."""
+        """Go on when every order that this one counts on has ended well.
+
+        Before it waits, the order is checked by itself, so that one that is not wanted waits for nothing.
+        """
         ids = tuple(dict.fromkeys(a.order_id for a in self.order.awaited))
+        if not ids:
+            return
+        wanted = await self._until_deadline(self._check)
+        if not isinstance(wanted, Proceed):
+            self._halt(wanted)
+        with self._caps.awaiting() as allowed:
+            if not allowed:
+                self._halt(Refused("too-many-awaiting", f"{MOST_AWAITING} orders wait for others already"))
+            await self._await_all(ids)
+
+    async def _await_all(self, ids: Sequence[str]) -> None:
         poll = AWAIT_POLL_SECONDS
-        while ids:
+        while True:
             results = await self._until_deadline(lambda: self._results(ids))
             state = decide.awaited_state(results)
             if state is None:
@@ -196,6 +222,32 @@ class Execution:
     async def _results(self, ids: Sequence[str]) -> dict[str, OutcomeResult | None]:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
         return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
+
+    async def _reserve(self, victims: Sequence[Victim]) -> bool:
+        """Wait until the policy's caps let these victims go. Return whether the order had to wait."""
+        reserved = await self._caps.reserve(
+            self.order,
+            Counter(victim.namespace for victim in victims),
+            self._clock,
+            self._turn.place,
+            self._may_begin,
+        )
+        if isinstance(reserved, OverCap):
+            self._halt(Refused(reserved.cap, reserved.message))
+        self._reserved.append(reserved)
+        return reserved.waited
+
+    def _settle(self) -> None:
+        """Tell the caps what was evicted; where this delivery is not the first, by an earlier one as well."""
+        sent = [one for one in self.progress.values() if one.delete_sent]
+        self._caps.settle(self._reserved, Counter(one.victim.namespace for one in sent), self._clock.now())
+        if self._deliveries > 1:
+            before = [
+                one.victim.namespace
+                for one in self.progress.values()
+                if isinstance(one.verdict, Gone | Terminating) and not one.delete_sent
+            ]
+            self._caps.count(Counter(before), self._clock.now())
 
     async def _judge_all(self) -> list[tuple[VictimProgress, Delete]]:
         """Read and judge everything; the victims to delete, in the order's order."""

@@ -133,6 +133,31 @@ class EvictorMetrics:
             "Orders in hand: being carried out or rolled back, or waiting for their turn.",
             registry=registry,
         )
+        self.over_caps = Counter(
+            "makeway_evictor_orders_over_caps",
+            "Orders over one of the policy's caps on evictions. cap: victims-per-minute, victims-share (of "
+            "all pods, in ten minutes), victims-per-namespace. what: waited, refused (when "
+            "its time ended, or too many waited).",
+            ["cap", "what"],
+            registry=registry,
+        )
+        self.held = Gauge(
+            "makeway_evictor_orders_held_by_caps",
+            "Orders in hand that wait for the policy's caps on evictions.",
+            registry=registry,
+        )
+        self.recent = Gauge(
+            "makeway_evictor_recent_victims",
+            "Pods evicted lately, by all evictors as far as this one knows. span: minute, ten-minutes.",
+            ["span"],
+            registry=registry,
+        )
+        self.allowed = Gauge(
+            "makeway_evictor_allowed_victims",
+            "How many pods the policy allows to be evicted. span: minute, ten-minutes.",
+            ["span"],
+            registry=registry,
+        )
         self.waiting = Gauge(
             "makeway_evictor_orders_waiting",
             "Orders in hand that wait for one of the slots (--concurrency).",

@@ -13,6 +13,7 @@ from makeway.bus.messages import ControlState, EvictionOrder
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.evictor.rates import Rates, rates_of
 from makeway.evictor.verdicts import Refused
 
 
@@ -87,11 +88,15 @@ class ModeGuard:
         told = rules.hard_budget_namespaces if rules is not None else ()
         return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
 
-    def victims_per_order(self) -> int | None:
-        """Return how many victims an order may have; None where there is no limit."""
+    def victims_per_order(self) -> int:
+        """Return how many victims an order may have."""
         limits = self._control.limits if self._control is not None else None
-        bounds = (self._policy().limits.victims_per_order, limits.victims_per_order if limits else None)
-        return min((bound for bound in bounds if bound is not None), default=None)
+        own, told = self._policy().limits.victims_per_order, limits.victims_per_order if limits else None
+        return own if told is None else min(own, told)
+
+    def rates(self) -> Rates:
+        """Return how many pods may be evicted in a while: by the policy, and by how many pods there are."""
+        return rates_of(self._policy().limits, self._control.pods if self._control is not None else 0)
 
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
         """Return why no effect of an order may begin now; None where nothing is against it.
@@ -114,13 +119,21 @@ class ModeGuard:
         return None
 
     def too_large(self, order: EvictionOrder) -> Refused | None:
-        """Return that an order has more victims than allowed. Asked once: what has begun is not cut off."""
+        """Return that an order has more victims than allowed, or counts on too many other orders.
+
+        Asked once: what has begun is not cut off.
+        """
         limit = self.victims_per_order()
-        if limit is None or len(order.victims) <= limit:
-            return None
-        return Refused(
-            "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
-        )
+        if len(order.victims) > limit:
+            return Refused(
+                "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
+            )
+        awaited, most = len({one.order_id for one in order.awaited}), self._policy().limits.orders_awaited
+        if awaited > most:
+            return Refused(
+                "too-many-awaited", f"it counts on {awaited} other orders, the policy allows {most}"
+            )
+        return None
 
     def _control_mode(self, namespace: str) -> Mode:
         if self._control is None:

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from makeway.bus.errors import BusError
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
+from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
@@ -20,6 +21,7 @@ from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.outcomes import FollowingOutcomes
 from makeway.evictor.probe import ApiProbe
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import MarkRepair
@@ -99,6 +101,8 @@ async def run(
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
         slots = Slots(concurrency, metrics)
+        caps = Caps(mode_guard.rates, identity, metrics)
+        outcomes = FollowingOutcomes(bus, cluster_uid, caps, clock)
         evictor = Evictor(
             EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
             cluster=cluster,
@@ -108,6 +112,7 @@ async def run(
             events=events,
             mode_guard=mode_guard,
             slots=slots,
+            caps=caps,
         )
         mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
@@ -128,6 +133,7 @@ async def run(
             mode_guard,
             policy_revision=lambda: policy.revision,
             trouble=lambda: "; ".join(trouble for trouble in checks().values() if trouble),
+            caps=lambda: caps.describe(clock.now()),
         )
         answering = await opened.starting.reach(partial(bus.components.answer, status.now))
         closing.push_async_callback(answering.unsubscribe)
@@ -141,6 +147,7 @@ async def run(
             await known.wait()
             await brake.known.wait()
             await control.read.wait()
+            await outcomes.read.wait()
             repairs = await bus.repairs.serve(mark_repair.handle)
             closing.push_async_callback(repairs.unsubscribe)
             await take_forever(orders, evictor.handle, slots)
@@ -151,6 +158,7 @@ async def run(
             source.run(),
             brake.run(),
             control.follow_forever(),
+            outcomes.follow_forever(),
             events.write_forever(),
             probe.probe_forever(),
             orders.keep_forever(),

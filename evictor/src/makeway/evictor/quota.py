@@ -11,6 +11,7 @@ planner plans anew for what is left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import Final
 
@@ -18,7 +19,7 @@ from makeway.bus.messages import Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
-from makeway.evictor.execution import Execution, VictimProgress, side_by_side
+from makeway.evictor.execution import Execution, Halt, VictimProgress, side_by_side
 from makeway.evictor.verdicts import Exempt, Failed, Proceed, Refused, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
@@ -38,7 +39,13 @@ class QuotaExecution(Execution):
         wanted = await self._until_deadline(self._still_wanted)
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
-        await side_by_side(partial(self._evict, progress, None) for progress in self.progress.values())
+        await side_by_side(partial(self._evict_in_line, progress) for progress in self.progress.values())
+
+    async def _evict_in_line(self, progress: VictimProgress) -> None:
+        """Evict one victim once the policy's caps let it go."""
+        with contextlib.suppress(Halt):
+            await self._reserve([progress.victim])
+            await self._evict(progress, None)
 
     async def _still_wanted(self) -> Proceed | Stop:
         """The order against its fence; the brake is read beside it."""

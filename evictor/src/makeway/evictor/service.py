@@ -21,6 +21,7 @@ from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.evictor import decide
+from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
@@ -88,8 +89,10 @@ class Evictor:
         events: Events,
         mode_guard: ModeGuard,
         slots: Slots,
+        caps: Caps | None = None,
     ) -> None:
         self._slots = slots
+        self.caps = caps or Caps(mode_guard.rates, settings.identity, metrics)
         self._settings = settings
         self._mode_guard = mode_guard
         self._cluster = cluster
@@ -209,6 +212,8 @@ class Evictor:
             metrics=self._metrics,
             events=self._events,
             mode_guard=self._mode_guard,
+            caps=self.caps,
+            deliveries=delivery.deliveries,
         )
         execution.stop = decide.admit(order, cluster_uid=self._settings.cluster_uid, now=started_at)
         execution.stop = execution.stop or self._mode_guard.too_large(order)

@@ -14,7 +14,8 @@ from makeway.runtime.process import version
 class EvictorStatus:
     """One evictor's.
 
-    `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work.
+    `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work. `caps`: how much of
+    the policy's caps is used.
     """
 
     def __init__(
@@ -25,12 +26,14 @@ class EvictorStatus:
         *,
         policy_revision: Callable[[], str],
         trouble: Callable[[], str],
+        caps: Callable[[], str],
     ) -> None:
         self._identity = identity
         self._cluster_uid = cluster_uid
         self._mode_guard = mode_guard
         self._policy_revision = policy_revision
         self._trouble = trouble
+        self._caps = caps
 
     def now(self) -> ComponentStatus:
         """Return it as it is."""
@@ -53,4 +56,5 @@ class EvictorStatus:
             leading=True,
             brake=self._mode_guard.brake.scope(),
             trouble=self._trouble(),
+            caps=self._caps(),
         )

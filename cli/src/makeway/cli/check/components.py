@@ -32,6 +32,7 @@ def judge(
     yield from _leading([one for one in statuses if one.component == "planner"])
     yield from _versions(statuses, version)
     yield from _in_step(statuses)
+    yield from _caps([one for one in statuses if one.caps])
 
 
 def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
@@ -55,6 +56,20 @@ def _own(one: ComponentStatus, cluster_uid: str) -> Iterator[CheckResult]:
             "wrong",
             f"it belongs to another cluster ({one.cluster_uid})",
             "clusters that share a NATS need a subject prefix each: subjectPrefix of the chart",
+        )
+
+
+def _caps(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
+    """How much of the policy's caps on evictions is used; where orders wait for them, that is told first."""
+    for one in evictors:
+        waits = "; orders that wait" in one.caps
+        yield CheckResult(
+            f"caps of {one.identity}",
+            "warning" if waits else "ok",
+            one.caps,
+            "what is it that evicts so much: makeway history; the caps are `limits` of the policy"
+            if waits
+            else "",
         )
 
 

@@ -85,16 +85,28 @@ class DaemonSets(PolicySection, frozen=True, rename=None):
 
 
 class PolicyLimits(PolicySection, frozen=True):
-    """Bounds that hold for every preemption.
+    """Bounds that hold for every preemption, and for quotas.
+
+    Sizes are refused; what is over a rate waits until its order's time is over, and is refused then. A value
+    of 1000000 (of 100 for the share) lifts a bound.
 
     Attributes:
         victims_per_order: A plan that needs more victims is refused, and so is an order, and what
-            MakeWayFallback would evict for one pod. Absent: no limit.
+            MakeWayFallback would evict for one pod.
         orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
+        orders_awaited: An order that counts on the victims of more other orders is refused.
+        victims_per_minute: Evictors delete no more pods in any minute.
+        victims_per_namespace_and_minute: Nor more pods of one namespace. Absent: no limit.
+        victims_percent_per_ten_minutes: Nor a larger part of all pods in any ten minutes, but always 100 and
+            `victimsPerOrder`.
     """
 
-    victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
     orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    orders_awaited: Annotated[int, Meta(ge=1, le=1_000_000)] = 32
+    victims_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] = 500
+    victims_per_namespace_and_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    victims_percent_per_ten_minutes: Annotated[int, Meta(ge=1, le=100)] = 5
 
 
 class QueueRules(PolicySection, frozen=True):
@@ -160,10 +172,25 @@ class Policy(PolicySection, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is accepted but does nothing, a sentence each."""
+        """What is accepted but does nothing, or not what it seems to, a sentence each."""
+        return (*self._without_effect(), *self._in_vain())
+
+    def _without_effect(self) -> Iterator[str]:
         if self.disruption_budgets == "soft" and self.hard_budget_namespaces:
-            return ("hardBudgetNamespaces has no effect while disruptionBudgets is soft",)
-        return ()
+            yield "hardBudgetNamespaces has no effect while disruptionBudgets is soft"
+
+    def _in_vain(self) -> Iterator[str]:
+        """What an order may have, and is never let go for."""
+        limits = self.limits
+        for name, most in (
+            ("victimsPerMinute", limits.victims_per_minute),
+            ("victimsPerNamespaceAndMinute", limits.victims_per_namespace_and_minute),
+        ):
+            if most is not None and most < limits.victims_per_order:
+                yield (
+                    f"limits.{name} ({most}) is below victimsPerOrder ({limits.victims_per_order}): an order "
+                    f"with more victims waits in vain; write victimsPerOrder: {most}"
+                )
 
 
 def in_namespaces(namespace: str, names: Container[str]) -> bool:

@@ -121,7 +121,7 @@ class EvaluatedBatch:
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
             exempt=self.exempt(place) if explained else ExemptPods(),
-            max_victims=self.snapshot.exemptions.policy.limits.victims_per_order or 0,
+            max_victims=self.snapshot.exemptions.policy.limits.victims_per_order,
         )
 
     def exempt(self, place: int) -> ExemptPods:

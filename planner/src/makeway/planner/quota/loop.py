@@ -364,8 +364,7 @@ class QuotaLoop:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
 
     def _most_victims(self) -> int:
-        allowed = self._snapshot.exemptions.policy.limits.victims_per_order
-        return MOST_VICTIMS if allowed is None else min(MOST_VICTIMS, allowed)
+        return min(MOST_VICTIMS, self._snapshot.exemptions.policy.limits.victims_per_order)
 
     def _order(
         self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence

@@ -197,6 +197,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
         lambda: configuration.control_state(context.mode, cluster_uid),
         seen.metrics,
         quotas.settled,
+        pods=lambda: len(seen.snapshot.pods),
     )
     quotas.remember = control.changed
     configuration.subscribe(control.changed)

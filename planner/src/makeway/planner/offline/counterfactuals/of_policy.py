@@ -76,7 +76,7 @@ def _numbers(case: Case, policy: Policy, stood: set[str]) -> Iterator[tuple[Chan
             change = _change("protection.minimumPriority", least, found)
             yield change, _protecting(policy, minimum_priority=found)
     most = policy.limits.victims_per_order
-    if OVER_LIMIT in stood and most is not None:
+    if OVER_LIMIT in stood:
         vary = case.varied()
         deepest = int(case.snapshot.columns.count.max())
         number = first(

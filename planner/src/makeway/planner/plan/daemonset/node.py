@@ -86,8 +86,7 @@ class DaemonSetNode:
     def most_victims(self) -> int:
         """How many may go: what the strategies allow, and what an order may have."""
         several = self.settings.multiple_max_victims if "multiple" in strategy_names(self.settings) else 1
-        limit = self.snapshot.exemptions.policy.limits.victims_per_order
-        return several if limit is None else min(several, limit)
+        return min(several, self.snapshot.exemptions.policy.limits.victims_per_order)
 
     @property
     def pods(self) -> list[PodRecord]:

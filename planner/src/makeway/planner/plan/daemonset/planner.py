@@ -70,7 +70,7 @@ def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
     # would have too many victims, it waits for them.
     leaving = needed_of(ending, node.lacking(node.awaited, victims))
     limit = node.snapshot.exemptions.policy.limits.victims_per_order
-    too_many = limit is not None and len(victims) + len(leaving) > limit
+    too_many = len(victims) + len(leaving) > limit
     if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
         return text.room_expected(scope, node, leaving)
     chosen = DaemonSetVictims(

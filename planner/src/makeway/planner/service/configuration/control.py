@@ -112,6 +112,14 @@ def within_bounds(state: ControlState) -> ControlState:
     return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
 
 
+def about(told: int, pods: int) -> int:
+    """Return how many pods to tell of: what was told before, unless it is off by more than a tenth. Pure.
+
+    So the control state is not written anew with each pod.
+    """
+    return told if abs(pods - told) * 10 <= told else pods
+
+
 def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> ControlState:
     """Return a control state with the memory of the quotas, without it where NATS would not carry both. Pure.
 
@@ -138,6 +146,7 @@ class Control:
     """`state()`: what should be in force, with any revision; None while that is not known.
 
     `settled()`: what is remembered of the quotas; None while that is not known, and what is stored stays.
+    `pods()`: how many are bound.
     """
 
     def __init__(
@@ -147,13 +156,16 @@ class Control:
         state: Callable[[], ControlState | None],
         metrics: PlannerMetrics,
         settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
+        *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pods: Callable[[], int] = lambda: 0,
     ) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._state = state
         self._settled = settled
         self._now = now
+        self._pods = pods
         self._metrics = metrics
         self._changed = asyncio.Event()
         self._revision = 0
@@ -195,7 +207,8 @@ class Control:
         if settled is None:
             ours = stored is not None and stored.cluster_uid == self._cluster_uid
             settled = stored.settled if stored is not None and ours else ()
-        whole = remembering(in_force, settled)
+        counted = replace(in_force, pods=about(stored.pods if stored is not None else 0, self._pods()))
+        whole = remembering(counted, settled)
         wanted = within_bounds(whole)
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._note_published(stored.revision)

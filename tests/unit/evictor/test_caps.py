@@ -1,0 +1,304 @@
+"""Caps on evictions: how many pods go in a while, whom they are counted for, and what waits or is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from makeway.bus.messages import Awaited, VictimOutcome
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.evictor.caps import MOST_AWAITING
+from makeway.evictor.rates import (
+    MINUTE,
+    TEN_MINUTES,
+    Evictions,
+    OverCap,
+    Rates,
+    SlidingWindow,
+    rates_of,
+    victims_of,
+)
+from unit.evictor.building import (
+    NODE,
+    NOW,
+    a_pod,
+    awaiting,
+    make_order,
+    make_outcome,
+    make_preemptor,
+    make_victim,
+)
+from unit.evictor.test_quota_orders import quota_order
+from unit.evictor.test_service import World, running
+from unit.evictor.test_slots import Running, order_of
+
+SECOND = timedelta(seconds=1)
+
+
+def limited(**limits: int) -> Policy:
+    return Policy(limits=PolicyLimits(**limits))
+
+
+def cap_of(over: OverCap | None) -> str:
+    return over.cap if over is not None else ""
+
+
+# ------------------------------------------------------------------------------------ windows
+
+
+@given(
+    events=st.lists(st.tuples(st.integers(0, 1500), st.integers(1, 5)), max_size=40),
+    span=st.sampled_from([MINUTE, TEN_MINUTES]),
+)
+def test_a_window_never_counts_less_than_what_happened_in_its_span(
+    events: list[tuple[int, int]], span: timedelta
+) -> None:
+    window, done = SlidingWindow(span), list[tuple[int, int]]()
+    for seconds, count in sorted(events):
+        now = NOW + seconds * SECOND
+        window, done = window.adding(count, now, now), [*done, (seconds, count)]
+
+        inside = sum(n for at, n in done if seconds - at < span.total_seconds())
+        nearly = sum(n for at, n in done if seconds - at < span.total_seconds() * 61 / 60)
+        assert inside <= window.total(now) <= nearly
+        assert len(window.buckets) <= 61
+
+
+def test_what_is_older_than_the_span_and_a_bucket_counts_no_more() -> None:
+    window = SlidingWindow(MINUTE).adding(7, NOW, NOW)
+
+    assert window.total(NOW + 60 * SECOND) == 7
+    assert window.total(NOW + 61 * SECOND) == 0
+
+
+def test_a_clock_that_is_ahead_fills_no_bucket_of_the_future() -> None:
+    window = SlidingWindow(MINUTE).adding(3, NOW + timedelta(days=1), NOW)
+
+    assert window.total(NOW) == 3
+    assert window.total(NOW + 61 * SECOND) == 0
+
+
+def test_the_share_is_of_all_pods_and_never_less_than_an_order_may_have() -> None:
+    assert rates_of(PolicyLimits(), 0).ten_minutes == 100
+    assert rates_of(PolicyLimits(), 10_000).ten_minutes == 500
+    assert rates_of(PolicyLimits(victims_per_order=300), 0).ten_minutes == 300
+
+
+def test_over_a_minute_and_over_ten_are_told_apart() -> None:
+    rates = Rates(minute=10, ten_minutes=15)
+    evictions = Evictions().adding({"a": 10}, NOW, NOW)
+
+    assert cap_of(evictions.over(rates, "x", {"a": 1}, NOW)) == "victims-per-minute"
+    later = NOW + 2 * MINUTE
+    assert evictions.over(rates, "x", {"a": 5}, later) is None
+    assert cap_of(evictions.over(rates, "x", {"a": 6}, later)) == "victims-share"
+
+
+def test_a_namespace_has_a_cap_of_its_own_where_the_policy_says_so() -> None:
+    evictions = Evictions().adding({"a": 3}, NOW, NOW)
+
+    assert evictions.over(Rates(100, 100), "x", {"a": 3}, NOW) is None
+    assert cap_of(evictions.over(Rates(100, 100, 5), "x", {"a": 3}, NOW)) == "victims-per-namespace"
+    assert evictions.over(Rates(100, 100, 5), "x", {"b": 3}, NOW) is None
+
+
+def test_the_last_fifth_of_a_cap_is_kept_for_those_that_have_used_little() -> None:
+    rates = Rates(minute=1000, ten_minutes=100)
+    evictions = Evictions().adding({"a": 80}, NOW, NOW, party="greedy")
+
+    over = evictions.over(rates, "greedy", {"a": 1}, NOW)
+    assert over is not None
+    assert not over.everywhere
+    assert evictions.over(rates, "modest", {"a": 20}, NOW) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 90)), max_size=60))
+def test_no_sequence_of_allowed_evictions_is_over_a_cap(steps: list[tuple[str, int, int]]) -> None:
+    rates = Rates(minute=20, ten_minutes=50, namespace=12)
+    evictions, now = Evictions(), NOW
+    done: list[tuple[datetime, str, int]] = []
+    for namespace, count, pause in steps:
+        now += pause * SECOND
+        if evictions.over(rates, namespace, {namespace: count}, now) is None:
+            evictions = evictions.adding({namespace: count}, now, now, party=namespace)
+            done.append((now, namespace, count))
+    for end, _, _ in done:
+        minute = [(ns, n) for at, ns, n in done if end - MINUTE < at <= end]
+        assert sum(n for _, n in minute) <= 20
+        assert sum(n for at, _, n in done if end - TEN_MINUTES < at <= end) <= 50
+        assert all(sum(n for ns, n in minute if ns == one) <= 12 for one in "abc")
+    assert len(evictions.parties) <= 3
+
+
+def test_victims_of_an_order_that_came_again_count_though_another_delivery_deleted_them() -> None:
+    victims = (
+        VictimOutcome(namespace="a", name="x", uid="x", result="deleted", deleted_at=NOW),
+        VictimOutcome(namespace="b", name="y", uid="y", result="terminating"),
+        VictimOutcome(namespace="c", name="z", uid="z", result="spared"),
+    )
+
+    def counted(deliveries: int) -> list[str]:
+        outcome = make_outcome("o", "succeeded")
+        changed = type(outcome)(
+            **{name: getattr(outcome, name) for name in outcome.__struct_fields__}
+            | {"victims": victims, "deliveries": deliveries}
+        )
+        return [namespace for namespace, _ in victims_of(changed)]
+
+    assert counted(1) == ["a"]
+    assert counted(2) == ["a", "b"]
+
+
+# ------------------------------------------------------------------------------------- orders
+
+
+async def test_an_order_over_the_minutes_cap_waits_until_there_is_room() -> None:
+    world = World(*running("a", "b"))
+    world.policy = limited(victims_per_minute=2, victims_per_order=2)
+    world.evictor.caps.count({"default": 1}, NOW - 30 * SECOND)
+
+    outcome = await world.carry_out(make_order("a", "b", not_after=NOW + 60 * SECOND))
+
+    assert outcome.result == "succeeded"
+    assert world.clock.now() >= NOW + 30 * SECOND
+    assert (
+        world.metric("makeway_evictor_orders_over_caps_total", cap="victims-per-minute", what="waited") == 1
+    )
+
+
+async def test_an_order_that_is_over_a_rate_until_its_time_ends_is_refused_with_the_cap() -> None:
+    world = World(*running("a"))
+    world.policy = limited(victims_per_minute=1, victims_per_order=1)
+    world.evictor.caps.count({"default": 1}, NOW)
+
+    outcome = await world.carry_out(make_order("a", not_after=NOW + 20 * SECOND))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-per-minute")
+    assert outcome.message == "1 more victims than the 1 of the last minute: the policy allows 1"
+    assert outcome.finished_at < NOW + 20 * SECOND
+    assert world.cluster.deletes() == world.cluster.marks() == []
+    assert world.nominated_node() is None
+
+
+async def test_what_an_order_did_not_evict_is_taken_back() -> None:
+    world = World(*running("a", "b"))
+    world.cluster.before("get_pod", "a", lambda: world.cluster.remove("urgent"))
+
+    await world.carry_out(make_order("a", "b"))
+
+    assert world.evictor.caps.describe(NOW).startswith("0 of 500")
+
+
+async def test_victims_that_an_earlier_delivery_deleted_count_here_too() -> None:
+    world = World(a_pod("a").terminating().build(), a_pod("b").build())
+
+    await world.carry_out(make_order("a", "b"), deliveries=2)
+
+    assert world.evictor.caps.describe(world.clock.now()).startswith("2 of 500")
+
+
+async def test_what_other_evictors_evicted_counts_and_ones_own_outcome_does_not_count_twice() -> None:
+    world = World(*running("a"))
+    await world.carry_out(make_order("a"))
+    own = world.records.outcomes["ord-1"]
+    world.evictor.caps.ended(own, NOW)
+    assert world.evictor.caps.describe(NOW).startswith("1 of 500")
+
+    other = {name: getattr(own, name) for name in own.__struct_fields__} | {"evictor": "evictor-2"}
+    world.evictor.caps.ended(type(own)(**other), NOW)
+    assert world.evictor.caps.describe(NOW).startswith("2 of 500")
+
+
+async def test_a_quota_order_goes_as_far_as_the_caps_let_it() -> None:
+    world = World(*running("a", "b", "c"))
+    world.policy = limited(victims_per_minute=2, victims_per_order=3)
+
+    outcome = await world.carry_out(quota_order("a", "b", "c"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-per-minute")
+    assert sorted(world.cluster.deletes()) == ["a", "b"]
+
+
+async def test_an_order_that_counts_on_too_many_others_is_refused_before_anything_is_read() -> None:
+    world = World(*running("a"))
+    awaited = tuple(Awaited(uid=f"u{i}", order_id=f"ord-x{i}") for i in range(33))
+
+    outcome = await world.carry_out(make_order("a", awaited=awaited))
+
+    assert (outcome.result, outcome.reason) == ("refused", "too-many-awaited")
+    assert not any(name.startswith("ord-x") for name in world.records.looked_for)
+
+
+async def test_an_order_that_nobody_wants_waits_for_no_other() -> None:
+    world = World(*running("a"))
+    world.cluster.remove("urgent")
+
+    outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "preemptor-gone")
+    assert "ord-0" not in world.records.looked_for
+
+
+async def test_the_mode_stops_an_order_that_waits_for_a_cap() -> None:
+    world = World(*running("a"))
+    world.policy = limited(victims_per_minute=1, victims_per_order=1)
+    world.evictor.caps.count({"default": 1}, NOW)
+    world.cluster.before("get_pod", "a", lambda: setattr(world, "policy", Policy(mode="off")))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "mode-off")
+    assert world.evictor.caps.describe(NOW).startswith("1 of 500")
+
+
+async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() -> None:
+    """More than wait in one evictor: those over that are refused, and the rest holds no slot."""
+    many = MOST_AWAITING + 50
+    world = Running(4, "a")
+    other = make_preemptor(name="other", uid="other-uid")
+    world.cluster.put(a_pod("other").on(None).priority(1000).phase("Pending").nominated(NODE).build())
+    async with world.taking_orders():
+        for number in range(many):
+            world.stream.put(
+                make_order(order_id=f"ord-w{number}", preemptor=other, awaited=awaiting(f"never-{number}"))
+            )
+        await world.clock.run(1)
+        world.stream.put(order_of("a"))
+        await world.clock.run(1)
+
+        assert world.records.outcomes["ord-a"].result == "succeeded"
+        assert "too-many-awaiting" in {one.reason for one in world.records.outcomes.values()}
+        await world.clock.run(60)
+
+
+async def test_a_small_order_passes_a_large_one_of_its_priority_but_none_of_a_higher() -> None:
+    async def evicted(priority: int) -> list[str]:
+        names = [f"v{i}" for i in range(10)]
+        world = World(*running(*names, "s"))
+        world.policy = limited(victims_per_minute=10, victims_per_order=10)
+        world.evictor.caps.count({"default": 5}, NOW)
+        large = make_order(*names, preemptor=make_preemptor(priority=priority), not_after=NOW + 30 * SECOND)
+        small = make_order(
+            make_victim("s"), order_id="ord-2", not_after=NOW + 20 * SECOND, preemptor=make_preemptor()
+        )
+        await asyncio.gather(world.carry_out(large), world.carry_out(small))
+        return world.cluster.deletes()
+
+    assert await evicted(1000) == ["s"]
+    assert await evicted(2000) == []
+
+
+async def test_a_flood_is_slowed_to_the_minutes_cap() -> None:
+    names = [f"p{i}" for i in range(12)]
+    world = Running(8, *names)
+    world.policy = limited(victims_per_minute=5, victims_per_order=5)
+    async with world.taking_orders():
+        world.stream.put(*(order_of(name) for name in names))
+        await world.clock.run(5)
+        first = len(world.cluster.deletes())
+        await world.clock.run(52)
+        assert len(world.cluster.deletes()) == first == 4  # the last fifth is for other namespaces
+        await world.clock.run(4)
