@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -40,10 +41,11 @@ func nodeNamed(term v1.NodeSelectorTerm) string {
 	return node
 }
 
-// ofDaemonSet reports whether a DaemonSet controls a pod.
+// ofDaemonSet reports whether a pod says that a DaemonSet controls it. Whoever may create pods may write that: the
+// planner asks the DaemonSet itself, and so does the evictor before it deletes.
 func ofDaemonSet(pod *v1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	return controller != nil && controller.Kind == "DaemonSet"
+	return controller != nil && controller.Kind == "DaemonSet" && controller.APIVersion == appsv1.SchemeGroupVersion.String()
 }
 
 // mayDisplace reports whether a pod may be a victim of another by their priorities: a lower one always, an

@@ -40,6 +40,8 @@ func TestOnlyAPodAsTheDaemonSetControllerWritesItIsOfADaemonSet(t *testing.T) {
 	}
 	orphan := onlyOn(pod("p", "", low, small).Obj(), "n1")
 	orphan.OwnerReferences[0].Kind = "ReplicaSet"
+	forged := onlyOn(pod("p", "", low, small).Obj(), "n1")
+	forged.OwnerReferences[0].APIVersion = "nonsense.example/v1"
 	for name, c := range map[string]struct {
 		pod  *v1.Pod
 		want string
@@ -47,6 +49,7 @@ func TestOnlyAPodAsTheDaemonSetControllerWritesItIsOfADaemonSet(t *testing.T) {
 		"as the controller writes it": {onlyOn(pod("p", "", low, small).Obj(), "n1"), "n1"},
 		"the same node twice":         {terms(named("n1"), named("n1")), "n1"},
 		"no DaemonSet":                {orphan, ""},
+		"a kind of another group":     {forged, ""},
 		"no affinity":                 {pod("p", "", low, small).Obj(), ""},
 		"no term":                     {terms(), ""},
 		"two nodes":                   {terms(named("n1", "n2")), ""},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -149,7 +150,8 @@ func TestVictimsMayHelpWhereEnoughIsHeldByLowerPriorityInEveryFullQueue(t *testi
 		"more than the queue may hold":           {in("root.a.x", "p", high, 200), rejectedFull},
 		"it never preempts":                      {in("root.a.x", "p", high, 20).PreemptionPolicy(v1.PreemptNever), rejectedFull},
 		"equals, for an ordinary pod":            {in("root.a.x", "p", low, 10), rejectedFull},
-		"equals, for a pod of a DaemonSet":       {in("root.a.x", "p", low, 10).OwnerReference("d", v1.SchemeGroupVersion.WithKind("DaemonSet")), rejectedMayHelp},
+		"equals, for a pod of a DaemonSet":       {in("root.a.x", "p", low, 10).OwnerReference("d", appsv1.SchemeGroupVersion.WithKind("DaemonSet")), rejectedMayHelp},
+		"equals, for a kind of another group":    {in("root.a.x", "p", low, 10).OwnerReference("d", v1.SchemeGroupVersion.WithKind("DaemonSet")), rejectedFull},
 		"the queue above is full, of others too": {in("root.a.z", "p", high, 10), rejectedMayHelp},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,7 +223,7 @@ func rankOf(pod *v1.Pod) int64 {
 		return math.MinInt64
 	}
 	priority := int64(corev1helpers.PodPriority(pod))
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() {
 		return priority + 1
 	}
 	return priority

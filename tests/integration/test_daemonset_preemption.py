@@ -1,6 +1,9 @@
 """Room for pods that a real DaemonSet has bound to one node, through plan, order and evictor."""
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.configuring import policy
@@ -13,8 +16,24 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
 
 START_DELAY_SECONDS = 1
-ON = {"enabled": True, "preemption_start_delay": START_DELAY_SECONDS}
+ON = {
+    "enabled": True,
+    "namespaces": ["*"],
+    "beyond_own_namespace": ["*"],
+    "preemption_start_delay": START_DELAY_SECONDS,
+}
 OPTED_OUT = "yunikorn.apache.org/allow-preemption"
+
+
+def forged(space: Space, **owner: Any) -> dict[str, Any]:
+    """A pod that says it is a DaemonSet's and bound to n1, as any user may write it."""
+    field = {"key": "metadata.name", "operator": "In", "values": [space.node_name("n1")]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    pod = make_pod("forged").priority("low").cpu("150m").spec(affinity=affinity).label("app", "x").build()
+    reference = {"kind": "DaemonSet", "controller": True, **owner}
+    spec = space.pod_spec(pod["spec"])
+    return {"metadata": {**pod["metadata"], "ownerReferences": [reference]}, "spec": spec}
 
 
 async def daemon(space: Space, priority: str, cpu: int, node: str = "n1") -> Pod:
@@ -137,3 +156,34 @@ async def test_nobody_goes_where_room_appears_before_the_start_delay_is_over(spa
 
     assert not await space.bus.orders(pod.metadata.uid)
     assert await space.pod("idle") is not None
+
+
+@pytest.mark.parametrize("version", ["nonsense.example/v1", "apps/v1"])
+async def test_a_forged_owner_evicts_no_pod_of_equal_priority(space: Space, version: str) -> None:
+    await space.add_nodes(make_node("n1").cpu("200m"), make_node("n2").cpu("200m"))
+    await run_victims(space, on_n1("busy", "low", 150))
+
+    async with policy(space.cluster, daemonSets={**ON, "preemption_start_delay": 0}):
+        # A real DaemonSet of the namespace, which does not select the forged pod.
+        pod = await daemon(space, "low", 100, "n2")
+        (owner,) = pod.metadata.owner_references or ()
+        claim = {"apiVersion": version, "name": owner.name, "uid": owner.uid}
+        await space.post(f"/api/v1/namespaces/{space.namespace}/pods", forged(space, **claim))
+        await asyncio.sleep(3)
+
+    assert deletes_of(space, "busy") == []
+    assert await space.pod("busy") is not None
+
+
+async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_equal_priority(
+    space: Space,
+) -> None:
+    await space.add_nodes(make_node("n1").cpu("200m"))
+    await run_victims(space, on_n1("busy", "low", 150))
+
+    async with policy(space.cluster, daemonSets={"enabled": True, "preemption_start_delay": 0}):
+        pod = await daemon(space, "low", 150)
+        await asyncio.sleep(3)
+
+    assert not await space.bus.orders(pod.metadata.uid)
+    assert await space.pod("busy") is not None

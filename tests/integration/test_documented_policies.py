@@ -73,7 +73,8 @@ async def test_the_policy_of_the_page_on_protection_protects(space: Space, prote
 
 
 async def test_the_policy_of_the_page_on_daemonsets_makes_room_as_its_table_says(space: Space) -> None:
-    manifests, daemonset = example("daemonset.md").split("---\n")
+    page = example("daemonset.md").replace("logging", space.namespace)
+    manifests, daemonset = page.split("---\n")
     (manifest,) = yaml.safe_load_all(manifests)
     space.simple_preemptor = True
     await space.add_nodes(make_node("node-a").cpu(4))

@@ -49,15 +49,24 @@ def test_a_mirror_pod_is_known_by_its_annotation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "controller", "daemon"),
-    [("DaemonSet", True, True), ("DaemonSet", None, False), ("ReplicaSet", True, False)],
+    ("version", "kind", "controller", "daemon"),
+    [
+        ("apps/v1", "DaemonSet", True, True),
+        ("apps/v1", "DaemonSet", None, False),
+        ("apps/v1", "ReplicaSet", True, False),
+        ("nonsense.example/v1", "DaemonSet", True, False),
+        ("", "DaemonSet", True, False),
+    ],
 )
 def test_only_the_controlling_daemon_set_makes_a_daemon(
-    kind: str, controller: bool | None, daemon: bool
+    version: str, kind: str, controller: bool | None, daemon: bool
 ) -> None:
-    found = facts({"ownerReferences": [{"kind": kind, "uid": "u1", "controller": controller}]})
+    owner = {"apiVersion": version, "kind": kind, "name": "logs", "uid": "u1", "controller": controller}
+
+    found = facts({"ownerReferences": [owner]})
 
     assert found.daemon is daemon
+    assert (found.daemonset_uid, found.daemonset_name) == (("u1", "logs") if daemon else ("", ""))
     assert found.owners == ("u1",)
 
 

@@ -100,7 +100,9 @@ class Recording:
         if grace_seconds is not None:
             body["spec"]["terminationGracePeriodSeconds"] = grace_seconds
         if daemon:
-            body["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+            body["metadata"]["ownerReferences"] = [
+                {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+            ]
         if only_on:
             field = {"key": "metadata.name", "operator": "In", "values": [only_on]}
             terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}

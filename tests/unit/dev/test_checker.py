@@ -163,7 +163,7 @@ CORRECT: dict[str, Callable[[], Recording]] = {
     ),
 }
 
-_DAEMON = [{"kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
+_DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
 
 VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
     "a quota that takes the pod of a DaemonSet": (

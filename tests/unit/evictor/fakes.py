@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
@@ -43,6 +44,7 @@ class FakeCluster:
         self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.classes: dict[str, PriorityClass] = {}
+        self.daemonsets: dict[tuple[str, str], DaemonSetOwner] = {}
         self.epoch: int | None = EPOCH
         self.epoch_since: datetime | None = None
         self.brake = RELEASED
@@ -111,6 +113,10 @@ class FakeCluster:
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         await self._called("get_priority_class", name)
         return self.classes.get(name)
+
+    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
+        await self._called("get_daemonset", name)
+        return self.daemonsets.get((namespace, name))
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 import pytest
 
 from makeway.bus.messages import Outcome
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import (
     Affinity,
     LabelSelectorRequirement,
@@ -14,16 +19,19 @@ from makeway.core.k8s.objects import (
     OwnerReference,
     Pod,
 )
+from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim, preemptor_pod
 from unit.evictor.test_service import World
 
-ON = Policy(daemon_sets=DaemonSets(enabled=True))
+ON = Policy(daemon_sets=DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=("*",)))
 CRITICAL = 2_000_000_000
 
 
 def owned(pod: Pod) -> Pod:
-    owner = OwnerReference(kind="DaemonSet", name="logs", uid="logs-uid", controller=True)
+    owner = OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name="logs", uid="logs-uid", controller=True
+    )
     return changed(pod, "metadata", owner_references=(owner,))
 
 
@@ -34,9 +42,22 @@ def bound(priority: int = 1000, node: str = NODE) -> Pod:
     return owned(changed(preemptor_pod().priority(priority).build(), "spec", affinity=affinity))
 
 
-async def evicted_for(preemptor: Pod, victim: Pod, policy: Policy = ON) -> Outcome:
+def logs(pod: Pod, **other: Any) -> DaemonSetOwner:
+    """The DaemonSet that a pod claims."""
+    proof = {"namespace": pod.metadata.namespace, "name": "logs", "uid": "logs-uid", "selector": Selector(())}
+    return DaemonSetOwner(**{**proof, **other})
+
+
+async def evicted_for(
+    preemptor: Pod, victim: Pod, policy: Policy = ON, *, daemonsets: Iterable[DaemonSetOwner] | None = None
+) -> Outcome:
+    """Carry out an order; unless told otherwise, what the pods say of DaemonSets is true."""
     world = World(victim)
     world.cluster.pods["urgent"] = preemptor
+    true = (logs(preemptor), logs(victim))
+    world.cluster.daemonsets = {
+        (one.namespace, "logs"): one for one in (true if daemonsets is None else daemonsets)
+    }
     world.policy = policy
     outcome = await world.carry_out(make_order(make_victim("a", rule="daemonset-single")))
     assert (world.cluster.deletes() == ["a"]) == (outcome.result == "succeeded")
@@ -82,3 +103,54 @@ async def test_a_system_critical_pod_goes_only_for_one_of_higher_priority() -> N
 
     assert (equal.result, equal.victims[0].reason) == ("refused", "system-critical")
     assert higher.result == "succeeded"
+
+
+OTHER_LABELS = Selector((Requirement("app", "In", frozenset({"x"})),))
+
+
+@pytest.mark.parametrize(
+    "daemonsets",
+    [
+        [],
+        [logs(bound(), uid="another")],
+        [logs(bound(), selector=OTHER_LABELS)],
+        [logs(bound(), namespace="elsewhere")],
+    ],
+    ids=["no DaemonSet", "another UID", "other labels", "another namespace"],
+)
+async def test_a_forged_owner_evicts_no_pod_of_equal_priority(daemonsets: list[DaemonSetOwner]) -> None:
+    outcome = await evicted_for(bound(), a_pod("a").priority(1000).build(), daemonsets=daemonsets)
+
+    assert (outcome.result, outcome.victims[0].reason) == ("refused", "lower-priority")
+
+
+async def test_a_forged_owner_keeps_no_pod() -> None:
+    victim = owned(a_pod("a").priority(0).build())
+    forged = changed(
+        victim,
+        "metadata",
+        owner_references=tuple(
+            msgspec.structs.replace(owner, uid="forged") for owner in victim.metadata.owner_references or ()
+        ),
+    )
+
+    assert (await evicted_for(bound(), forged)).result == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("settings", "result"),
+    [
+        (DaemonSets(enabled=True), "lower-priority"),
+        (DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=()), "daemonset-other-namespace"),
+        (DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=("*",)), "succeeded"),
+    ],
+    ids=["not listed", "its own namespace alone", "beyond its namespace"],
+)
+async def test_the_policy_lists_whose_daemonsets_displace_equals_and_how_far(
+    settings: DaemonSets, result: str
+) -> None:
+    victim = changed(a_pod("a").priority(1000).build(), "metadata", namespace="tenant-b")
+
+    outcome = await evicted_for(bound(), victim, Policy(daemon_sets=settings))
+
+    assert result in (outcome.result, outcome.victims[0].reason)

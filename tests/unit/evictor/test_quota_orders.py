@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Fence, Preemptor, Victim
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import OwnerReference
+from makeway.core.k8s.selector import Selector
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.mode import Mode
 from makeway.evictor import decide
@@ -140,7 +142,7 @@ async def test_the_policy_of_the_moment_protects_a_victim() -> None:
 
 def test_the_pod_of_a_daemonset_is_spared() -> None:
     pod = a_pod("a").build()
-    owner = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
+    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
     pod = msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
     )
@@ -148,6 +150,26 @@ def test_the_pod_of_a_daemonset_is_spared() -> None:
     verdict = decide.judge_for_quota(make_victim("a"), pod, Protection())
 
     assert getattr(verdict, "reason", "") == "daemonset-pod"
+
+
+@pytest.mark.parametrize("proven", [True, False])
+async def test_a_pod_that_says_it_is_a_daemonsets_is_spared_where_the_daemonset_proves_it(
+    proven: bool,
+) -> None:
+    pod = a_pod("a").build()
+    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)
+    pod = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
+    )
+    world = World(pod)
+    if proven:
+        namespace = pod.metadata.namespace
+        daemonset = DaemonSetOwner(namespace=namespace, name="d", uid="d", selector=Selector(()))
+        world.cluster.daemonsets[namespace, "d"] = daemonset
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert results(outcome) == {"a": "spared" if proven else "deleted"}
 
 
 @pytest.mark.parametrize("order", [quota_order("a", queue=""), quota_order("a", preemptor=make_preemptor())])

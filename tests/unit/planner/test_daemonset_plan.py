@@ -6,15 +6,27 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
-from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.core.k8s.objects import Metadata, OwnerReference, PriorityClass
+from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
-from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode, PutPod, RemovePod
+from makeway.planner.snapshot.changes import (
+    Adopt,
+    Enforce,
+    KnowDaemonSets,
+    PutDaemonSet,
+    PutNode,
+    PutPod,
+    RemoveDaemonSet,
+    RemovePod,
+)
 from makeway.planner.snapshot.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -33,15 +45,21 @@ from unit.planner.building import (
 from unit.planner.building import refused as refusal_of
 from unit.planner.caching import plan
 
-ON = Policy(daemon_sets=DaemonSets(enabled=True))
+EVERYWHERE = ("*",)
+ON = Policy(daemon_sets=DaemonSets(enabled=True, namespaces=EVERYWHERE, beyond_own_namespace=EVERYWHERE))
 NODE = "n1"
 OPTED_OUT = PodFacts(opted_out=True)
-DAEMON = PodFacts(daemon=True)
+DAEMON = PodFacts(daemon=True, daemonset_uid="logs-uid", daemonset_name="logs")
+OWNER = DaemonSetOwner(namespace="default", name="logs", uid="logs-uid", selector=Selector(()))
 
 
 def of(strategy: Strategy = "single,multiple", *, most: int = 10, hard: bool = False) -> Policy:
     settings = DaemonSets(
-        enabled=True, preemption_victim_pods_selection_strategy=strategy, multiple_max_victims=most
+        enabled=True,
+        namespaces=EVERYWHERE,
+        beyond_own_namespace=EVERYWHERE,
+        preemption_victim_pods_selection_strategy=strategy,
+        multiple_max_victims=most,
     )
     return Policy(
         daemon_sets=settings, disruption_budgets="hard" if hard else "soft", hard_budget_namespaces=("*",)
@@ -80,7 +98,10 @@ def bound(size: int | Mapping[str, int], priority: int = 20) -> PodRecord:
 
 def on_node(size: int, pods: Iterable[PodRecord], policy: Policy = ON, **more: Iterable[object]) -> Snapshot:
     nodes = [make_node(NODE, size), make_node("elsewhere", 1000)]
-    return make_snapshot(nodes, pods, policy=policy, **more)  # type: ignore[arg-type]
+    snapshot = make_snapshot(nodes, pods, policy=policy, **more)  # type: ignore[arg-type]
+    snapshot.apply(PutDaemonSet(OWNER))
+    snapshot.apply(KnowDaemonSets(True))
+    return snapshot
 
 
 def the(snapshot: Snapshot, preemptor: PodRecord) -> PlanCandidate:
@@ -266,7 +287,14 @@ def test_the_pod_that_holds_its_host_port_goes_whatever_else_is_cheaper() -> Non
         manifests.pod("cheap", NODE, priority=1),
     )
     snapshot.apply(Enforce(ON, "rev-1"))
+    snapshot.apply(PutDaemonSet(OWNER))
+    owner = OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name="logs", uid="logs-uid", controller=True
+    )
     logs = manifests.pod("logs", priority=3, ports=port)
+    logs = msgspec.structs.replace(
+        logs, metadata=msgspec.structs.replace(logs.metadata, owner_references=(owner,))
+    )
     asked = manifests.question(logs, daemonset_node=NODE, unfit_since=NOW - timedelta(minutes=1))
 
     [candidate] = planned(snapshot, asked).candidates
@@ -422,3 +450,74 @@ def test_no_daemonset_protected_or_more_important_pod_ever_goes_and_the_order_of
             assert not one.pod.facts.daemon
             assert not one.pod.facts.mirror
             assert one.pod.priority <= 2
+
+
+def elsewhere(uid: str, priority: int) -> PodRecord:
+    """A pod of another tenant on the node."""
+    return make_pod(uid, NODE, priority, requests={"cpu": 10}, namespace="tenant-b")
+
+
+def in_namespaces(*, beyond: bool, names: tuple[str, ...] = ("default",)) -> Policy:
+    settings = DaemonSets(enabled=True, namespaces=names, beyond_own_namespace=names if beyond else ())
+    return Policy(daemon_sets=settings)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        msgspec.structs.replace(OWNER, uid="another-uid"),
+        msgspec.structs.replace(OWNER, name="another"),
+        msgspec.structs.replace(OWNER, namespace="tenant-b"),
+        msgspec.structs.replace(OWNER, selector=Selector((Requirement("app", "In", frozenset({"x"})),))),
+        msgspec.structs.replace(OWNER, selector=None),
+        None,
+    ],
+    ids=["another UID", "another name", "another namespace", "other labels", "no selector", "none"],
+)
+def test_a_pod_that_no_daemonset_proves_displaces_no_pod_of_equal_priority(
+    owner: DaemonSetOwner | None,
+) -> None:
+    snapshot = on_node(20, [running("a", 15, 0)])
+    snapshot.apply(RemoveDaemonSet(OWNER.uid))
+    if owner is not None:
+        snapshot.apply(PutDaemonSet(owner))
+
+    assert why(snapshot, bound(15, 0)).reason == "NoLowerPriorityPods"
+    assert victims(the(snapshot, bound(15, 10))) == {"a"}
+
+
+def test_a_daemonset_of_a_namespace_that_the_policy_does_not_list_displaces_no_equal() -> None:
+    snapshot = on_node(20, [running("a", 15, 0)], in_namespaces(beyond=True, names=("kube-system",)))
+
+    assert why(snapshot, bound(15, 0)).reason == "NoLowerPriorityPods"
+
+
+def test_daemonsets_of_kube_system_and_of_makeways_own_namespace_preempt_unless_told_otherwise() -> None:
+    settings = DaemonSets(enabled=True)
+
+    assert settings.reaches_beyond("kube-system", "makeway-system")
+    assert settings.reaches_beyond("makeway-system", "makeway-system")
+    assert not settings.may_preempt("default", "makeway-system")
+    assert not settings.may_preempt("", "")
+
+
+def test_a_daemonset_displaces_equals_of_its_own_namespace_alone_unless_the_policy_lets_it() -> None:
+    pods = [elsewhere("other", 0), running("own", 10, 0)]
+
+    assert victims(the(on_node(20, pods, in_namespaces(beyond=False)), bound(10, 0))) == {"own"}
+    confined = why(on_node(20, [elsewhere("other", 0)], in_namespaces(beyond=False)), bound(20, 0))
+    assert confined.reason == "DaemonSetNoVictims"
+    assert "daemonset-other-namespace" in confined.message
+    assert victims(the(on_node(20, [elsewhere("other", -1)], in_namespaces(beyond=False)), bound(20, 0)))
+    assert victims(the(on_node(20, [elsewhere("other", 0)], in_namespaces(beyond=True)), bound(20, 0)))
+
+
+def test_a_claim_that_no_daemonset_proves_keeps_no_pod() -> None:
+    forged = PodFacts(daemon=True, daemonset_uid="forged", daemonset_name="logs")
+    snapshot = on_node(20, [running("a", 15, 0, forged)])
+
+    assert victims(the(snapshot, bound(15, 0))) == {"a"}
+
+    snapshot.apply(KnowDaemonSets(False))
+
+    assert why(snapshot, bound(15, 0)).reason == "DaemonSetNoVictims"

@@ -26,6 +26,8 @@ from makeway.bus.messages import (
     Profile,
     VictimOutcome,
 )
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
+from makeway.core.k8s.selector import Selector
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.planner.metrics import PlannerMetrics
@@ -36,7 +38,7 @@ from makeway.planner.service.handler import Planner, PlannerInfo
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.warmup import warm_up
-from makeway.planner.snapshot.changes import Adopt, Enforce, PutNode
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot, settle
@@ -366,7 +368,13 @@ async def test_resources_that_the_profile_ignores_are_no_columns(arguments: byte
 
 def bound(**condition: Any) -> msgspec.Raw:
     """The pod as a DaemonSet's for n1, with what the scheduler has said of it."""
-    owner = {"kind": "DaemonSet", "name": "logs", "uid": "logs", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "logs",
+        "uid": "logs",
+        "controller": True,
+    }
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     conditions = [{"type": "PodScheduled", "status": "False", **condition}] if condition else []
@@ -381,9 +389,17 @@ def bound(**condition: Any) -> msgspec.Raw:
     )
 
 
+def with_daemonset(settings: DaemonSets) -> Snapshot:
+    """A full node, and the DaemonSet whose pod `bound` makes, in a namespace that the policy lists."""
+    policy = Policy(daemon_sets=msgspec.structs.replace(settings, namespaces=("shop",)))
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy)
+    owner = DaemonSetOwner(namespace="shop", name="logs", uid="logs", selector=Selector(()))
+    snapshot.apply(PutDaemonSet(owner))
+    return snapshot
+
+
 async def test_a_daemonset_pod_waits_for_its_start_delay_and_another_planner_counts_on() -> None:
-    policy = Policy(daemon_sets=DaemonSets(enabled=True, preemption_start_delay=timedelta(seconds=10)))
-    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
+    bench = Bench(with_daemonset(DaemonSets(enabled=True, preemption_start_delay=timedelta(seconds=10))))
     now = datetime.now(UTC)
     failed = now - timedelta(seconds=8)
     unfit = {"reason": "Unschedulable", "lastTransitionTime": f"{failed:%Y-%m-%dT%H:%M:%SZ}"}
@@ -405,8 +421,7 @@ async def test_a_daemonset_pod_waits_for_its_start_delay_and_another_planner_cou
 async def test_a_daemonset_pod_whose_delay_is_over_is_planned_for_by_the_simple_preemptor(
     reason: str,
 ) -> None:
-    policy = Policy(daemon_sets=DaemonSets(enabled=True))
-    bench = Bench(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)], policy=policy))
+    bench = Bench(with_daemonset(DaemonSets(enabled=True)))
 
     reply = await bench.ask(pod=bound(reason=reason, lastTransitionTime="2026-01-01T00:00:00Z"))
 

@@ -324,7 +324,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_only_there() ->
 
 def test_the_pods_of_a_daemon_set_are_judged_by_the_policy_for_daemon_sets() -> None:
     cluster = world(node("a"), pod("small", "a", priority=0), pod("large", "a", cpu="3", priority=0))
-    cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True)), "policy")
+    cluster.enforce(Policy(daemon_sets=DaemonSets(enabled=True, namespaces=("default",))), "policy")
 
     (answer,) = simulated(cluster, *pods_of([daemon_set()], "x", cluster.snapshot.nodes.values()))
 

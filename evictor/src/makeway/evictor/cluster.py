@@ -19,7 +19,8 @@ import msgspec
 from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
-from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
+from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
 from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
 from makeway.evictor.metrics import EvictorMetrics
@@ -58,6 +59,9 @@ class Cluster(Protocol):
 
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass."""
+
+    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
+        """What of the DaemonSet under this name proves that it controls a pod."""
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
@@ -126,6 +130,7 @@ _pod = _decoder(Pod)
 _node = _decoder(Node)
 _lease = _decoder(_Lease)
 _priority_class = _decoder(PriorityClass)
+_daemonset = _decoder(DaemonSet)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
@@ -145,6 +150,7 @@ class ApiCluster:
         self._nodes = SharedReads(self._read_node)
         self._priority_classes = SharedReads(self._read_priority_class)
         self._leases = SharedReads(self._read_lease)
+        self._daemonsets = SharedReads(self._read_daemonset)
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
@@ -178,6 +184,16 @@ class ApiCluster:
         path = f"/api/v1/nodes/{quote(name, safe='')}"
         body = await self._call("get_node", "GET", path, accept=METADATA_ONLY)
         return None if body is None else _node(body)
+
+    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
+        """The DaemonSet under this name now, read as nodes are."""
+        return await self._daemonsets((namespace, name))
+
+    async def _read_daemonset(self, key: tuple[str, str]) -> DaemonSetOwner | None:
+        namespace, name = key
+        path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
+        body = await self._call("get_daemonset", "GET", path)
+        return None if body is None else daemonset_owner(_daemonset(body))
 
     async def _read_priority_class(self, name: str) -> PriorityClass | None:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"

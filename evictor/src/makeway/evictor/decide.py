@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final, TypeAlias
 
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
 from makeway.core.policy.document import Protection
-from makeway.core.policy.facts import facts_of
+from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import quota_exemption_of
@@ -36,6 +38,11 @@ from makeway.evictor.verdicts import (
     Terminating,
     VictimVerdict,
 )
+
+KnownDaemonSets: TypeAlias = Mapping[tuple[str, str], DaemonSetOwner | None]
+"""DaemonSets that were read just now, by namespace and name; None where there is none of that name."""
+
+NO_DAEMONSETS: Final[KnownDaemonSets] = {}
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
@@ -118,10 +125,12 @@ def still_wanted(
     preemptor: Pod | None,
     node: Node | None,
     now: datetime,
+    daemonsets: KnownDaemonSets = NO_DAEMONSETS,
 ) -> Proceed | Stop:
     """Judge an admitted order against its fence, its preemptor and its node as the API has them.
 
-    `stored_at` and `epoch`: as for `fenced`.
+    `stored_at` and `epoch`: as for `fenced`. `daemonsets`: with the one that the preemptor claims; unless it
+    proves that, the preemptor is a pod like any other.
     """
     if (stop := fenced(order, stored_at=stored_at, epoch=epoch, now=now)) is not None:
         return stop
@@ -143,8 +152,11 @@ def still_wanted(
         return Cancelled("node-gone", f"node {order.node} ({order.node_uid}) does not exist any more")
     if node.metadata.deletion_timestamp is not None:
         return Cancelled("node-gone", f"node {order.node} is being deleted")
-    facts = PreemptorFacts(preemptor.spec.priority or 0, preemptor.metadata.namespace, bound_node(preemptor))
-    return Proceed(facts)
+    metadata = preemptor.metadata
+    facts, labels = facts_of(preemptor), metadata.labels or {}
+    proven = is_controlled(facts, labels, daemonsets.get((metadata.namespace, facts.daemonset_name)))
+    bound_to = bound_node(preemptor) if proven else ""
+    return Proceed(PreemptorFacts(facts.priority, metadata.namespace, bound_to))
 
 
 def judge(
@@ -155,10 +167,12 @@ def judge(
     preemptor: PreemptorFacts,
     rules: Sequence[Rule],
     now: datetime,
+    daemonsets: KnownDaemonSets = NO_DAEMONSETS,
 ) -> VictimVerdict:
     """Judge one victim by the pod that the API server shows under its name now.
 
-    `rules`: those in force for this preemptor, over PriorityClasses that were read just now.
+    `rules`: those in force for this preemptor, over PriorityClasses that were read just now. `daemonsets`:
+    with the one that the pod claims.
     """
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
         return Exempt("is-preemptor", "the order names its preemptor as a victim")
@@ -173,10 +187,19 @@ def judge(
         return Exempt("not-bound", "the pod is bound to no node")
     if bound_to not in ("", order.node):
         return Exempt("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
-    allowed = ask(rules, PreemptionPair(preemptor, facts_of(there), now))
+    allowed = ask(rules, PreemptionPair(preemptor, known_facts(there, daemonsets), now))
     if not allowed.removable:
         return Exempt(allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
+
+
+def known_facts(pod: Pod, daemonsets: KnownDaemonSets) -> PodFacts:
+    """Return a pod's facts, without a claim to a DaemonSet that was read and does not prove it."""
+    facts = facts_of(pod)
+    key = (facts.namespace, facts.daemonset_name)
+    if not facts.daemon or key not in daemonsets:
+        return facts
+    return proven_facts(facts, pod.metadata.labels or {}, daemonsets[key])
 
 
 def staying(victim: Victim, pod: Pod | None) -> Pod | Gone | Terminating:
@@ -198,7 +221,12 @@ def _there(victim: Victim, pod: Pod | None) -> Pod | Gone:
     return pod
 
 
-def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> VictimVerdict:
+def judge_for_quota(
+    victim: Victim,
+    pod: Pod | None,
+    protection: Protection,
+    daemonsets: KnownDaemonSets = NO_DAEMONSETS,
+) -> VictimVerdict:
     """Judge one victim of a quota order; there is no preemptor to be less important than.
 
     Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
@@ -207,7 +235,7 @@ def judge_for_quota(victim: Victim, pod: Pod | None, protection: Protection) -> 
         return stays
     if not stays.spec.node_name:
         return Exempt("not-bound", "the pod is bound to no node, and so not counted")
-    if (bar := quota_exemption_of(facts_of(stays), protection)) is not None:
+    if (bar := quota_exemption_of(known_facts(stays, daemonsets), protection)) is not None:
         return Exempt(bar.rule, bar.detail)
     return _delete(stays)
 

@@ -22,6 +22,7 @@ import structlog
 
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
@@ -147,6 +148,7 @@ class Execution:
         self._checked_at = stored_at
         self._classes: dict[str, PriorityClass] = {}
         self._class_names: set[str] = set()
+        self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._cluster = cluster
         self._records = records
         self._turn = turn
@@ -281,7 +283,26 @@ class Execution:
 
     async def _read(self, victim: Victim) -> Pod | None:
         async with self._reads:
-            return await self._cluster.get_pod(victim.namespace, victim.name)
+            pod = await self._cluster.get_pod(victim.namespace, victim.name)
+            if pod is not None:
+                await self._read_daemonset(pod)
+            return pod
+
+    async def _read_daemonset(self, pod: Pod) -> None:
+        """Read the DaemonSet that a pod claims, which alone can prove it.
+
+        Where it may not be read nothing is proven: the claim keeps a victim, and privileges no preemptor.
+        """
+        claim = claimed_daemonset(pod.metadata)
+        asked = self.order.kind == "quota" or self._mode_guard.policy.daemon_sets.enabled
+        if claim is None or not asked:
+            return
+        namespace, key = pod.metadata.namespace, (pod.metadata.namespace, claim.name)
+        try:
+            self._daemonsets[key] = await self._cluster.get_daemonset(namespace, claim.name)
+        except PermanentError as error:
+            self._daemonsets.pop(key, None)
+            _log.warning("daemonset_unreadable", namespace=namespace, daemonset=claim.name, error=str(error))
 
     async def _read_classes(self) -> None:
         """Read the victims' PriorityClasses, each once: whether a pod is exempt is the class's to say."""
@@ -296,8 +317,15 @@ class Execution:
             victim,
             pod,
             preemptor=self.preemptor,
-            rules=rules_for(self.preemptor, self.order.node, self._mode_guard.policy, self._classes),
+            rules=rules_for(
+                self.preemptor,
+                self.order.node,
+                self._mode_guard.policy,
+                self._classes,
+                own_namespace=self._mode_guard.own_namespace,
+            ),
             now=self._clock.now(),
+            daemonsets=self._daemonsets,
         )
 
     async def _check(self) -> Proceed | Stop:
@@ -323,6 +351,8 @@ class Execution:
         epoch: Epoch | None = reads[0]
         pod: Pod | None = reads[1]
         node: Node | None = reads[2]
+        if pod is not None:
+            await self._read_daemonset(pod)
         return decide.still_wanted(
             self.order,
             stored_at=self._stored_at,
@@ -330,6 +360,7 @@ class Execution:
             preemptor=pod,
             node=node,
             now=self._clock.now(),
+            daemonsets=self._daemonsets,
         )
 
     async def _epoch(self) -> Epoch | None:

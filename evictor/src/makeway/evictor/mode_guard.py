@@ -18,15 +18,18 @@ from makeway.evictor.verdicts import Refused
 
 
 class ModeGuard:
-    """One evictor's. Nothing of it awaits. `brake`: as it was read last."""
+    """One evictor's. Nothing of it awaits. `brake`: as it was read last. `own_namespace`: makeway's."""
 
     def __init__(
         self,
         own_mode: Mode,
         policy: Callable[[], Policy] = Policy,
         brake: Callable[[], Brake] = lambda: RELEASED,
+        *,
+        own_namespace: str = "",
     ) -> None:
         self._own_mode: Mode = own_mode
+        self._own_namespace = own_namespace
         self._policy = policy
         self._brake = brake
         self._control: ControlState | None = None
@@ -54,6 +57,11 @@ class ModeGuard:
         return more_restrictive(
             self._own_mode, self._policy().mode_for(namespace), self._control_mode(namespace)
         )
+
+    @property
+    def own_namespace(self) -> str:
+        """Makeway's own namespace, empty where that is not known."""
+        return self._own_namespace
 
     @property
     def own_mode(self) -> Mode:

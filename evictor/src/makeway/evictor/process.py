@@ -78,7 +78,9 @@ async def run(
         metrics, clock, config_metrics = EvictorMetrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
-        mode_guard = ModeGuard(mode, lambda: policy.current, lambda: brake.current)
+        mode_guard = ModeGuard(
+            mode, lambda: policy.current, lambda: brake.current, own_namespace=config.namespace
+        )
         brake.subscribe(mode_guard.changed)
         control = FollowingControl(bus, cluster_uid, mode_guard, metrics)
         known = asyncio.Event()

@@ -55,7 +55,7 @@ class QuotaExecution(Execution):
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         """No class exempts a pod from what its queue may not hold, so none is read."""
-        return decide.judge_for_quota(victim, pod, self._mode_guard.policy.protection)
+        return decide.judge_for_quota(victim, pod, self._mode_guard.policy.protection, self._daemonsets)
 
     def _stays(self, stop: Failed | Refused) -> None:
         """One that stays is no reason to keep the others; `progress` has it."""

@@ -6,20 +6,19 @@ required node affinity of each pod by one term that matches the field metadata.n
 
 from __future__ import annotations
 
+from makeway.core.k8s.daemonset_owner import claimed_daemonset
 from makeway.core.k8s.objects import NodeSelectorTerm, Pod
 
-_KIND = "DaemonSet"
 _NAME_FIELD = "metadata.name"
 
 
 def bound_node(pod: Pod) -> str:
-    """Return the one node that a DaemonSet's pod may run on, empty where it is no such pod.
+    """Return the one node that a pod may run on which says that it is a DaemonSet's; else empty.
 
-    Both must hold: a DaemonSet is its controller, and every required term names that node by a matching
-    field. Any user may write such an affinity into a pod; the owner alone does not bind it.
+    Both must hold: a DaemonSet is its controller by its ownerReferences, and every required term names that
+    node by a matching field. Any user may write both into a pod: the DaemonSet itself has to be asked.
     """
-    owners = pod.metadata.owner_references or ()
-    if not any(owner.controller and owner.kind == _KIND for owner in owners):
+    if claimed_daemonset(pod.metadata) is None:
         return ""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity and affinity.required

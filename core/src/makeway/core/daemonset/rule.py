@@ -25,6 +25,7 @@ DAEMONSET_MULTIPLE: Final = "daemonset-multiple"
 
 DAEMONSET_POD: Final = "daemonset-pod"
 HIGHER_PRIORITY: Final = "higher-priority"
+OTHER_NAMESPACE: Final = "daemonset-other-namespace"
 MAY_GO: Final = "daemonset"
 
 
@@ -41,14 +42,36 @@ def displaceable(pair: PreemptionPair) -> Verdict:
     return Verdict(True, MAY_GO, f"{victim} <= {preemptor}")
 
 
+def displaceable_at_home(pair: PreemptionPair) -> Verdict:
+    """Allow what `displaceable` does; in other namespaces, only pods of lower priority."""
+    verdict = displaceable(pair)
+    victim, preemptor = pair.victim, pair.preemptor
+    if not verdict.removable or victim.namespace == preemptor.namespace:
+        return verdict
+    if victim.priority >= preemptor.priority:
+        return Verdict(
+            False,
+            OTHER_NAMESPACE,
+            f"{victim.priority} >= {preemptor.priority}, and it is not in the DaemonSet's namespace",
+        )
+    return verdict
+
+
 def rules_for(
-    preemptor: PreemptorFacts, node: str, policy: Policy, classes: Mapping[str, PriorityClass]
+    preemptor: PreemptorFacts,
+    node: str,
+    policy: Policy,
+    classes: Mapping[str, PriorityClass],
+    *,
+    own_namespace: str = "",
 ) -> tuple[Rule, ...]:
     """Return the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
 
-    Those of the simple preemptor where the policy turns it on and the pod is bound to this very node,
-    else those of ordinary preemption.
+    Those of the simple preemptor where the policy turns it on for the pod's namespace and the pod is bound to
+    this very node, else those of ordinary preemption. `own_namespace`: makeway's, empty where not known.
     """
-    if policy.daemon_sets.enabled and preemptor.daemonset_node == node:
-        return (displaceable, *victim_rules(policy, classes))
-    return rules_in_force(policy, classes)
+    settings = policy.daemon_sets
+    if preemptor.daemonset_node != node or not settings.may_preempt(preemptor.namespace, own_namespace):
+        return rules_in_force(policy, classes)
+    beyond = settings.reaches_beyond(preemptor.namespace, own_namespace)
+    return (displaceable if beyond else displaceable_at_home, *victim_rules(policy, classes))

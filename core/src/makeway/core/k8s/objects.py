@@ -27,6 +27,7 @@ Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 class OwnerReference(View, frozen=True, gc=False):
     """metadata.ownerReferences[]."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -378,6 +379,19 @@ class PriorityClass(View, frozen=True, gc=False):
     value: int = 0
     global_default: bool | None = None
     preemption_policy: str | None = None
+
+
+class DaemonSetSpec(View, frozen=True, gc=False):
+    """spec of a DaemonSet."""
+
+    selector: LabelSelector | None = None
+
+
+class DaemonSet(View, frozen=True, gc=False):
+    """apps/v1 DaemonSet."""
+
+    metadata: Metadata
+    spec: DaemonSetSpec = DaemonSetSpec()
 
 
 class ConfigMap(View, frozen=True, gc=False):

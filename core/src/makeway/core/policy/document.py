@@ -75,6 +75,10 @@ class DaemonSets(PolicySection, frozen=True, rename=None):
         single_max_deviation_percent: How far the one victim of `single` may be larger than needed, in
             percent of the request.
         multiple_max_victims: How many pods `multiple` may evict.
+        namespaces: Whose DaemonSets may displace pods of equal priority; `"*"` means everywhere. Whoever may
+            create DaemonSets there may do so. Makeway's own namespace is always one of them.
+        beyond_own_namespace: Those of `namespaces` whose DaemonSets may displace pods of equal priority in
+            other namespaces too. Makeway's own namespace is always one of them.
     """
 
     enabled: bool = False
@@ -82,6 +86,22 @@ class DaemonSets(PolicySection, frozen=True, rename=None):
     preemption_victim_pods_selection_strategy: Strategy = "single,multiple"
     single_max_deviation_percent: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
     multiple_max_victims: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+    namespaces: tuple[NamespaceOrAll, ...] = ("kube-system",)
+    beyond_own_namespace: tuple[NamespaceOrAll, ...] = ("kube-system",)
+
+    def may_preempt(self, namespace: str, own_namespace: str) -> bool:
+        """Report whether a namespace's DaemonSets may preempt by these rules; `own_namespace`: makeway's."""
+        return (
+            self.enabled
+            and bool(namespace)
+            and (namespace == own_namespace or in_namespaces(namespace, self.namespaces))
+        )
+
+    def reaches_beyond(self, namespace: str, own_namespace: str) -> bool:
+        """Report whether they may displace pods of equal priority in other namespaces too."""
+        return self.may_preempt(namespace, own_namespace) and (
+            namespace == own_namespace or in_namespaces(namespace, self.beyond_own_namespace)
+        )
 
 
 class PolicyLimits(PolicySection, frozen=True):
@@ -233,6 +253,14 @@ def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
             "does not say in which namespaces budgets are hard",
             'list them in hardBudgetNamespaces, ["*"] for all: whoever may create budgets in one of them may '
             "keep its pods from ever being evicted",
+        )
+    settings = policy.daemon_sets
+    beyond = [one for one in settings.beyond_own_namespace if not in_namespaces(one, settings.namespaces)]
+    if beyond and "daemonSets.beyond_own_namespace" in document.places:
+        yield document.problem(
+            "daemonSets.beyond_own_namespace",
+            f"names {', '.join(beyond)}, which daemonSets.namespaces does not",
+            "add it to daemonSets.namespaces, or take it out here",
         )
     if policy.hard_budget_namespaces and "disruptionBudgets" not in document.places:
         yield document.problem(

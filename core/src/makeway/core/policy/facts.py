@@ -11,7 +11,9 @@ import sys
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Metadata, Pod
 from makeway.core.k8s.queue_labels import asked_for
@@ -39,7 +41,9 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     * `priority_class`: name of its PriorityClass, empty where it has none.
     * `scheduled_micros`: since when it has been scheduled, in microseconds, or NOT_SCHEDULED.
     * `created_micros`: when it was created. `mirror`: the image of a static pod.
-    * `daemon`: a DaemonSet controls it. `never_evict`: it carries that annotation as "true".
+    * `daemon`: it says that a DaemonSet controls it, the one of `daemonset_uid` and `daemonset_name`; who
+      knows the DaemonSets asks `proven_facts` whether that is so.
+    * `never_evict`: it carries that annotation as "true".
     * `opted_out`: by its own label or annotation; its class may opt out too (`opts_out`).
     * `application`: of its label or else its annotation, empty where it has neither.
     * `queue`: the queue that its label names, empty where it names none.
@@ -58,6 +62,8 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     application: str = ""
     queue: str = ""
     owners: tuple[str, ...] = ()
+    daemonset_uid: str = ""
+    daemonset_name: str = ""
 
 
 def facts_of(pod: Pod) -> PodFacts:
@@ -66,6 +72,7 @@ def facts_of(pod: Pod) -> PodFacts:
     labels = metadata.labels or _NOTHING
     annotations = annotations_read(metadata)
     owners = metadata.owner_references or ()
+    claim = claimed_daemonset(metadata)
     return PodFacts(
         namespace=sys.intern(metadata.namespace),
         priority=pod.spec.priority or 0,
@@ -73,12 +80,33 @@ def facts_of(pod: Pod) -> PodFacts:
         scheduled_micros=scheduled_since(pod),
         created_micros=microseconds(metadata.creation_timestamp),
         mirror=MIRROR in annotations,
-        daemon=any(owner.controller and owner.kind == "DaemonSet" for owner in owners),
+        daemon=claim is not None,
         never_evict=annotations.get(NEVER_EVICT) == "true",
         opted_out=labels.get(ALLOW_PREEMPTION) == "false" or annotations.get(ALLOW_PREEMPTION) == "false",
         application=sys.intern(_first(_APPLICATION, labels) or _first(_APPLICATION, annotations)),
         queue=sys.intern(asked_for(labels)),
         owners=tuple([sys.intern(owner.uid) for owner in owners]),
+        daemonset_uid="" if claim is None else sys.intern(claim.uid),
+        daemonset_name="" if claim is None else sys.intern(claim.name),
+    )
+
+
+def proven_facts(facts: PodFacts, labels: Mapping[str, str], daemonset: DaemonSetOwner | None) -> PodFacts:
+    """Return the facts of a pod without a claim that is not true.
+
+    `daemonset`: the DaemonSet that the pod claims as it is, None where there is none of that name or UID.
+    """
+    if not facts.daemon or is_controlled(facts, labels, daemonset):
+        return facts
+    return replace(facts, daemon=False)
+
+
+def is_controlled(facts: PodFacts, labels: Mapping[str, str], daemonset: DaemonSetOwner | None) -> bool:
+    """Report whether the DaemonSet that a pod claims does control it."""
+    return (
+        facts.daemon
+        and daemonset is not None
+        and daemonset.controls(facts.namespace, labels, name=facts.daemonset_name, uid=facts.daemonset_uid)
     )
 
 

@@ -43,7 +43,8 @@ class Verdict:
 class PreemptorFacts:
     """What rules know of the pod that needs room.
 
-    `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod, or where
+    no DaemonSet proves it.
     """
 
     priority: int

@@ -179,7 +179,10 @@ def _uid(shown: Mapping[str, Any] | None) -> str:
 
 def _is_daemon(metadata: Mapping[str, Any]) -> bool:
     owners = metadata.get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
+    return any(
+        owner.get("controller") and owner.get("kind") == "DaemonSet" and owner.get("apiVersion") == "apps/v1"
+        for owner in owners
+    )
 
 
 def _pinned_to(spec: Mapping[str, Any]) -> str:

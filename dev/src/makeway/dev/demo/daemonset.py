@@ -15,6 +15,7 @@ apiVersion: makeway.dev/v1
 kind: Policy
 daemonSets:
   enabled: true
+  namespaces: [{manifests.NAMESPACE}]
   preemption_start_delay: {START_DELAY_SECONDS}
   preemption_victim_pods_selection_strategy: single,multiple
   single_max_deviation_percent: 10

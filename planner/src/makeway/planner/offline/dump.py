@@ -9,6 +9,7 @@ import msgspec
 
 from makeway.core.k8s.objects import (
     ConfigMap,
+    DaemonSet,
     DeviceClass,
     Metadata,
     Namespace,
@@ -26,7 +27,7 @@ from makeway.planner.offline.world import World
 
 COMMAND: Final = (
     "kubectl get nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,persistentvolumeclaims,"
-    "persistentvolumes,storageclasses,deviceclasses -A -o json"
+    "persistentvolumes,storageclasses,deviceclasses,daemonsets -A -o json"
 )
 """What prints a dump."""
 
@@ -42,6 +43,7 @@ _TYPES: Final[dict[str, type[View]]] = {
         PersistentVolume,
         StorageClass,
         DeviceClass,
+        DaemonSet,
         ConfigMap,
     )
 }

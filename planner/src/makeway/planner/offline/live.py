@@ -13,6 +13,7 @@ from makeway.planner.offline.world import World
 from makeway.planner.service.watch import (
     BUDGETS,
     CLAIMS,
+    DAEMON_SETS,
     DEVICE_CLASSES,
     NAMESPACES,
     NODES,
@@ -26,7 +27,7 @@ from makeway.runtime.listwatch import ListWatch, MetadataObject, Resource
 from makeway.runtime.settings import ConfigSettings
 
 RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
-OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES)
+OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES, DAEMON_SETS)
 """What the caller need not be allowed to list."""
 
 T = TypeVar("T", bound=MetadataObject)

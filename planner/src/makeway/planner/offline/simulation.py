@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 
 from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
-from makeway.core.k8s.selector import SelectorError
+from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.judging import gated, judge_pod
@@ -24,7 +25,7 @@ from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
-from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.changes import PutDaemonSet, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 
 CANDIDATES: Final = 16
@@ -84,6 +85,7 @@ class Simulation:
         if question.daemonset_node:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
+            self._put_daemonset(question.preemptor)
         snapshot.apply(PutPod(question.preemptor))
         asked = PodQuery(snapshot, request, question, self._now, admitted.warnings)
         if admitted.gates:
@@ -113,6 +115,13 @@ class Simulation:
             nodes=NodeSelection(),
             nominations=tuple(one for one in self._world.nominations.values() if one.uid != uid),
         )
+
+    def _put_daemonset(self, pod: PodRecord) -> None:
+        """Let the DaemonSet that a simulated pod names control it, where the cluster has none of that UID."""
+        name, uid = pod.facts.daemonset_name, pod.facts.daemonset_uid
+        if uid not in self._world.snapshot.daemonsets.items:
+            owner = DaemonSetOwner(namespace=pod.namespace, name=name, uid=uid, selector=Selector(()))
+            self._world.snapshot.apply(PutDaemonSet(owner))
 
     def _widened(self, question: Question) -> Question:
         """Let every candidate be named, where that is asked for."""

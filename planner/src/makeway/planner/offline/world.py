@@ -9,8 +9,10 @@ import msgspec
 
 from makeway.bus.messages import Placement
 from makeway.core.k8s.budget import budget_of
+from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.objects import (
     ENDED_PHASES,
+    DaemonSet,
     DeviceClass,
     Namespace,
     Node,
@@ -29,8 +31,10 @@ from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
+    KnowDaemonSets,
     PutBudget,
     PutClaim,
+    PutDaemonSet,
     PutDevices,
     PutNamespace,
     PutNode,
@@ -90,12 +94,18 @@ class World:
                     self.snapshot.apply(PutVolume(item.metadata.name, volume_record(item)))
                 case StorageClass():
                     self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item)))
+                case DaemonSet():
+                    self._put_daemonset(item)
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))
         except QuantityError as error:
             name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
             self.warnings.append(f"{type(item).__name__} {name} is left out: {error}")
+
+    def _put_daemonset(self, item: DaemonSet) -> None:
+        self.snapshot.apply(PutDaemonSet(daemonset_owner(item)))
+        self.snapshot.apply(KnowDaemonSets(True))
 
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata

@@ -123,7 +123,7 @@ def _decide(
         return diagnosis.not_offered(scope, question, missing)
 
     question = replace(question, needs=needs)
-    if question.daemonset_node and snapshot.exemptions.policy.daemon_sets.enabled:
+    if _of_daemonset(snapshot, question):
         if snapshot.rows.get(question.daemonset_node) not in potential:
             excluded = ruled_out(snapshot, question.constraints, named)
             return diagnosis.no_nodes(scope, question, unknown, excluded)
@@ -167,6 +167,16 @@ def _decide(
         sample=sample,
     )
     return replace(refusal, left_out=left_out)
+
+
+def _of_daemonset(snapshot: Snapshot, question: Question) -> bool:
+    """Report whether the simple preemptor decides: a DaemonSet proves the pod, and the policy lists it."""
+    exemptions, preemptor = snapshot.exemptions, question.preemptor
+    return (
+        bool(question.daemonset_node)
+        and exemptions.policy.daemon_sets.may_preempt(preemptor.namespace, exemptions.own_namespace)
+        and snapshot.daemonsets.controls(preemptor)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Question:
     `max_candidates`, `most_pods`: how many nodes the answer may name, and about how many pods on them.
     `in_flight`: UID of each pod that a live order removes, to that order's id. `leaving`: UIDs of
     victims whose order ended a moment ago, for budgets that do not show it yet.
-    `daemonset_node`: the one node that its DaemonSet has bound it to, empty where it is no such pod.
+    `daemonset_node`: the one node that a DaemonSet has bound it to, as it says itself; else empty.
     `unfit_since`: since when it has not fitted, as far as is known.
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.

@@ -22,9 +22,11 @@ from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
+    KnowDaemonSets,
     KnowVolumes,
     PutBudget,
     PutClaim,
+    PutDaemonSet,
     PutDevices,
     PutNamespace,
     PutNode,
@@ -140,6 +142,8 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     claims, volumes = list(storage.claims.items()), list(storage.volumes.items())
     first += [PutStorageClass(name, one) for name, one in sorted(storage.classes.items())]
     first += [PutDevices(snapshot.devices), KnowVolumes(storage.known)]
+    first += [PutDaemonSet(one) for _, one in sorted(snapshot.daemonsets.items.items())]
+    first.append(KnowDaemonSets(snapshot.daemonsets.known))
     yield from first
     yield from (PutClaim.of(key, claim) for key, claim in claims)
     yield from (PutVolume(name, volume) for name, volume in volumes)

@@ -1,4 +1,4 @@
-"""From the API server into the snapshot: nine list-watches and what each does with an object."""
+"""From the API server into the snapshot: ten list-watches and what each does with an object."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from makeway.core.k8s.budget import budget_of
+from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import (
+    DaemonSet,
     DeviceClass,
     Metadata,
     Namespace,
@@ -26,9 +28,11 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.snapshot.changes import (
+    KnowDaemonSets,
     KnowVolumes,
     PutBudget,
     PutClaim,
+    PutDaemonSet,
     PutDevices,
     PutNamespace,
     PutNode,
@@ -37,6 +41,7 @@ from makeway.planner.snapshot.changes import (
     PutStorageClass,
     PutVolume,
     RemoveBudget,
+    RemoveDaemonSet,
     RemoveNamespace,
     RemoveNode,
     RemovePod,
@@ -81,6 +86,7 @@ CLAIMS = Resource("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", Pe
 NAMESPACES = Resource("namespaces", "/api/v1/namespaces", Namespace)
 VOLUMES = Resource("persistentvolumes", "/api/v1/persistentvolumes", PersistentVolume)
 STORAGE_CLASSES = Resource("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", StorageClass)
+DAEMON_SETS = Resource("daemonsets", "/apis/apps/v1/daemonsets", DaemonSet)
 DEVICE_CLASSES = Resource("deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClass)
 
 REFUSED_PAUSE_SECONDS = 600.0
@@ -321,6 +327,28 @@ class DeviceClassFeed:
             self._snapshot.apply(PutDevices(frozenset().union(*self._served.values())))
 
 
+class DaemonSetFeed:
+    """DaemonSets, by UID; pods claim them, and nothing is proven before they have been listed."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        snapshot.apply(KnowDaemonSets(False))
+
+    def put(self, item: DaemonSet) -> None:
+        """Keep what proves ownership. What a DaemonSet's status tells makes no difference."""
+        self._snapshot.apply(PutDaemonSet(daemonset_owner(item)))
+
+    def drop(self, item: DaemonSet) -> None:
+        """Forget the DaemonSet."""
+        self._snapshot.apply(RemoveDaemonSet(item.metadata.uid))
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget DaemonSets that a complete list does not have."""
+        for uid in [uid for uid in self._snapshot.daemonsets.items if uid not in uids]:
+            self._snapshot.apply(RemoveDaemonSet(uid))
+        self._snapshot.apply(KnowDaemonSets(True))
+
+
 def volume_feed(snapshot: Snapshot) -> NamedFeed[PersistentVolume]:
     """Return what takes the volumes; they are not known before they have been listed."""
     snapshot.apply(KnowVolumes(False))
@@ -367,8 +395,9 @@ class NamespaceFeed:
 class Watch:
     """The list-watches that keep one snapshot. `run` is a part of the process.
 
-    `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes and device
-    classes are optional: where they may not be read, as with older rights, they rule no node out.
+    `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes, device
+    classes and DaemonSets are optional: where they may not be read, as with older rights, they rule no node
+    out, and no DaemonSet proves its pods.
     """
 
     def __init__(
@@ -397,6 +426,7 @@ class Watch:
             ListWatch(api, VOLUMES, volume_feed(snapshot), metrics, patient),
             ListWatch(api, STORAGE_CLASSES, storage_class_feed(snapshot), metrics, patient),
             ListWatch(api, DEVICE_CLASSES, DeviceClassFeed(snapshot).feed(), metrics, patient),
+            ListWatch(api, DAEMON_SETS, DaemonSetFeed(snapshot), metrics, patient),
         )
 
     @property

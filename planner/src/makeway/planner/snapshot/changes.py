@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.policy.document import Policy
@@ -141,6 +142,24 @@ class KnowVolumes(RecordingEntry, frozen=True, tag=20, gc=False):
     known: bool
 
 
+class PutDaemonSet(RecordingEntry, frozen=True, tag=21, gc=False):
+    """A DaemonSet has come, or its selector has changed."""
+
+    daemonset: DaemonSetOwner
+
+
+class RemoveDaemonSet(RecordingEntry, frozen=True, tag=22, gc=False):
+    """A DaemonSet is gone."""
+
+    uid: str
+
+
+class KnowDaemonSets(RecordingEntry, frozen=True, tag=23, gc=False):
+    """Whether all DaemonSets have been listed. A recording without it knew of none."""
+
+    known: bool
+
+
 Change: TypeAlias = (
     PutNode
     | RemoveNode
@@ -159,4 +178,7 @@ Change: TypeAlias = (
     | PutStorageClass
     | PutDevices
     | KnowVolumes
+    | PutDaemonSet
+    | RemoveDaemonSet
+    | KnowDaemonSets
 )

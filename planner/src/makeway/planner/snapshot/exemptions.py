@@ -42,6 +42,11 @@ class Exemptions:
         self._uids: dict[str, set[str]] = {}
         self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
 
+    @property
+    def own_namespace(self) -> str:
+        """Makeway's namespace, which is where the policy is; empty where that is not known."""
+        return self.source[1] if self.source else ""
+
     def exemption_of(self, facts: PodFacts) -> Exemption:
         """Return a pod's exemption. O(1).
 
@@ -95,7 +100,7 @@ class Exemptions:
         """Put a policy in force; report whether the exemptions of pods may differ now."""
         differs = policy.protection != self.policy.protection
         self.policy, self.revision, self.source = policy, revision, source
-        self.queue_exempt_namespaces = queue_exempt_namespaces(policy, source[1] if source else "")
+        self.queue_exempt_namespaces = queue_exempt_namespaces(policy, self.own_namespace)
         self.rules = rules_in_force(policy, self.classes)
         self._known.clear()
         return differs

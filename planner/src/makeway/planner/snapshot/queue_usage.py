@@ -13,6 +13,7 @@ from makeway.core.queues.quota_exemption import quota_exemption_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members
+from makeway.planner.snapshot.daemonsets import DaemonSets
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
@@ -30,7 +31,7 @@ class QueueUsage:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, exemptions: Exemptions, owners: OwnerIndex) -> None:
+    def __init__(self, exemptions: Exemptions, owners: OwnerIndex, daemonsets: DaemonSets) -> None:
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
@@ -39,6 +40,7 @@ class QueueUsage:
         self.misplaced: dict[str, str] = {}
         self._exemptions = exemptions
         self._owners = owners
+        self._daemonsets = daemonsets
         self._leaves: dict[str, int] = {}
         self._records: dict[str, PodRecord] = {}
         self._members: dict[int, dict[str, Member]] = {}
@@ -154,7 +156,7 @@ class QueueUsage:
     def _member(self, pod: PodRecord) -> Member:
         facts, exemptions = pod.facts, self._exemptions
         priority_class = exemptions.classes.get(facts.priority_class)
-        exemption = quota_exemption_of(facts, exemptions.policy.protection)
+        exemption = quota_exemption_of(self._daemonsets.facts_of(pod), exemptions.policy.protection)
         return Member(
             uid=pod.uid,
             requests=pod.requests,

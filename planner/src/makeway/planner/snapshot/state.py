@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 import numpy as np
 
 from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import Importance
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.k8s.resources import is_extended
@@ -24,9 +25,11 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Change,
     Enforce,
+    KnowDaemonSets,
     KnowVolumes,
     PutBudget,
     PutClaim,
+    PutDaemonSet,
     PutDevices,
     PutNamespace,
     PutNode,
@@ -35,6 +38,7 @@ from makeway.planner.snapshot.changes import (
     PutStorageClass,
     PutVolume,
     RemoveBudget,
+    RemoveDaemonSet,
     RemoveNamespace,
     RemoveNode,
     RemovePod,
@@ -42,6 +46,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
+from makeway.planner.snapshot.daemonsets import DaemonSets
 from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
@@ -86,7 +91,8 @@ class Snapshot:
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
-    claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `devices`: extended
+    claim that only one pod may use. `volumes`: which nodes claims leave to their pods. `daemonsets`: which
+    pods they control. `devices`: extended
     resources that nodes may serve by dynamic allocation, None where that is not known. `pending_updates`:
     what has still to be done, where it is done in chunks (`chunk`); until then nothing may be planned on the
     snapshot. `upkeep`: the same for what plans can do without until then: `use_label_keys` and `count` report
@@ -113,7 +119,8 @@ class Snapshot:
         self.budgets = BudgetTable()
         self.exemptions = Exemptions()
         self.owners = OwnerIndex()
-        self.queues = QueueUsage(self.exemptions, self.owners)
+        self.daemonsets = DaemonSets()
+        self.queues = QueueUsage(self.exemptions, self.owners, self.daemonsets)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
@@ -240,6 +247,12 @@ class Snapshot:
             case PutDevices(resources):
                 self.revision += self.devices != resources
                 self.devices = resources
+            case PutDaemonSet(daemonset):
+                self._put_daemonset(daemonset)
+            case RemoveDaemonSet(uid):
+                self._remove_daemonset(uid)
+            case KnowDaemonSets(known):
+                self._know_daemonsets(known)
             case Enforce(policy, revision, source):
                 self._enforce(policy, revision, source)
             case Adopt(tree, revision, source):
@@ -403,6 +416,33 @@ class Snapshot:
         self.signatures.reuse_keys()
         what = f"PersistentVolumeClaim {key[0]}/{key[1]} is being applied"
         self.upkeep.add(what, self._claim_users.get(key), self._group)
+
+    def _put_daemonset(self, daemonset: DaemonSetOwner) -> None:
+        """Add a DaemonSet or change it; what pods claim of it may be true now, or no longer. O(pods)."""
+        if self.daemonsets.items.get(daemonset.uid) == daemonset:
+            return
+        self.revision += 1
+        self.daemonsets.items[daemonset.uid] = daemonset
+        self._prove_again(self.daemonsets.claiming(daemonset.uid))
+
+    def _remove_daemonset(self, uid: str) -> None:
+        """Forget a DaemonSet. O(pods that claim it)."""
+        if self.daemonsets.items.pop(uid, None) is None:
+            return
+        self.revision += 1
+        self._prove_again(self.daemonsets.claiming(uid))
+
+    def _know_daemonsets(self, known: bool) -> None:
+        """O(pods that claim any)."""
+        if self.daemonsets.known == known:
+            return
+        self.revision += 1
+        self.daemonsets.known = known
+        self._prove_again(self.daemonsets.all_claiming())
+
+    def _prove_again(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self.queues.renew(uid)
 
     def _put_priority_class(self, priority_class: PriorityClass) -> None:
         """Add or change a PriorityClass; the exemptions of its pods are worked out anew. O(its pods)."""
@@ -584,6 +624,7 @@ class Snapshot:
         if budgets != NO_BUDGETS:
             self._budget_sets[pod.uid] = budgets
         self.exemptions.add(pod)
+        self.daemonsets.add(pod)
         displaced = self.owners.add(pod)
         self.queues.place(pod)
         self.queues.renew(displaced)
@@ -595,6 +636,7 @@ class Snapshot:
             self._claim_users.discard(pod)
         self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
         self.exemptions.discard(pod)
+        self.daemonsets.discard(pod)
         self.queues.discard(pod)
         self.queues.renew(self.owners.discard(pod))
 

@@ -221,10 +221,11 @@ def _kept(
     node = question.daemonset_node
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
     policy = snapshot.exemptions.policy
-    rules = rules_for(preemptor, node, policy, snapshot.priority_classes)
+    own = snapshot.exemptions.own_namespace
+    rules = rules_for(preemptor, node, policy, snapshot.priority_classes, own_namespace=own)
     kept = {}
     for slot, pod in enumerate(pods):
-        verdict = judge(rules, PreemptionPair(preemptor, pod.facts, now))
+        verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))
         if verdict.removable and pod.uid in question.refused:
             verdict = REFUSED
         spent = [

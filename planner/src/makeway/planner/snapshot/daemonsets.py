@@ -1,0 +1,52 @@
+"""The DaemonSets there are, and which pods say that one of them controls them.
+
+Owned by the snapshot. Until they have been listed nothing is proven: a claim keeps its pod where DaemonSets'
+pods stay, and privileges none. Pure state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner
+from makeway.core.policy.facts import PodFacts, is_controlled, proven_facts
+from makeway.planner.snapshot.records import PodRecord
+
+
+class DaemonSets:
+    """DaemonSets by UID. `known`: all of them have been listed."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.items: dict[str, DaemonSetOwner] = {}
+        self._claims: dict[str, set[str]] = {}
+
+    def controls(self, pod: PodRecord) -> bool:
+        """Report whether a DaemonSet proves that it controls a pod. O(requirements of its selector)."""
+        return is_controlled(pod.facts, pod.labels, self.items.get(pod.facts.daemonset_uid))
+
+    def facts_of(self, pod: PodRecord) -> PodFacts:
+        """Return a pod's facts, without a claim that is known not to be true."""
+        if not pod.facts.daemon or not self.known:
+            return pod.facts
+        return proven_facts(pod.facts, pod.labels, self.items.get(pod.facts.daemonset_uid))
+
+    def add(self, pod: PodRecord) -> None:
+        """Note a pod under the DaemonSet that it claims."""
+        if pod.facts.daemon:
+            self._claims.setdefault(pod.facts.daemonset_uid, set()).add(pod.uid)
+
+    def discard(self, pod: PodRecord) -> None:
+        """Forget a pod."""
+        if pod.facts.daemon and (claims := self._claims.get(pod.facts.daemonset_uid)) is not None:
+            claims.discard(pod.uid)
+            if not claims:
+                del self._claims[pod.facts.daemonset_uid]
+
+    def claiming(self, uid: str) -> Collection[str]:
+        """Return the UIDs of the pods that claim a DaemonSet."""
+        return self._claims.get(uid, ())
+
+    def all_claiming(self) -> list[str]:
+        """Return the UIDs of all pods that claim any. O(such pods)."""
+        return [pod for pods in self._claims.values() for pod in pods]
