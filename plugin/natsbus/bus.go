@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 // Errors of a Bus. With any other error it is not known what became of the message.
@@ -152,8 +153,9 @@ func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint
 	return 0, err
 }
 
-// Answer answers every question on a subject until the context ends, with bytes made for each.
-func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte, error)) {
+// Answer answers every question on a subject until the context ends, with bytes made for each. It calls refused for one
+// that asks to be answered elsewhere than in an inbox of makeway's.
+func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte, error), refused func()) {
 	var subscribed *nats.Subscription
 	defer func() {
 		if subscribed.IsValid() {
@@ -166,6 +168,11 @@ func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte,
 			var err error
 			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
 				defer goroutines.RecoverPanic(ctx, "status", nil)
+				if !wire.Answerable(question.Reply) {
+					refused()
+					klog.FromContext(ctx).Info("reply_refused", "subject", subject, "reply", question.Reply)
+					return
+				}
 				data, err := answer()
 				if err == nil {
 					err = question.Respond(data)

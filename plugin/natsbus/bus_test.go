@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,8 @@ type standIn struct {
 	refusals int  // of so many further connections
 	conns    []net.Conn
 	subjects map[string]int // subscribed to, so often
+	ids      map[string]string
+	heard    []string // subjects that were published to
 }
 
 // newStandIn is a stand-in, and a bus that connects to it.
@@ -42,7 +45,7 @@ func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &standIn{listener: listener, tls: config, subjects: map[string]int{}}
+	s := &standIn{listener: listener, tls: config, subjects: map[string]int{}, ids: map[string]string{}}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -94,14 +97,18 @@ func (s *standIn) serve(conn net.Conn) {
 			inbox = words[len(words)-1]
 			s.mu.Lock()
 			s.subjects[words[1]]++
+			s.ids[words[1]] = inbox
 			s.mu.Unlock()
 		case "PUB":
 			var size int
-			_, _ = fmt.Sscan(words[3], &size)
+			_, _ = fmt.Sscan(words[len(words)-1], &size)
+			s.now(func() { s.heard = append(s.heard, words[1]) })
 			if _, err := lines.Discard(size + 2); err != nil {
 				return
 			}
-			_, _ = fmt.Fprintf(conn, "MSG %s %s 6\r\nanswer\r\n", words[2], inbox)
+			if len(words) == 4 {
+				_, _ = fmt.Fprintf(conn, "MSG %s %s 6\r\nanswer\r\n", words[2], inbox)
+			}
 		}
 		for s.is(&s.deaf) {
 			time.Sleep(time.Millisecond)
@@ -201,7 +208,7 @@ func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, bus := newStandIn(t)
-			go bus.Answer(t.Context(), "status", func() ([]byte, error) { return nil, nil })
+			go bus.Answer(t.Context(), "status", func() ([]byte, error) { return nil, nil }, func() {})
 			subscribed := func() int {
 				server.mu.Lock()
 				defer server.mu.Unlock()
@@ -224,5 +231,52 @@ func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
 			wait(2)
 			answered(t, bus)
 		})
+	}
+}
+
+func TestAQuestionIsAnsweredInAnInboxOfMakewaysAndNowhereElse(t *testing.T) {
+	server, bus := newStandIn(t)
+	refused := make(chan struct{}, 10)
+	go bus.Answer(t.Context(), "status", func() ([]byte, error) { return []byte("fine"), nil }, func() { refused <- struct{}{} })
+	answered(t, bus)
+	wait := func(what func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			server.mu.Lock()
+			found := what()
+			server.mu.Unlock()
+			if found {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("never seen")
+			}
+		}
+	}
+	wait(func() bool { return server.subjects["status"] == 1 })
+
+	foreign := []string{"makeway.v1.control", "makeway.v1.orders.pod.u", "_INBOX.other.x", "_INBOX.makewayx.y"}
+	own := []string{"_INBOX.makeway.cli.x", "_R_.a.b"}
+	server.ask("status", append(foreign, own...))
+
+	wait(func() bool { return slices.Contains(server.heard, own[0]) && slices.Contains(server.heard, own[1]) })
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	for _, subject := range foreign {
+		<-refused
+		if slices.Contains(server.heard, subject) {
+			t.Errorf("answered on %s", subject)
+		}
+	}
+}
+
+// ask sends a message for each reply subject to whoever has subscribed.
+func (s *standIn) ask(subject string, replies []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.conns {
+		for _, reply := range replies {
+			_, _ = fmt.Fprintf(conn, "MSG %s %s %s 0\r\n\r\n", subject, s.ids[subject], reply)
+		}
 	}
 }

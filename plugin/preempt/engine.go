@@ -100,7 +100,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 		return nil, err
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, e.subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) })
+		bus.Answer(ctx, e.subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) }, repliesRefused.Inc)
 	})
 	engines.of[factory] = e
 	context.AfterFunc(ctx, func() {

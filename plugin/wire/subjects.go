@@ -12,6 +12,13 @@ const DefaultPrefix = "makeway"
 // scheduler's own, so that NATS can keep everybody else from listening there.
 const Inbox = "_INBOX.makeway.scheduler"
 
+// Answerable reports whether a question may be answered on a subject: in an inbox of makeway's, or on the subject that
+// the server makes for an answer to another account. Any other might be one of a stream's, and the answer would be
+// stored as a message.
+func Answerable(reply string) bool {
+	return strings.HasPrefix(reply, "_INBOX.makeway.") || strings.HasPrefix(reply, "_R_.")
+}
+
 // Subjects spells every subject and stream name under one prefix, as
 // bus/src/makeway/bus/subjects.py does. Two clusters on one NATS use two prefixes.
 type Subjects struct {

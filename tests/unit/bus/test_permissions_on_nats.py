@@ -11,6 +11,7 @@ import nats
 import pytest
 
 from fixtures_nats import NatsServer
+from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.permissions import Permissions, permissions
@@ -36,7 +37,6 @@ def _user(name: str, given: Permissions) -> Mapping[str, Any]:
         "permissions": {
             "publish": {"allow": list(given.publish), "deny": list(given.denied)},
             "subscribe": list(given.subscribe),
-            **({"allow_responses": True} if given.answers else {}),
         },
     }
 
@@ -128,7 +128,7 @@ async def test_a_viewer_cannot_listen_in(guarded: NatsServer) -> None:
     assert await _denied(guarded, "viewer", subscribe=ears) == set(ears)
 
 
-async def test_a_planner_answers_whoever_asks_and_nobody_else(guarded: NatsServer) -> None:
+async def test_a_planner_answers_people_and_speaks_in_no_other_inbox(guarded: NatsServer) -> None:
     planner, viewer = await _bus(guarded, "planner"), await _bus(guarded, "viewer")
 
     async def answer(_: bytes) -> bytes:
@@ -138,7 +138,7 @@ async def test_a_planner_answers_whoever_asks_and_nobody_else(guarded: NatsServe
 
     assert await viewer.request_queues(b"{}", 2.0) == b"none"
     assert planner.healthy() == viewer.healthy() == ""
-    await planner.connection.client.publish("_INBOX.makeway.cli.somebody", b"unasked")
+    await planner.connection.client.publish("_INBOX.makeway.evictor.x", b"unasked")
     await planner.connection.round_trip()
     assert "permissions violation" in planner.healthy().lower()
     await planner.close()
@@ -160,4 +160,31 @@ async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded
         assert sorted(one.identity for one in answers) == sorted(bus.source for bus in buses)
         await asking.close()
     for bus in buses:
+        await bus.close()
+
+
+@pytest.mark.parametrize("reply", ["one.two.v1.control", "one.two.v1.outcomes.o", "one.two.v1.orders.pod.u"])
+async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_viewer_names(
+    guarded: NatsServer, reply: str
+) -> None:
+    sample = MESSAGES["component-status.full"]
+    assert isinstance(sample, ComponentStatus)
+    streams = await _bus(guarded, "streams")
+    await streams.ensure_streams()
+    buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler")]
+    for bus in buses:
+        await bus.components.answer(partial(_same, sample))
+        await bus.connection.client.flush()
+    refused = metrics.REPLIES_REFUSED._value.get()
+    viewer = await _bus(guarded, "viewer")
+
+    await viewer.connection.client.publish(SUBJECTS.status, b"", reply=reply)
+    async with asyncio.timeout(5):
+        while metrics.REPLIES_REFUSED._value.get() < refused + len(buses):  # noqa: ASYNC110 - a counter
+            await asyncio.sleep(0.01)
+
+    for stream in (SUBJECTS.control_stream, SUBJECTS.outcomes_stream, SUBJECTS.orders_stream):
+        info = await viewer.jetstream.api(f"STREAM.INFO.{stream}")
+        assert info["state"]["messages"] == 0
+    for bus in (streams, viewer, *buses):
         await bus.close()

@@ -49,6 +49,11 @@ MALFORMED: Final = Counter(
     "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type.",
     ["kind", "reason"],
 )
+REPLIES_REFUSED: Final = Counter(
+    "makeway_bus_replies_refused_total",
+    "Questions that asked to be answered elsewhere than in an inbox of makeway's, and were left alone: "
+    "the answer could have been stored as a message.",
+)
 HANDLER_ERRORS: Final = Counter(
     "makeway_bus_handler_errors_total", "Requests that were left without an answer by an error."
 )

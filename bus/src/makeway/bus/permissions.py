@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from makeway.bus.streams import EVICTOR_CONSUMER
-from makeway.bus.subjects import PEOPLE, Subjects, inbox
+from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, Subjects, inbox
 
 _API: Final = "$JS.API"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permissions:
-    """One user's. `denied` is taken from `publish`; `answers`: whoever asks it may be answered, once."""
+    """One user's. `denied` is taken from `publish`."""
 
     purpose: str
     publish: tuple[str, ...]
     denied: tuple[str, ...] = ()
     subscribe: tuple[str, ...]
-    answers: bool = False
 
 
 def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
@@ -64,10 +63,10 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.decisions_stream),
                 *_last(subjects.control_stream),
                 *_last(epochs),
+                *_answers("scheduler", PEOPLE),
             ),
             denied=theirs,
             subscribe=(f"{inbox('planner')}.>", subjects.plan, subjects.queues, subjects.status),
-            answers=True,
         ),
         "evictor": Permissions(
             purpose="takes orders, writes their outcomes",
@@ -83,9 +82,9 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 # With and without the server's domain and account in it.
                 f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
                 f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
+                *_answers(PEOPLE),
             ),
             subscribe=(f"{inbox('evictor')}.>", subjects.repairs, subjects.status),
-            answers=True,
         ),
         "scheduler": Permissions(
             purpose="asks for plans, commits orders for pods, follows outcomes",
@@ -95,10 +94,10 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),
+                *_answers(PEOPLE),
             ),
             denied=theirs,
             subscribe=(f"{inbox('scheduler')}.>", subjects.status),
-            answers=True,
         ),
         "streams": Permissions(
             purpose="sets the streams up",
@@ -127,6 +126,14 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }
+
+
+def _answers(*components: str) -> tuple[str, ...]:
+    """Answer these, and other accounts, in their inboxes.
+
+    Not by `allow_responses`, with which a question names any subject, as one of a stream's.
+    """
+    return (*(f"{inbox(component)}.>" for component in components), OTHER_ACCOUNT)
 
 
 def _keeps(stream: str) -> tuple[str, ...]:

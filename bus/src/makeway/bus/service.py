@@ -13,8 +13,10 @@ from nats.aio.subscription import Subscription
 from makeway.bus import metrics
 from makeway.bus.connection import Connection
 from makeway.bus.jetstream import translated
+from makeway.bus.subjects import answerable
 
 _MAX_WAITING: Final = 256
+_MAX_TOLD: Final = 200
 
 _log = structlog.get_logger()
 
@@ -44,6 +46,7 @@ async def serve(
 ) -> Responder:
     """Hand what comes on a subject to `handler`, and publish what it returns as the answer.
 
+    A message to be answered elsewhere than in an inbox of makeway's is left alone, logged and counted.
     An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
     the next is handled. `queue`: of those that share the messages.
 
@@ -52,9 +55,13 @@ async def serve(
     """
 
     async def handle(message: Msg) -> None:
+        if message.reply and not answerable(message.reply):
+            metrics.REPLIES_REFUSED.inc()
+            _log.warning("reply_refused", subject=subject, reply=message.reply[:_MAX_TOLD])
+            return
         try:
             answer = await handler(message)
-            if answer is not None:
+            if answer is not None and message.reply:
                 await connection.client.publish(message.reply, answer)
         except Exception as error:  # noqa: BLE001 - the top of a request: one must not end the service
             metrics.HANDLER_ERRORS.inc()

@@ -38,9 +38,22 @@ def queue_hash(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
+_INBOXES = "_INBOX.makeway."
+OTHER_ACCOUNT = "_R_.>"
+"""Subjects that a server makes for answers to another account; who asks cannot choose them."""
+
+
+def answerable(reply: str) -> bool:
+    """Report whether a question may be answered there: in an inbox of makeway's, or in another account.
+
+    Any other subject might be one of a stream's, and the answer would be stored as a message of ours.
+    """
+    return reply.startswith((_INBOXES, OTHER_ACCOUNT.removesuffix(">")))
+
+
 def inbox(component: str) -> str:
     """Where a component's requests are answered, without the last dot: only it may listen there."""
-    return f"_INBOX.makeway.{component if component in SERVICES else PEOPLE}"
+    return f"{_INBOXES}{component if component in SERVICES else PEOPLE}"
 
 
 class Subjects:

@@ -46,8 +46,7 @@ def _as_nats(given: Permissions) -> dict[str, Any]:
     publish: dict[str, Any] = {"allow": list(given.publish)}
     if given.denied:
         publish["deny"] = list(given.denied)
-    answers = {"allow_responses": True} if given.answers else {}
-    return {"publish": publish, "subscribe": {"allow": list(given.subscribe)}, **answers}
+    return {"publish": publish, "subscribe": {"allow": list(given.subscribe)}}
 
 
 def _permissions_page() -> str:
@@ -63,10 +62,7 @@ def _permissions_page() -> str:
         lists = [
             "\n".join((f"{title}:\n", "```", *subjects, "```\n")) for title, subjects in rows if subjects
         ]
-        answers = "It may answer each request once (`allow_responses`).\n" if given.answers else ""
-        parts.append(
-            f"## {user}\n\n{given.purpose[0].upper()}{given.purpose[1:]}. {answers}\n" + "\n".join(lists)
-        )
+        parts.append(f"## {user}\n\n{given.purpose[0].upper()}{given.purpose[1:]}.\n\n" + "\n".join(lists))
     return "\n".join(parts)
 
 
