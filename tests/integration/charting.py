@@ -7,7 +7,6 @@ service account is put into a kubeconfig.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import subprocess
 import sys
@@ -79,10 +78,8 @@ class Release:
         )
 
     def get(self, kind: str, name: str) -> Manifest:
-        """A rendered object; a Job's name may be given by its beginning."""
-        return next(
-            one for one in self.manifests if one["kind"] == kind and one["metadata"]["name"].startswith(name)
-        )
+        """A rendered object."""
+        return next(one for one in self.manifests if one["kind"] == kind and one["metadata"]["name"] == name)
 
     def url(self, user: str) -> str:
         """How a user of the chart's NATS reaches it from here."""
@@ -152,16 +149,10 @@ class Release:
         """A port of this machine that nobody else gets while the release runs."""
         return self._ports.take()
 
-    async def run_job(self) -> str:
-        """Run the streams' Job to its end; gives what it printed."""
-        argv, environment = self._command("Job", "makeway-streams", "streams")
+    def start_streams(self) -> Process:
+        """Run what keeps the streams."""
         makeway = str(Path(sys.executable).parent / "makeway")
-        done = await asyncio.create_subprocess_exec(
-            makeway, *argv, env={**environment, "PATH": ""}, stdout=-1, stderr=asyncio.subprocess.STDOUT
-        )
-        out, _ = await done.communicate()
-        assert done.returncode == 0, out.decode()
-        return out.decode()
+        return self._start("makeway-streams", makeway, lambda: "")
 
     def log(self, process: Process) -> str:
         """Everything that a process has written."""

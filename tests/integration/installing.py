@@ -29,6 +29,7 @@ class Installed:
         self.release = release
         self.audit = AuditLog(cluster.info.audit_log)
         self.nats: Process
+        self.streams: Process
         self.scheduler: Process
         self.scheduler_url = ""
         self.planners: list[tuple[Process, str]] = []
@@ -59,8 +60,7 @@ class Installed:
         """
         await self.release.apply()
         self.nats = self.release.start_nats()
-        said = await self.release.run_job()
-        assert "MAKEWAY_ORDERS" in said, said
+        self.streams = self.release.start_streams()
         start = self.release.start_replacing_scheduler if replacing else self.release.start_scheduler
         self.scheduler, self.scheduler_url = start()
 
@@ -82,7 +82,12 @@ class Installed:
 
     def logs(self) -> dict[str, str]:
         """What each process has written, by its name."""
-        processes = [self.nats, self.scheduler, *(p for p, _ in (*self.planners, *self.evictors))]
+        processes = [
+            self.nats,
+            self.streams,
+            self.scheduler,
+            *(p for p, _ in (*self.planners, *self.evictors)),
+        ]
         return {process.program.name: self.release.log(process) for process in processes}
 
 

@@ -22,7 +22,7 @@ from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.subjects import Subjects
-from makeway.dev.options import EVICTOR, NATS, PLANNER, ClusterOptions
+from makeway.dev.options import EVICTOR, NATS, PLANNER, STREAMS, ClusterOptions
 
 
 async def full_node_and_empty_node(space: Space) -> None:
@@ -201,7 +201,7 @@ async def test_without_an_evictor_another_preempts_once_two_orders_had_no_outcom
 @asynccontextmanager
 async def orders_not_stored(cluster: RunningCluster) -> AsyncIterator[None]:
     """Let the stream of orders take nothing, for the length of a block."""
-    async with cluster.jetstream() as jetstream:
+    async with cluster.without(STREAMS), cluster.jetstream() as jetstream:
         config = (
             await jetstream.stream_info(Subjects(cluster.owned.options.subject_prefix).orders_stream)
         ).config

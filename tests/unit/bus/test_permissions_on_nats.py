@@ -80,14 +80,25 @@ async def _denied(
     }
 
 
-async def test_who_writes_into_streams_may_set_them_up(guarded: NatsServer) -> None:
-    for user in ("streams", "planner", "evictor"):
+async def test_one_login_sets_the_streams_up_and_the_others_may_only_look(guarded: NatsServer) -> None:
+    streams = await _bus(guarded, "streams")
+
+    await streams.ensure_streams()
+
+    assert streams.healthy() == ""
+    await streams.close()
+    for user in ("planner", "evictor"):
         bus = await _bus(guarded, user)
-
-        await bus.ensure_streams()
-
+        await bus.watch_streams()
         assert bus.healthy() == "", user
         await bus.close()
+    for user in permissions(SUBJECTS).keys() - {"streams"}:
+        forbidden = [
+            f"$JS.API.STREAM.{verb}.{stream}"
+            for verb in ("CREATE", "UPDATE")
+            for stream in (SUBJECTS.orders_stream, SUBJECTS.outcomes_stream, SUBJECTS.control_stream)
+        ]
+        assert await _denied(guarded, user, publish=forbidden) == set(forbidden), user
 
 
 async def test_nobody_but_an_evictor_takes_orders_and_nobody_empties_a_stream(guarded: NatsServer) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
-from makeway.bus import streams
+from makeway.bus import metrics, streams
 from makeway.bus.client import Bus
 from makeway.bus.errors import StreamConflict
 from makeway.bus.follow import Start
+from makeway.bus.jetstream import JetStreamError
 from makeway.bus.publishing import Published
 from makeway.bus.subjects import Subjects
 
@@ -48,6 +49,79 @@ async def test_what_drifted_is_brought_back_and_what_is_not_ours_stays(bus: Bus)
     found = await config_of(bus, stream)
     assert (found["max_age"], found["discard"]) == (config["max_age"], "old")
     assert found["description"] == "the operator's words"
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"republish": {"src": "makeway.v1.outcomes.>", "dest": "makeway.v1.orders.>"}},
+        {"sources": [{"name": "MAKEWAY_DECISIONS"}]},
+        {
+            "subject_transform": {
+                "src": "makeway.v1.outcomes.*",
+                "dest": "makeway.v1.orders.pod.{{wildcard(1)}}",
+            }
+        },
+        {"max_msgs": 1},
+        {"allow_rollup_hdrs": True, "deny_purge": False},
+        {"no_ack": True},
+        {"subjects": ["makeway.v1.outcomes.none"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_any_other_field_of_a_stream_is_noticed_and_brought_back(
+    connect_bus: ConnectBus, change: dict[str, Any]
+) -> None:
+    bus = await connect_bus()
+    outcomes = streams.stream_configs(bus.subjects)[1]
+    await bus.jetstream.api(f"STREAM.CREATE.{outcomes['name']}", {**outcomes, **change})
+    field = next(iter(change))
+
+    wrong = await streams.wrong_streams(bus.jetstream, bus.subjects)
+    assert field in wrong[outcomes["name"]]
+    await bus.ensure_streams()
+
+    assert await streams.wrong_streams(bus.jetstream, bus.subjects) == {}
+    assert not (await config_of(bus, outcomes["name"])).get("republish")
+
+
+@pytest.mark.nats
+async def test_no_stream_can_be_purged_and_single_messages_go_from_the_quarantine_alone(bus: Bus) -> None:
+    for config in streams.stream_configs(bus.subjects):
+        stream = config["name"]
+        with pytest.raises(JetStreamError, match="purge not permitted"):
+            await bus.jetstream.api(f"STREAM.PURGE.{stream}")
+        if stream != bus.subjects.quarantine_stream:
+            with pytest.raises(JetStreamError, match="message delete not permitted"):
+                await bus.jetstream.api(f"STREAM.MSG.DELETE.{stream}", {"seq": 1})
+
+
+@pytest.mark.nats
+async def test_who_only_watches_says_what_is_missing_and_makes_nothing(connect_bus: ConnectBus) -> None:
+    bus = await connect_bus()
+
+    await bus.watch_streams()
+
+    assert metrics.STREAMS_WRONG._value.get() == 7
+    assert set((await streams.wrong_streams(bus.jetstream, bus.subjects)).values()) == {"it does not exist"}
+    await bus.ensure_streams()
+    await bus.watch_streams()
+    assert metrics.STREAMS_WRONG._value.get() == 0
+
+
+@pytest.mark.nats
+async def test_a_stream_that_is_deleted_is_made_again_by_who_keeps_the_streams(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.bus.client._KEEP_SECONDS", 0.1)
+    await bus.keep_streams()
+
+    await bus.jetstream.api(f"STREAM.DELETE.{bus.subjects.orders_stream}")
+
+    async with asyncio.timeout(5):
+        while await streams.wrong_streams(bus.jetstream, bus.subjects):  # noqa: ASYNC110 - on the server
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.nats
@@ -115,6 +189,7 @@ def test_a_zero_that_the_server_leaves_out_is_no_drift() -> None:
 async def test_a_server_that_lost_everything_is_set_up_again_and_all_goes_on(
     bus: Bus, nats_server: NatsServer
 ) -> None:
+    await bus.keep_streams()
     consumer = await bus.orders_consumer()
     await bus.publish_order(make_order("uid-before"), 0)
     reader = bus.follow(bus.subjects.orders_stream, start=Start.beginning())

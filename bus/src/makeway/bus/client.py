@@ -35,6 +35,9 @@ PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 
 QueueHandler = Callable[[bytes], Awaitable[bytes]]
 
+_KEEP_SECONDS = 5.0
+"""Between two looks of who keeps the streams: without one of them no order is stored."""
+
 _M = TypeVar("_M", EvictionOrder, Outcome)
 
 _log = structlog.get_logger()
@@ -123,19 +126,47 @@ class Bus:
         await self.connection.until_lost()
 
     async def ensure_streams(self, replicas: int = 1) -> None:
-        """Create or reconcile the streams, now and, until `close`, whenever they may have gone or drifted.
+        """Create or reconcile the streams, once.
 
         Raises:
             StreamConflict: a stream of the name cannot be made what it must be.
             BusUnavailable: NATS does not answer.
         """
+        await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+
+    async def keep_streams(self, replicas: int = 1) -> None:
+        """Create or reconcile the streams, until `close`, now and whenever they may have gone or drifted.
+
+        Raises nothing: what stands in the way is logged, and tried again.
+        """
 
         async def ensure() -> None:
-            await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+            await self.ensure_streams(replicas)
 
-        await ensure()
         if self._keeper is None:
-            self._keeper = StreamReconciler(self.connection, ensure)
+            self._keeper = StreamReconciler(self.connection, ensure, _KEEP_SECONDS, at_once=True)
+
+    async def watch_streams(self) -> None:
+        """Look at the streams now and, until `close`, once a minute and after each reconnection.
+
+        What is missing or otherwise is logged, and is in the metric. Nothing is changed.
+
+        Raises:
+            BusUnavailable: NATS does not answer.
+        """
+
+        async def look() -> None:
+            try:
+                wrong = await streams.wrong_streams(self.jetstream, self.subjects)
+            except JetStreamError as error:
+                raise BusUnavailable(str(error)) from error
+            metrics.STREAMS_WRONG.set(len(wrong))
+            for stream, detail in wrong.items():
+                _log.error("stream_wrong", stream=stream, detail=detail)
+
+        await look()
+        if self._keeper is None:
+            self._keeper = StreamReconciler(self.connection, look)
 
     # ------------------------------------------------------------------------------------ plans
 

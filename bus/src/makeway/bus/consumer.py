@@ -16,7 +16,7 @@ import structlog
 
 from makeway.bus.errors import StreamConflict
 from makeway.bus.jetstream import JetStream, JetStreamError, written_time
-from makeway.bus.streams import drift
+from makeway.bus.streams import drift, told
 
 _CONSUMER_REFUSED: Final = 10012
 # The one refusal under that number which passes: the files of a consumer just deleted are still going.
@@ -50,15 +50,6 @@ def consumer_drift(wanted: Mapping[str, Any], info: Mapping[str, Any]) -> dict[s
     if info.get("paused"):
         different["paused"] = (True, False)
     return different
-
-
-def told(different: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return a drift as one line of text."""
-    parts = (
-        f"{key} is {have!r}" if want is None else f"{key} is {have!r}, not {want!r}"
-        for key, (have, want) in sorted(different.items())
-    )
-    return "; ".join(parts)
 
 
 async def ensure_consumer(

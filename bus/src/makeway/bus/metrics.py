@@ -43,6 +43,11 @@ REBUILDS: Final = Counter(
     "changed or deleted it), unavailable.",
     ["use", "reason"],
 )
+STREAMS_WRONG: Final = Gauge(
+    "makeway_bus_streams_wrong",
+    "Streams that are missing or have other settings than makeway's, as this process saw them at most a "
+    "minute ago.",
+)
 MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",
     "Messages that were not understood, by kind (request, order, outcome, decision, control, status, "

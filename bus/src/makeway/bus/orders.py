@@ -14,12 +14,12 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from makeway.bus import metrics
 from makeway.bus.connection import Connection
-from makeway.bus.consumer import consumer_drift, ensure_consumer, told
+from makeway.bus.consumer import consumer_drift, ensure_consumer
 from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.messages import LIVE_LOOK_BACK
 from makeway.bus.pull import Pull, PullBroken, Pulled
-from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config
+from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config, told
 from makeway.bus.subjects import Subjects
 
 _ACK_TIMEOUT_SECONDS: Final = 2.0

@@ -40,6 +40,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     )
     epochs = f"KV_{subjects.epochs_bucket}"
     keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
+    looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in (*streams, epochs))
     reads_all = tuple(subject for stream in (*streams, epochs) for subject in _reads(stream))
     # A reader's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
@@ -57,7 +58,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.decisions,
                 subjects.recordings,
                 subjects.quarantined("planner"),
-                *keeps,
+                *looks,
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.decisions_stream),
@@ -74,7 +75,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.probe,
                 subjects.outcomes,
                 subjects.quarantined("evictor"),
-                *keeps,
+                *looks,
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),

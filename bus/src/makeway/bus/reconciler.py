@@ -1,7 +1,7 @@
-"""Keeping the streams there: made again where NATS came back without them, brought back where they drift.
+"""Keeping the streams there, or watching over them: now and then, and after every reconnection.
 
-A server may lose its store, and a user may delete a stream. The processes that write into streams
-see to them at their start, after every reconnection, and once a minute.
+A server may lose its store, and an administrator may change or delete a stream. `makeway streams --keep`
+makes it again and brings it back; everyone else may only look, and complains.
 """
 
 from __future__ import annotations
@@ -22,12 +22,22 @@ _log = structlog.get_logger()
 
 
 class StreamReconciler:
-    """Calls `ensure` when it may be needed, until it is closed; its errors are logged and tried again."""
+    """Calls `ensure` every `seconds` and when it may be needed; its errors are logged and tried again."""
 
-    def __init__(self, connection: Connection, ensure: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        ensure: Callable[[], Awaitable[None]],
+        seconds: float = _INTERVAL_SECONDS,
+        *,
+        at_once: bool = False,
+    ) -> None:
         self._connection = connection
         self._ensure = ensure
+        self._seconds = seconds
         self._wake = asyncio.Event()
+        if at_once:
+            self._wake.set()
         self._task = asyncio.create_task(self._keep(), name="keep-streams")
         connection.add_listener(self._wake.set)
 
@@ -37,7 +47,7 @@ class StreamReconciler:
         self._task.cancel()
 
     async def _keep(self) -> None:
-        wait = _INTERVAL_SECONDS
+        wait = self._seconds
         while True:
             try:
                 async with asyncio.timeout(wait):
@@ -51,4 +61,4 @@ class StreamReconciler:
                 _log.warning("streams_not_ensured", error=str(error))
                 wait = _RETRY_SECONDS
             else:
-                wait = _INTERVAL_SECONDS
+                wait = self._seconds

@@ -1,8 +1,10 @@
 """The streams and their limits, the evictors' consumer, and how both are kept to what is written here.
 
 The configurations are pure data. `ensure_streams` creates what is missing and brings back what has
-drifted, but only in the fields named here: an operator's placement, compression or description
-stays. What JetStream cannot change in place (retention, storage) is refused with a sentence.
+drifted, in every field: a republish, a source or a limit of messages that makeway did not set would forge
+or drop orders. Only what is free stays, as an operator's placement, compression or description. What
+JetStream cannot change in place (retention, storage) is refused with a sentence. Where the login may only
+look, `wrong_streams` says what is otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ ACK_WAIT_SECONDS: Final = 10
 preemptor waits where an evictor dies. One that was only slow does no harm, as every effect is idempotent."""
 
 EVICTOR_CONSUMER: Final = "evictor"
+
+_FREE: Final = frozenset(
+    {"placement", "compression", "description", "metadata", "consumer_limits", "first_seq", "mirror_direct"}
+)
+"""Fields that change nothing of what is in a stream: the server fills them in, or an operator may choose."""
 
 _FIXED: Final = ("retention", "storage")
 _STREAM_NOT_FOUND: Final = 10059
@@ -52,6 +59,9 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
         "max_consumers": -1,
         "max_msg_size": MAX_BYTES,
         "allow_direct": True,
+        # Neither can be taken back. What is stored leaves by its limits alone.
+        "deny_delete": True,
+        "deny_purge": True,
         # Publishers repeat an ambiguous publish within seconds; an order is void after one minute.
         "duplicate_window": 120 * _SECOND,
     }
@@ -101,6 +111,8 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             **common,
             "name": subjects.quarantine_stream,
             "subjects": [subjects.quarantine],
+            # `makeway quarantine drop` takes single messages out.
+            "deny_delete": False,
             # For people to look at; a flood of rubbish must not fill the disk. The newest are kept.
             "max_age": 30 * _DAY,
             "max_bytes": 256 * _MIB,
@@ -177,6 +189,43 @@ def drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tupl
     return different
 
 
+def stream_drift(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return how a stream differs from `wanted`, as (found, wanted): in any field, but for what is free."""
+    different = drift(wanted, found)
+    for key in found.keys() - wanted.keys() - _FREE - {"num_replicas"}:
+        if found[key]:
+            different[key] = (found[key], None)
+    return different
+
+
+def told(different: Mapping[str, tuple[Any, Any]]) -> str:
+    """Return a drift as one line of text."""
+    parts = (
+        f"{key} is {have!r}" if want is None else f"{key} is {have!r}, not {want!r}"
+        for key, (have, want) in sorted(different.items())
+    )
+    return "; ".join(parts)
+
+
+async def wrong_streams(jetstream: JetStream, subjects: Subjects) -> dict[str, str]:
+    """Return what is wrong with each stream that is not as it must be, by its name. Changes nothing.
+
+    The number of copies is the installation's choice, and not looked at.
+
+    Raises:
+        JetStreamError: a refusal that says nothing of the streams.
+        BusUnavailable: NATS does not answer.
+    """
+    wrong: dict[str, str] = {}
+    for config in (*stream_configs(subjects), epochs_config(subjects)):
+        found = await _found(jetstream, config["name"])
+        if found is None:
+            wrong[config["name"]] = "it does not exist"
+        elif different := stream_drift({k: v for k, v in config.items() if k != "num_replicas"}, found):
+            wrong[config["name"]] = told(different)
+    return wrong
+
+
 async def ensure_streams(jetstream: JetStream, subjects: Subjects, replicas: int = 1) -> None:
     """Create or bring back every stream and the epochs' bucket. Safe to call from several processes at once.
 
@@ -193,10 +242,11 @@ async def ensure_stream(jetstream: JetStream, config: Mapping[str, Any]) -> None
     name = config["name"]
     try:
         found = await _found(jetstream, name) or await _created(jetstream, config)
-        if different := drift(config, found):
+        if different := stream_drift(config, found):
             _refuse_the_fixed(name, different)
-            await jetstream.api(f"STREAM.UPDATE.{name}", {**found, **config})
-            _log.info("stream_reconciled", stream=name, fields=sorted(different))
+            kept = {key: value for key, value in found.items() if key in _FREE}
+            await jetstream.api(f"STREAM.UPDATE.{name}", {**kept, **config})
+            _log.warning("stream_reconciled", stream=name, found=told(different))
     except JetStreamError as error:
         if error.code == _UNAVAILABLE:
             raise BusUnavailable(f"stream {name}: {error.description}") from error

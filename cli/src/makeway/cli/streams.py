@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
+import structlog
 import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.connection import ConnectionTimings
-from makeway.bus.errors import BusError, BusUnavailable
+from makeway.bus.errors import BusError, BusRefused, BusUnavailable
 from makeway.bus.streams import epochs_config, stream_configs
 from makeway.cli.errors import fail
 from makeway.cli.nats_options import with_nats
 from makeway.runtime import logs
-from makeway.runtime.process import identity
+from makeway.runtime.process import identity, run_until_signalled
 from makeway.runtime.settings import NatsSettings
 
 app = typer.Typer(add_completion=False)
 
 _RETRY_SECONDS: Final = 1.0
+
+_log = structlog.get_logger()
 
 
 @app.command()
@@ -38,16 +41,25 @@ def streams(
             help="How long to wait for a NATS that is not up yet.",
         ),
     ] = 0,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Go on until told to stop: look every 5 s, and bring back what is not as it must be.",
+        ),
+    ] = False,
 ) -> None:
     """Set up the streams on NATS, or bring them back to what they must be.
 
-    Planner and evictor do so too when they start; this is for an installation that sets up first, and for
-    one where they may not. What an operator has added to a stream (placement, compression) stays. Ends with
-    0 when every stream is as it must be, with 1 when NATS cannot be reached or a stream is in the way.
+    Nothing else of makeway's creates or changes a stream: planner and evictor only compare, and complain.
+    What an operator has added to a stream (placement, compression) stays. Without --keep it ends with 0 when
+    every stream is as it must be, with 1 when NATS cannot be reached or a stream is in the way.
     """
     me = identity()
-    logs.configure("text", "warning", "streams", me)
+    logs.configure("text", "info" if keep else "warning", "streams", me)
     try:
+        if keep:
+            raise typer.Exit(asyncio.run(_keep(nats, me)))
         names = asyncio.run(_ensure(nats, me, wait))
     except (BusError, ValueError) as error:
         fail(str(error))
@@ -68,7 +80,39 @@ async def _ensure(nats: NatsSettings, me: str, wait_seconds: int) -> list[str]:
 
 
 async def _attempt(nats: NatsSettings, me: str) -> list[str]:
-    bus = await Bus.connect(
+    bus = await _connect(nats, me)
+    try:
+        await bus.ensure_streams(nats.replicas)
+        configs = (*stream_configs(bus.subjects), epochs_config(bus.subjects))
+        return [config["name"] for config in configs]
+    finally:
+        await bus.close()
+
+
+async def _keep(nats: NatsSettings, me: str) -> int:
+    """Keep the streams until a signal; return the exit code. Where one is in the way, it is tried again."""
+
+    async def keep() -> NoReturn:
+        while True:
+            try:
+                bus = await _connect(nats, me)
+            except BusRefused:
+                raise
+            except BusUnavailable as error:
+                _log.warning("nats_awaited", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            try:
+                await bus.keep_streams(nats.replicas)
+                await bus.until_lost()
+            finally:
+                await bus.close()
+
+    return await run_until_signalled(keep(), expected=(BusError,))
+
+
+async def _connect(nats: NatsSettings, me: str) -> Bus:
+    return await Bus.connect(
         nats.servers(),
         name=f"streams/{me}",
         prefix=nats.subject_prefix,
@@ -76,9 +120,3 @@ async def _attempt(nats: NatsSettings, me: str) -> list[str]:
         tls=nats.tls(),
         timings=ConnectionTimings(connect=5),
     )
-    try:
-        await bus.ensure_streams(nats.replicas)
-        configs = (*stream_configs(bus.subjects), epochs_config(bus.subjects))
-        return [config["name"] for config in configs]
-    finally:
-        await bus.close()

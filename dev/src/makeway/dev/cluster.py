@@ -76,11 +76,10 @@ class DevCluster:
         self._info = _info(self.name, site)
         wanted = self.options.components
 
-        self._run(
-            "etcd and nats-server",
-            control_plane.etcd(site),
-            *(nats.programs(site) if NATS in wanted else []),
-        )
+        bus = nats.programs(site) if NATS in wanted else []
+        if bus and wanted & {PLANNER, EVICTOR}:
+            bus.append(services.streams(site))
+        self._run("etcd and nats-server", control_plane.etcd(site), *bus)
         self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
@@ -92,7 +91,7 @@ class DevCluster:
         chosen = [program(site) for name, program in programs.items() if name in wanted]
         names = ", ".join(["controllers", *(program.name for program in chosen)])
         self._run(names, control_plane.kube_controller_manager(site), *chosen)
-        # After the services: they make the streams that the plugin follows from its first moment.
+        # After the services, which wait for the streams that the plugin follows from its first moment.
         if SCHEDULER in wanted:
             self._run("scheduler", scheduler.program(site))
         self._info.write()

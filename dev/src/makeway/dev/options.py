@@ -8,6 +8,7 @@ SCHEDULER = "scheduler"
 KWOK = "kwok"
 PLANNER = "planner"
 EVICTOR = "evictor"
+STREAMS = "streams"
 COMPONENTS = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
 """What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there."""
 

@@ -1,10 +1,10 @@
-"""The planner and the evictor as the programs a cluster runs: the `makeway` command of this environment."""
+"""Planner, evictor and the streams' keeper as a cluster runs them: the `makeway` command installed here."""
 
 import sys
 from pathlib import Path
 
 from makeway.dev import scheduler
-from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER, STREAMS
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -21,6 +21,24 @@ def planner(site: Site) -> Program:
 def evictor(site: Site) -> Program:
     """`makeway evictor`."""
     return _service(site, EVICTOR, site.options.evictor_arguments, EVICTOR, site.ports[EVICTOR])
+
+
+def streams(site: Site) -> Program:
+    """`makeway streams --keep`: the planner and the evictor wait for what it makes."""
+    return Program(
+        name=STREAMS,
+        argv=(
+            str(_MAKEWAY),
+            STREAMS,
+            "--keep",
+            f"--nats-url={site.nats_urls}",
+            f"--stream-replicas={site.options.nats_servers}",
+            f"--subject-prefix={site.options.subject_prefix}",
+        ),
+        ready=lambda: "",
+        restart=True,
+        environment={"PYTHONUNBUFFERED": "1"},
+    )
 
 
 def replica(site: Site, service: str, name: str, port: int) -> Program:
@@ -40,7 +58,6 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
             *(_WITH_FAILPOINTS if site.options.failpoints else (str(_MAKEWAY),)),
             service,
             f"--nats-url={site.nats_urls}",
-            f"--stream-replicas={site.options.nats_servers}",
             f"--subject-prefix={site.options.subject_prefix}",
             f"--kubeconfig={site.kubeconfig(service)}",
             f"--listen={address}",

@@ -126,7 +126,7 @@ async def connected(
                 timings=_TIMINGS,
             )
             try:
-                await bus.ensure_streams(nats.replicas)
+                await bus.watch_streams()
             except BaseException:
                 await bus.close()
                 raise

@@ -7,16 +7,23 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from makeway.bus.client import Bus
-from makeway.bus.consumer import consumer_drift, told
+from makeway.bus.consumer import consumer_drift
 from makeway.bus.errors import BusError
 from makeway.bus.jetstream import JetStreamError
-from makeway.bus.streams import EVICTOR_CONSUMER, drift, epochs_config, evictor_config, stream_configs
+from makeway.bus.streams import (
+    EVICTOR_CONSUMER,
+    epochs_config,
+    evictor_config,
+    stream_configs,
+    stream_drift,
+    told,
+)
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.result import CheckResult
 
 _REPLICAS: Final = "num_replicas"
-_MAKE: Final = "a planner or an evictor makes it when it starts; else run `makeway streams`"
-_RESTORE: Final = "planner and evictor bring it back when they start; or run `makeway streams`"
+_MAKE: Final = "see that `makeway streams --keep` runs, or run `makeway streams` with the streams' login"
+_RESTORE: Final = f"{_MAKE}; see who changed it"
 
 
 async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
@@ -48,11 +55,8 @@ def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckRe
     """Judge one stream by what it should be, but for its copies, which are the installation's choice."""
     name, found = f"stream {config['name']}", info["config"]
     wanted = {key: value for key, value in config.items() if key != _REPLICAS}
-    if different := drift(wanted, found):
-        told = "; ".join(
-            f"{key} is {have!r}, not {want!r}" for key, (have, want) in sorted(different.items())
-        )
-        return CheckResult(name, "wrong", told, _RESTORE)
+    if different := stream_drift(wanted, found):
+        return CheckResult(name, "wrong", told(different), _RESTORE)
     replicas, cluster = found.get(_REPLICAS, 1), info.get("cluster") or {}
     copies = f"{replicas} {'copy' if replicas == 1 else 'copies'}"
     if cluster.get("name") and not cluster.get("leader"):
