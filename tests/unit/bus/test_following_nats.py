@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
+from nats.aio.msg import Msg
 
 from builders_bus import make_order
 from fixtures_nats import NatsServer
 from makeway.bus import metrics
+from makeway.bus.batches import Batches
 from makeway.bus.client import Bus
 from makeway.bus.follow import Start, StreamMessage
 
@@ -151,23 +153,54 @@ async def test_from_now_on_survives_a_restart_before_the_first_message(
     assert await reading == ["b"]
 
 
-async def test_a_consumer_that_vanished_without_a_word_is_noticed_by_its_silence(bus: Bus) -> None:
+async def test_an_answer_that_stays_away_is_asked_for_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.bus.batches._SILENCE_SECONDS", 0.5)
     await publish(bus, "a")
     messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
     assert await take(messages, 1) == ["a"]
-    reading = asyncio.create_task(take(messages, 1, seconds=20))
-    await asyncio.sleep(0.2)
-    before = rebuilds("heartbeat")
+    before = rebuilds("unavailable")
 
     # The subscription's interest is taken away behind the client's back: nothing arrives any more.
     client = bus.connection.client
     for sid, subscription in list(client._subs.items()):
-        if getattr(subscription._cb, "__name__", "") == "_on_message":
+        if getattr(subscription._cb, "__qualname__", "").startswith("Batches"):
             await client._send_unsubscribe(sid)
     await publish(bus, "b")
 
-    assert await reading == ["b"]
-    assert rebuilds("heartbeat") == before + 1
+    assert await take(messages, 1) == ["b"]
+    assert rebuilds("unavailable") == before + 1
+
+
+async def test_more_than_a_batch_is_read_in_order_and_none_twice(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.bus.batches._BATCH", 7)
+    await publish(bus, *(f"uid-{n}" for n in range(30)))
+    everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
+
+    assert [m.sequence async for m in everything] == list(range(1, 31))
+
+
+async def test_a_message_that_is_lost_on_the_way_is_read_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(bus, "a", "b", "c")
+    put = Batches._on_message
+    lost: list[str] = []
+
+    async def lose_one(self: Batches, message: Msg) -> None:
+        if message.headers and message.headers.get("Nats-Sequence") == "2" and not lost:
+            lost.append("b")
+            return
+        await put(self, message)
+
+    monkeypatch.setattr(Batches, "_on_message", lose_one)
+    before = rebuilds("gap")
+
+    assert await take(bus.follow(bus.subjects.orders_stream, start=Start.beginning()), 3) == ["a", "b", "c"]
+    assert rebuilds("gap") == before + 1
 
 
 async def test_a_stream_made_anew_is_read_from_its_beginning(bus: Bus) -> None:
@@ -201,7 +234,7 @@ async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:
     assert await reading == ["a"]
 
 
-async def test_no_consumer_is_left_behind(bus: Bus) -> None:
+async def test_reading_makes_no_consumer(bus: Bus) -> None:
     await publish(bus, "a")
     async for _ in bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True):
         pass

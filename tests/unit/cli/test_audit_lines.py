@@ -18,7 +18,7 @@ STORED = datetime(2026, 1, 31, 12, 0, 1, tzinfo=UTC)
 
 def stored(message: codec.StreamMessage | bytes) -> StreamMessage:
     data = message if isinstance(message, bytes) else codec.wrap(message, "makeway/test/x", at=NOW)
-    return StreamMessage(subject="makeway.v1.x", sequence=7, time=STORED, data=data, pending=0)
+    return StreamMessage(subject="makeway.v1.x", sequence=7, time=STORED, data=data)
 
 
 def read(

@@ -1,15 +1,13 @@
 """Reading a stream as it grows, from any point, each message once and in order, across reconnections.
 
-For readers that keep their own state (the planner's ledger, audit): an ephemeral consumer without
-acknowledgements, which lives in the server's memory and is set up anew from the last sequence
-read whenever anything is in doubt. nats-py's ordered consumer is not used: it does not notice lost
-heartbeats (nats.py#510).
+For readers that keep their own state (the planner's ledger, audit). They fetch batches with direct gets, and
+look for more several times a second: no consumer is made, so a login that only reads needs no right to make
+one. A consumer's messages go to whatever subject its maker names, which may be one of a stream's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,19 +16,17 @@ from typing import Any, Final
 import structlog
 
 from makeway.bus import metrics
+from makeway.bus.batches import Batches, GapError
 from makeway.bus.connection import Connection
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import JetStream, JetStreamError, written_time
-from makeway.bus.pull import Pull, PullBroken
+from makeway.bus.jetstream import JetStream, JetStreamError, StoredMessage, written_time
+from makeway.bus.subjects import matches
 
-_SECOND: Final = 1_000_000_000
-_BATCH: Final = 256
-_WAIT_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
-# The end of a process should not wait for a server that is away.
-_CLOSE_SECONDS: Final = 1.0
-# The server forgets the consumer of a reader that has been silent for so long.
-_INACTIVE_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.2
+"""Between two looks for more; a look is one request and one answer."""
+_LOOK_AT_STREAM_SECONDS: Final = 1.0
+"""Between two looks whether it is still the same stream."""
 
 _log = structlog.get_logger()
 
@@ -66,13 +62,12 @@ class Start:
 
 @dataclass(frozen=True)
 class StreamMessage:
-    """A message of a stream. `pending`: how many that the reader asked for come after it, just now."""
+    """A message of a stream."""
 
     subject: str
     sequence: int
     time: datetime
     data: bytes
-    pending: int
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,108 +84,81 @@ class Follower:
         *,
         restarted: Callable[[], None] | None = None,
     ) -> None:
-        self._connection = connection
         self._jetstream = jetstream
         self._stream = stream
         self._subjects = list(subjects)
         self._start = start
         self._restarted = restarted
+        self._batches = Batches(connection, jetstream, stream)
         self._last = 0
         self._created = ""
-        self._pull: Pull | None = None
-        self._consumer = ""
-        self._consumer_sequence = 0
+        self._looked_at = 0.0
         self._trouble = ""
 
-    async def open(self) -> int:
-        """Set up a consumer behind the last message read; returns how many messages wait."""
-        info = await self._jetstream.api(f"STREAM.INFO.{self._stream}")
-        self._notice_another_stream(info)
-        if self._start.policy == "new" and not self._last:
-            # Pinned down now, so that nothing is missed should the consumer have to be made again.
-            self._start = Start.at_sequence(int(info["state"]["last_seq"]) + 1)
-        # Named in the subject, which permissions see, as well as in the request, which they do not.
-        self._consumer = f"reader-{secrets.token_hex(8)}"
-        created = await self._jetstream.api(
-            f"CONSUMER.CREATE.{self._stream}.{self._consumer}",
-            {"stream_name": self._stream, "config": {"name": self._consumer, **self._config()}},
-        )
-        self._consumer_sequence = 0
-        pull = Pull(self._connection, self._stream, self._consumer, batch=_BATCH)
-        await pull.open()
-        self._pull = pull
-        self._trouble = ""
-        return int(created.get("num_pending", 0))
-
-    async def next(self) -> StreamMessage | None:
-        """The next message, or None when there was none for a while.
+    async def open(self) -> None:
+        """Listen for answers, and see which stream it is.
 
         Raises:
-            PullBroken, BusUnavailable, JetStreamError: `drop`, then `open` again.
+            BusUnavailable, JetStreamError: `drop`, then `open` again.
         """
-        if self._pull is None:
-            raise PullBroken("gone", "not open")
-        pulled = await self._pull.next(_WAIT_SECONDS)
-        if pulled is None:
-            return None
-        if pulled.consumer_sequence != self._consumer_sequence + 1:
-            raise PullBroken("gap", f"{pulled.consumer_sequence} after {self._consumer_sequence}")
-        self._consumer_sequence = pulled.consumer_sequence
-        self._last = pulled.stream_sequence
-        return StreamMessage(
-            subject=pulled.message.subject,
-            sequence=pulled.stream_sequence,
-            time=pulled.time,
-            data=pulled.message.data,
-            pending=pulled.pending,
-            headers=pulled.message.headers or {},
-        )
+        await self._batches.open()
+        await self._look_at_stream()
+        self._trouble = ""
+
+    async def read(self) -> tuple[list[StreamMessage], bool]:
+        """Return the next messages that were asked for, and whether there are no more at the moment.
+
+        Raises:
+            BusUnavailable, JetStreamError, GapError: `drop`, then `open` again.
+        """
+        if asyncio.get_running_loop().time() - self._looked_at > _LOOK_AT_STREAM_SECONDS:
+            await self._look_at_stream()
+        batch, more = await self._batches.get(self._request())
+        return [_told(one) for one in batch if self._wanted(one)], not more
+
+    def read_up_to(self, sequence: int) -> None:
+        """Note that all up to here was worked on."""
+        self._last = max(self._last, sequence)
 
     async def drop(self, reason: str, detail: str) -> None:
-        """Let go of a consumer that is in doubt."""
+        """Begin afresh behind what was read, as something is in doubt."""
         metrics.REBUILDS.labels("follow", reason).inc()
         if not self._trouble:
-            _log.warning("consumer_rebuilt", stream=self._stream, reason=reason, detail=detail)
+            _log.warning("follower_restarted", stream=self._stream, reason=reason, detail=detail)
         self._trouble = detail
-        await self._let_go()
+        await self._batches.close()
 
     async def close(self) -> None:
-        """Let go, and take the consumer off the server where it can be reached."""
-        await self._let_go()
-        if self._consumer:
-            try:
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._jetstream.api(f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
-            except (BusUnavailable, JetStreamError, TimeoutError):
-                # The server forgets it by itself.
-                self._consumer = ""
+        """Listen no more."""
+        await self._batches.close()
 
-    async def _let_go(self) -> None:
-        if self._pull:
-            pull, self._pull = self._pull, None
-            await pull.close()
-
-    def _config(self) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any]:
         start = Start.at_sequence(self._last + 1) if self._last else self._start
-        config: dict[str, Any] = {
-            "deliver_policy": start.policy,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "inactive_threshold": _INACTIVE_SECONDS * _SECOND,
-            "mem_storage": True,
-            "num_replicas": 1,
-        }
-        if start.sequence:
-            config["opt_start_seq"] = start.sequence
+        request: dict[str, Any] = {}
         if start.time:
-            config["opt_start_time"] = written_time(start.time)
-        if self._subjects:
-            config["filter_subjects"] = self._subjects
-        return config
+            request["start_time"] = written_time(start.time)
+        else:
+            request["seq"] = max(start.sequence, 1)
+        if len(self._subjects) == 1:
+            request["next_by_subj"] = self._subjects[0]
+        return request
 
-    def _notice_another_stream(self, info: Mapping[str, Any]) -> None:
+    def _wanted(self, message: StoredMessage) -> bool:
+        if len(self._subjects) < 2:
+            return True
+        if any(matches(message.subject, pattern) for pattern in self._subjects):
+            return True
+        self.read_up_to(message.sequence)
+        return False
+
+    async def _look_at_stream(self) -> None:
         """Begin anew where the stream was made anew, or has lost what was read from it."""
+        info = await self._jetstream.api(f"STREAM.INFO.{self._stream}")
+        self._looked_at = asyncio.get_running_loop().time()
         created, last = str(info["created"]), int(info["state"]["last_seq"])
+        if self._start.policy == "new" and not self._created:
+            # Pinned down now, so that nothing is missed until the first message.
+            self._start = Start.at_sequence(last + 1)
         if (self._created and created != self._created) or last < self._last:
             _log.warning("stream_restarted", stream=self._stream, read_up_to=self._last, last=last)
             self._last = 0
@@ -198,6 +166,10 @@ class Follower:
             if self._restarted:
                 self._restarted()
         self._created = created
+
+
+def _told(stored: StoredMessage) -> StreamMessage:
+    return StreamMessage(stored.subject, stored.sequence, stored.time, stored.data, stored.headers)
 
 
 async def follow(
@@ -213,19 +185,20 @@ async def follow(
     try:
         while True:
             try:
-                at_end = await follower.open() == 0
+                await follower.open()
                 while True:
+                    messages, at_end = await follower.read()
+                    for message in messages:
+                        yield message
+                        follower.read_up_to(message.sequence)
                     if at_end:
                         if caught_up:
                             caught_up.set()
                         if stop_at_end:
                             return
-                    message = await follower.next()
-                    if message:
-                        yield message
-                        at_end = message.pending == 0
-            except PullBroken as broken:
-                await follower.drop(broken.reason, str(broken))
+                        await asyncio.sleep(_POLL_SECONDS)
+            except GapError as error:
+                await follower.drop("gap", str(error))
             except (BusUnavailable, JetStreamError) as error:
                 await follower.drop("unavailable", str(error))
                 await asyncio.sleep(_RETRY_SECONDS)

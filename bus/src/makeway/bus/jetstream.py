@@ -86,8 +86,13 @@ class StoredMessage:
 class JetStream:
     """JetStream over one NATS client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, prefix: str = API) -> None:
         self._client = client
+        self._prefix = prefix
+
+    def subject(self, operation: str) -> str:
+        """Return the subject on which the server takes an operation, as this login may ask."""
+        return f"{self._prefix}.{operation}"
 
     async def api(self, operation: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Call `$JS.API.<operation>`.
@@ -98,7 +103,7 @@ class JetStream:
         """
         body = msgspec.json.encode(request) if request else b""
         with translated(f"JetStream {operation.split('.', 1)[0]}"):
-            answer = await self._client.request(f"{API}.{operation}", body, timeout=API_TIMEOUT_SECONDS)
+            answer = await self._client.request(self.subject(operation), body, timeout=API_TIMEOUT_SECONDS)
         return _checked(operation, answer.data)
 
     async def publish(

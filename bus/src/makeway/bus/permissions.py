@@ -41,8 +41,9 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     epochs = f"KV_{subjects.epochs_bucket}"
     keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
     looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in (*streams, epochs))
-    reads_all = tuple(subject for stream in (*streams, epochs) for subject in _reads(stream))
-    # A reader's own consumers have names that cannot be guessed; the evictors' is known.
+    consumer = f"{_API}.CONSUMER.INFO.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
+    reads_all = (*(subject for stream in (*streams, epochs) for subject in _reads(stream)), consumer)
+    # The scheduler's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
         f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
         for operation, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
@@ -66,7 +67,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_last(epochs),
                 *_answers("scheduler", PEOPLE),
             ),
-            denied=theirs,
             subscribe=(f"{inbox('planner')}.>", subjects.plan, subjects.queues, subjects.status),
         ),
         "evictor": Permissions(
@@ -80,6 +80,12 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),
                 *_last(epochs),
+                # Its own consumer, by name and with its filter.
+                f"{_API}.CONSUMER.CREATE.{subjects.orders_stream}.{EVICTOR_CONSUMER}.{subjects.orders}",
+                *(
+                    f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
+                    for operation in ("INFO", "MSG.NEXT", "DELETE")
+                ),
                 # With and without the server's domain and account in it.
                 f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
                 f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
@@ -92,9 +98,9 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             publish=(
                 subjects.plan,
                 f"{subjects.prefix}.v1.orders.pod.*",
-                *_reads(subjects.orders_stream),
-                *_reads(subjects.outcomes_stream),
-                *_reads(subjects.control_stream),
+                *_follows(subjects.orders_stream),
+                *_follows(subjects.outcomes_stream),
+                *_follows(subjects.control_stream),
                 *_answers(PEOPLE),
             ),
             denied=theirs,
@@ -108,7 +114,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         "viewer": Permissions(
             purpose="for people: everything that only reads",
             publish=(subjects.probe, subjects.queues, subjects.status, *reads_all),
-            denied=theirs,
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
         "operator": Permissions(
@@ -123,7 +128,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *reads_all,
                 f"{_API}.STREAM.MSG.DELETE.{subjects.quarantine_stream}",
             ),
-            denied=theirs,
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }
@@ -148,14 +152,18 @@ def _last(stream: str) -> tuple[str, ...]:
 
 
 def _reads(stream: str) -> tuple[str, ...]:
-    """Follow a stream with consumers of one's own, and read single messages.
+    """Read all of a stream, by direct gets, and single messages."""
+    return (f"{_API}.STREAM.INFO.{stream}", *_last(stream), f"{_API}.DIRECT.GET.{stream}")
+
+
+def _follows(stream: str) -> tuple[str, ...]:
+    """Follow a stream with consumers of one's own.
 
     Without the subject `CONSUMER.CREATE.<stream>`: there the request alone names the consumer, which may be
     another's.
     """
     return (
-        f"{_API}.STREAM.INFO.{stream}",
-        *_last(stream),
+        *_reads(stream),
         f"{_API}.CONSUMER.CREATE.{stream}.>",
         *(f"{_API}.CONSUMER.{operation}.{stream}.*" for operation in ("INFO", "MSG.NEXT", "DELETE")),
     )

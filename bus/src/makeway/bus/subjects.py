@@ -43,6 +43,18 @@ OTHER_ACCOUNT = "_R_.>"
 """Subjects that a server makes for answers to another account; who asks cannot choose them."""
 
 
+def matches(subject: str, pattern: str) -> bool:
+    """Report whether a subject is one of a pattern's, with `*` for one token and `>` for the rest."""
+    tokens, wanted = subject.split("."), pattern.split(".")
+    if wanted[-1] == ">":
+        tokens, wanted = tokens[: len(wanted) - 1], wanted[:-1]
+        if len(subject.split(".")) == len(wanted):
+            return False
+    return len(tokens) == len(wanted) and all(
+        want in ("*", one) for one, want in zip(tokens, wanted, strict=True)
+    )
+
+
 def answerable(reply: str) -> bool:
     """Report whether a question may be answered there: in an inbox of makeway's, or in another account.
 
