@@ -41,6 +41,11 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def store(self) -> Path:
+        """Where JetStream keeps its streams."""
+        return self._directory / "store"
+
+    @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 

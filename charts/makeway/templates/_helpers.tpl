@@ -176,11 +176,12 @@ affinity:
     | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels) }}
 {{- end }}
 
-{{/* A user's NATS permissions under the subject prefix. Give (list $ "user"); JSON. */}}
+{{/* A user's NATS permissions under the subject prefix, or exports and imports. Give (list $ "user" "permissions")
+     or (list $ "exports" "accounts"); JSON. */}}
 {{- define "makeway.natsPermissions" -}}
 {{- $ := index . 0 -}}
 {{- $prefix := $.Values.subjectPrefix -}}
-{{- $text := $.Files.Get "files/nats-permissions.yaml"
+{{- $text := $.Files.Get (printf "files/nats-%s.yaml" (index . 2))
     | replace "prefix.v1." (printf "%s.v1." $prefix)
     | replace "PREFIX_" (printf "%s_" ($prefix | replace "." "_" | upper)) -}}
 {{- index (fromYaml $text) (index . 1) | toRawJson -}}

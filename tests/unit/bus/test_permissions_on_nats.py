@@ -14,7 +14,7 @@ from fixtures_nats import NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.permissions import Permissions, permissions
+from makeway.bus.permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.samples import MESSAGES
 
@@ -24,21 +24,14 @@ SUBJECTS = Subjects("one.two")
 @pytest.fixture
 def guarded(nats_server: NatsServer) -> NatsServer:
     """A server that knows every user of the list, with their permissions; the password is `p`."""
-    users = [_user(name, given) for name, given in permissions(SUBJECTS).items()]
-    nats_server.extra = f"authorization: {json.dumps({'users': users})}"
+    users = {name: _user(name, given) for name, given in permissions(SUBJECTS).items()}
+    nats_server.extra = f"accounts: {json.dumps(server_accounts(SUBJECTS, users))}"
     nats_server.restart()
     return nats_server
 
 
 def _user(name: str, given: Permissions) -> Mapping[str, Any]:
-    return {
-        "user": name,
-        "password": "p",
-        "permissions": {
-            "publish": {"allow": list(given.publish), "deny": list(given.denied)},
-            "subscribe": list(given.subscribe),
-        },
-    }
+    return {"user": name, "password": "p", "permissions": server_permissions(given)}
 
 
 def _same(status: ComponentStatus) -> ComponentStatus:
@@ -175,7 +168,7 @@ async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded
 
 
 @pytest.mark.parametrize("reply", ["one.two.v1.control", "one.two.v1.outcomes.o", "one.two.v1.orders.pod.u"])
-async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_viewer_names(
+async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_question_names(
     guarded: NatsServer, reply: str
 ) -> None:
     sample = MESSAGES["component-status.full"]
@@ -187,9 +180,11 @@ async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_v
         await bus.components.answer(partial(_same, sample))
         await bus.connection.client.flush()
     refused = metrics.REPLIES_REFUSED._value.get()
-    viewer = await _bus(guarded, "viewer")
+    viewer, operator = await _bus(guarded, "viewer"), await _bus(guarded, "operator")
 
     await viewer.connection.client.publish(SUBJECTS.status, b"", reply=reply)
+    assert len(await viewer.components.ask(0.5)) == 1
+    await operator.connection.client.publish(SUBJECTS.status, b"", reply=reply)
     async with asyncio.timeout(5):
         while metrics.REPLIES_REFUSED._value.get() < refused + len(buses):  # noqa: ASYNC110 - a counter
             await asyncio.sleep(0.01)
@@ -197,5 +192,5 @@ async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_v
     for stream in (SUBJECTS.control_stream, SUBJECTS.outcomes_stream, SUBJECTS.orders_stream):
         info = await viewer.jetstream.api(f"STREAM.INFO.{stream}")
         assert info["state"]["messages"] == 0
-    for bus in (streams, viewer, *buses):
+    for bus in (streams, viewer, operator, *buses):
         await bus.close()

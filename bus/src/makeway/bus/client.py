@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
+import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
@@ -20,7 +21,7 @@ from makeway.bus.connection import Connection, ConnectionTimings
 from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
-from makeway.bus.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.jetstream import API, JetStream, JetStreamError, translated
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
@@ -28,7 +29,7 @@ from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.reconciler import StreamReconciler
 from makeway.bus.repairs import Repairs
 from makeway.bus.service import Responder, serve
-from makeway.bus.subjects import DEFAULT_PREFIX, Subjects, inbox
+from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 """Given a request, and who asks: what the reply subjects of one connection have in common."""
@@ -37,6 +38,8 @@ QueueHandler = Callable[[bytes], Awaitable[bytes]]
 
 _KEEP_SECONDS = 5.0
 """Between two looks of who keeps the streams: without one of them no order is stored."""
+
+_ASK_SECONDS = 1.0
 
 _M = TypeVar("_M", EvictionOrder, Outcome)
 
@@ -55,9 +58,9 @@ class Last(Generic[_M]):
 class Bus:
     """A connection to the bus under one subject prefix."""
 
-    def __init__(self, connection: Connection, *, name: str, subjects: Subjects) -> None:
+    def __init__(self, connection: Connection, *, name: str, subjects: Subjects, api: str = API) -> None:
         self.connection = connection
-        self.jetstream = JetStream(connection.client)
+        self.jetstream = JetStream(connection.client, api)
         self.subjects = subjects
         self.epochs = Epochs(self.jetstream, subjects)
         self.repairs = Repairs(connection, subjects)
@@ -105,7 +108,8 @@ class Bus:
             tls_hostname=tls_hostname,
             timings=timings,
         )
-        return cls(connection, name=name, subjects=subjects)
+        api = API if name.partition("/")[0] in SERVICES else await _api_of_people(connection, subjects)
+        return cls(connection, name=name, subjects=subjects, api=api)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -420,3 +424,14 @@ class Bus:
         """
         follower = Follower(self.connection, self.jetstream, stream, subjects, start, restarted=restarted)
         return follow(follower, caught_up=caught_up, stop_at_end=stop_at_end)
+
+
+async def _api_of_people(connection: Connection, subjects: Subjects) -> str:
+    """Return the prefix of the JetStream API for this login: a viewer's account has another than the rest."""
+    try:
+        await connection.client.request(
+            f"{subjects.viewers_api}.STREAM.INFO.{subjects.control_stream}", timeout=_ASK_SECONDS
+        )
+    except (nats.errors.Error, OSError):
+        return API
+    return subjects.viewers_api

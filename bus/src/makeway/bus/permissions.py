@@ -4,18 +4,27 @@ The least that works, and the one place that says so: the chart's nats-server ge
 whoever sets up accounts on an existing installation (docs/reference/nats-permissions.md). No component reads
 another's answers, as each has an inbox of its own; people share one. Only the evictors take orders from
 their consumer, and no user may delete or purge a stream.
+
+Permissions cannot say where an answer goes: who asks the JetStream API names a reply subject, and what it
+names may be one of a stream's. So the viewer is in an account of its own, which imports exactly what it may
+ask: what the server answers stays in that account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from makeway.bus.streams import EVICTOR_CONSUMER
 from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, Subjects, inbox
 
 _API: Final = "$JS.API"
+
+ACCOUNT: Final = "MAKEWAY"
+VIEWERS_ACCOUNT: Final = "MAKEWAY_VIEWERS"
+VIEWERS: Final = frozenset({"viewer"})
+"""Users of the viewers' account; all others are in the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +39,11 @@ class Permissions:
 
 def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     """The permissions of every user under one prefix, by its name."""
-    streams = (
-        subjects.orders_stream,
-        subjects.outcomes_stream,
-        subjects.decisions_stream,
-        subjects.control_stream,
-        subjects.quarantine_stream,
-        subjects.recordings_stream,
-    )
     epochs = f"KV_{subjects.epochs_bucket}"
-    keeps = tuple(subject for stream in (*streams, epochs) for subject in _keeps(stream))
-    looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in (*streams, epochs))
-    consumer = f"{_API}.CONSUMER.INFO.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
-    reads_all = (*(subject for stream in (*streams, epochs) for subject in _reads(stream)), consumer)
+    streams = _streams(subjects)
+    keeps = tuple(subject for stream in streams for subject in _keeps(stream))
+    looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in streams)
+    reads_all = _reads_all(subjects)
     # The scheduler's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
         f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
@@ -113,7 +114,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "viewer": Permissions(
             purpose="for people: everything that only reads",
-            publish=(subjects.probe, subjects.queues, subjects.status, *reads_all),
+            publish=(subjects.probe, *(subject for subject, _ in viewers_services(subjects).values())),
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
         "operator": Permissions(
@@ -127,10 +128,73 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.quarantine,
                 *reads_all,
                 f"{_API}.STREAM.MSG.DELETE.{subjects.quarantine_stream}",
+                # Nothing answers there outside the viewers' account, which tells a command where it is.
+                f"{subjects.viewers_api}.>",
             ),
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }
+
+
+def viewers_services(subjects: Subjects) -> Mapping[str, tuple[str, bool]]:
+    """Return what the viewers' account imports: by its subject, the one over there, and whether many answer.
+
+    The JetStream API has another prefix there, since the server answers on its own in every account.
+    """
+    asks = {subject: (subject, True) for subject in (subjects.queues, subjects.status)}
+    for subject in _reads_all(subjects):
+        local = f"{subjects.viewers_api}{subject.removeprefix(_API)}"
+        asks[subject] = (local, ".DIRECT.GET." in subject)
+    return asks
+
+
+def server_accounts(subjects: Subjects, users: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the `accounts` of a nats-server's configuration; `users`: each as it stands there."""
+    services = viewers_services(subjects)
+    exports = [
+        {
+            "service": subject,
+            "accounts": [VIEWERS_ACCOUNT],
+            **({"response_type": "Stream"} if many else {}),
+        }
+        for subject, (_, many) in services.items()
+    ]
+    imports = [
+        {"service": {"account": ACCOUNT, "subject": subject}, **({"to": local} if local != subject else {})}
+        for subject, (local, _) in services.items()
+    ]
+    ours = [user for name, user in users.items() if name not in VIEWERS]
+    theirs = [user for name, user in users.items() if name in VIEWERS]
+    return {
+        ACCOUNT: {"jetstream": "enabled", "users": ours, "exports": exports},
+        VIEWERS_ACCOUNT: {"users": theirs, "imports": imports},
+    }
+
+
+def server_permissions(given: Permissions) -> dict[str, Any]:
+    """Return a user's `permissions` in a nats-server's configuration."""
+    publish: dict[str, Any] = {"allow": list(given.publish)}
+    if given.denied:
+        publish["deny"] = list(given.denied)
+    return {"publish": publish, "subscribe": {"allow": list(given.subscribe)}}
+
+
+def _streams(subjects: Subjects) -> tuple[str, ...]:
+    return (
+        subjects.orders_stream,
+        subjects.outcomes_stream,
+        subjects.decisions_stream,
+        subjects.control_stream,
+        subjects.quarantine_stream,
+        subjects.recordings_stream,
+        f"KV_{subjects.epochs_bucket}",
+    )
+
+
+def _reads_all(subjects: Subjects) -> tuple[str, ...]:
+    """Read every stream, and see how the evictors' consumer is."""
+    consumer = f"{_API}.CONSUMER.INFO.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
+    return (*(subject for stream in _streams(subjects) for subject in _reads(stream)), consumer)
 
 
 def _answers(*components: str) -> tuple[str, ...]:

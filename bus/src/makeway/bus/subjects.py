@@ -83,6 +83,7 @@ class Subjects:
         self.repairs = f"{prefix}.v1.repairs"
         self.queues = f"{prefix}.v1.queues"
         self.status = f"{prefix}.v1.status"
+        self.viewers_api = f"{prefix}.v1.api"
         self.orders = f"{prefix}.v1.orders.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
