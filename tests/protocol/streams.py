@@ -338,7 +338,7 @@ class SimulatedBus(Bus):
                         break
                     at += 1
                     if start.time is None or message.time >= start.time:
-                        yield StreamMessage(message.subject, message.sequence, message.time, message.data, 0)
+                        yield StreamMessage(message.subject, message.sequence, message.time, message.data)
                 continue
             if caught_up is not None:
                 caught_up.set()
