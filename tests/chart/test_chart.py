@@ -31,6 +31,7 @@ INSTALLATIONS = {
         "imagePullSecrets[0]=pull",
         "scheduler.featureGates.SchedulerAsyncAPICalls=true",
         "planner.tolerations[0].operator=Exists",
+        "admissionPolicies.daemonSetOwners.enabled=true",
     ),
     "on an existing NATS": (
         "nats.url=nats://nats.nats.svc:4222",

@@ -165,15 +165,31 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* A file of rbac/, in this release's namespace. Give (list $ "component"). The files are plain manifests of
-     namespace makeway-system, which `kubectl apply` takes as they are. */}}
-{{- define "makeway.rbac" -}}
+{{/* A file of rbac/ or admission/, in this release's namespace. Give (list $ "component" "directory/file"). The files are
+     plain manifests of namespace makeway-system, which `kubectl apply` takes as they are. */}}
+{{- define "makeway.manifests" -}}
 {{- $ := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- $labels := include "makeway.labels" (list $ $component) | indent 4 -}}
-{{- $.Files.Get (printf "rbac/%s.yaml" (index . 2))
+{{- $.Files.Get (printf "%s.yaml" (index . 2))
     | replace "makeway-system" $.Release.Namespace
     | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels) }}
+{{- end }}
+
+{{/* The same of rbac/. Give (list $ "component" "file"). */}}
+{{- define "makeway.rbac" -}}
+{{- include "makeway.manifests" (list (index . 0) (index . 1) (printf "rbac/%s" (index . 2))) }}
+{{- end }}
+
+{{/* Data of ConfigMap makeway-policy. Where it is not managed, it belongs to whoever has edited it since. */}}
+{{- define "makeway.policy" -}}
+{{- $policy := dict "policy.yaml" (toYaml .Values.policy.document) }}
+{{- if not .Values.policy.managed }}
+{{- with lookup "v1" "ConfigMap" .Release.Namespace "makeway-policy" }}
+{{- $policy = .data }}
+{{- end }}
+{{- end }}
+{{- toYaml $policy }}
 {{- end }}
 
 {{/* A user's NATS permissions under the subject prefix, or exports and imports. Give (list $ "user" "permissions")
