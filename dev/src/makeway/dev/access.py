@@ -5,7 +5,7 @@ import yaml
 from makeway.dev import scheduler
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
-from makeway.dev.paths import RBAC_MANIFESTS
+from makeway.dev.paths import ADMISSION_MANIFESTS, RBAC_MANIFESTS
 from makeway.dev.site import Site
 
 NAMESPACE = "makeway-system"
@@ -13,6 +13,7 @@ ACCOUNTS = ("planner", "evictor", "scheduler")
 INSTALLATION = "makeway-installation"
 SCHEDULER = "makeway-scheduler"
 POLICY = "makeway-policy"
+ADMISSION = "makeway-admission"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -31,6 +32,19 @@ def grant(site: Site, api: AdminApi) -> None:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
         write_with_token(site.kubeconfig(account), site.server_for(account), site.authority, token, name)
+
+
+def bound(site: Site, api: AdminApi) -> None:
+    """Install the chart's admission policies, as for a policy that protects nothing; raises as `grant`.
+
+    Disruption budgets may be hard in any namespace: tests decide that while the cluster runs.
+    """
+    parameters = {"protectedNamespaces": "", "protectedPriority": "2000000000", "hardBudgetNamespaces": "*"}
+    _configmap(api, ADMISSION, parameters)
+    api.apply_file(ADMISSION_MANIFESTS / "evictor.yaml")
+    api.apply_file(ADMISSION_MANIFESTS / "scheduler.yaml")
+    if site.options.fallback:
+        api.apply_file(ADMISSION_MANIFESTS / "scheduler-fallback.yaml")
 
 
 def announce(site: Site, api: AdminApi) -> None:

@@ -85,6 +85,9 @@ class DevCluster:
             access.grant(site, api)
             access.announce(site, api)
             access.restrain(site, api)
+        if self.options.admission_policies:
+            with self._progress.step("applying admission policies"):
+                access.bound(site, api)
         if self.options.faulty:
             self._run("fault proxy", fault_proxy.program(site))
         programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}

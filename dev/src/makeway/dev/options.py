@@ -62,6 +62,8 @@ class ClusterOptions:
     """How many nats-servers there are; where there are several, each holds every stream."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
+    admission_policies: bool = False
+    """Whether the chart's admission policies bound what evictor and scheduler do to pods."""
 
     def __post_init__(self) -> None:
         if unknown := self.components - set(COMPONENTS):

@@ -25,6 +25,9 @@ CHART = CHECKOUT / "charts" / "makeway"
 RBAC_MANIFESTS = CHART / "rbac"
 """Service accounts and roles of planner, evictor and scheduler."""
 
+ADMISSION_MANIFESTS = CHART / "admission"
+"""Admission policies that bound what evictor and scheduler do to pods."""
+
 
 def cache_directory() -> Path:
     """Where built binaries are kept: `$MAKEWAY_CACHE`, else `~/.cache/makeway`."""

@@ -1,0 +1,440 @@
+"""What the tokens of evictor and scheduler cannot do where the chart's admission policies are installed.
+
+No part of makeway runs here: every request is made with a service account's own token, as whoever has stolen
+it would. What their owners do with them, with the same policies installed, is what all other tests show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import PodBuilder, make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.configuring import NAMESPACE
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.core.k8s.objects import Pod
+from makeway.dev import kwok
+from makeway.dev.access import ADMISSION
+from makeway.dev.cluster import DevCluster
+from makeway.dev.options import KWOK, ClusterOptions
+from makeway.dev.paths import ADMISSION_MANIFESTS
+from makeway.runtime.kube import Api, ApiError
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+GRACE = 30
+MANY = 300
+"""Containers and conditions of a large pod, each container with as many environment variables as fit."""
+
+FOREIGN_ADDRESS = {"podIP": "10.66.66.66", "podIPs": [{"$patch": "replace"}, {"ip": "10.66.66.66"}]}
+
+Patch = Mapping[str, Any]
+
+
+def disruption_target() -> dict[str, Any]:
+    """The mark, set just now: the disruption controller takes old ones off."""
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "default-scheduler: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+class Holder:
+    """Whoever holds a token, and the pods that it is used on."""
+
+    def __init__(self, space: Space, api: Api) -> None:
+        self.space = space
+        self.api = api
+
+    async def pod(self, name: str) -> Pod:
+        """A pod as it is."""
+        found = await self.space.pod(name)
+        assert found is not None
+        return found
+
+    async def delete(
+        self,
+        name: str,
+        *,
+        uid: bool = True,
+        version: bool = True,
+        grace: int | None = None,
+        evict: bool = False,
+    ) -> None:
+        """Delete a pod, with these preconditions and this grace period."""
+        metadata = (await self.pod(name)).metadata
+        preconditions = {"uid": metadata.uid} if uid else {}
+        preconditions |= {"resourceVersion": metadata.resource_version} if version else {}
+        options: dict[str, Any] = {"preconditions": preconditions} if preconditions else {}
+        options |= {} if grace is None else {"gracePeriodSeconds": grace}
+        path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}"
+        if evict:
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            await self.api.request(
+                "POST", f"{path}/eviction", body=json.dumps({**body, "deleteOptions": options}).encode()
+            )
+            return
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        await self.api.request("DELETE", path, body=json.dumps(body).encode())
+
+    async def patch(self, name: str, patch: Patch, content_type: str = STRATEGIC) -> None:
+        """Patch a pod's status."""
+        path = f"/api/v1/namespaces/{self.space.namespace}/pods/{name}/status"
+        await self.api.request("PATCH", path, body=json.dumps(patch).encode(), content_type=content_type)
+
+    async def mark(self, name: str) -> None:
+        """Set DisruptionTarget."""
+        await self.patch(name, {"status": {"conditions": [disruption_target()]}})
+
+    async def cannot_delete(self, name: str, because: str, **how: Any) -> None:
+        """Try to delete it, and see the pod stay."""
+        with pytest.raises(ApiError, match=because) as caught:
+            await self.delete(name, **how)
+        # A policy that cannot be evaluated answers 422.
+        assert caught.value.status in (403, 422)
+        assert (await self.pod(name)).metadata.deletion_timestamp is None
+
+    async def cannot_patch(
+        self, name: str, because: str, patch: Patch, content_type: str = STRATEGIC
+    ) -> None:
+        """Try to patch its status, and see it as it was."""
+        before = (await self.pod(name)).metadata.resource_version
+        with pytest.raises(ApiError, match=because) as caught:
+            await self.patch(name, patch, content_type)
+        assert caught.value.status == 403
+        assert (await self.pod(name)).metadata.resource_version == before
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give a control plane without makeway."""
+    options = ClusterOptions(components=frozenset({KWOK}), admission_policies=True)
+    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("admission") / "cluster", options).start())
+    yield running
+    running.owned.stop()
+
+
+@pytest_asyncio.fixture
+async def evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Holder]:
+    """Give the evictor's token, and pod `a`, which runs."""
+    async with _holder(cluster, space, "evictor") as holder:
+        yield holder
+
+
+@pytest_asyncio.fixture
+async def scheduler(cluster: RunningCluster, space: Space) -> AsyncIterator[Holder]:
+    """Give the scheduler's token, and pod `a`, which runs."""
+    async with _holder(cluster, space, "scheduler") as holder:
+        yield holder
+
+
+@asynccontextmanager
+async def _holder(cluster: RunningCluster, space: Space, account: str) -> AsyncIterator[Holder]:
+    space.judged = False
+    await space.add_nodes(make_node("n1").cpu("100"))
+    await space.run(lasting("a"))
+    async with cluster.connect(account) as api:
+        holder = Holder(space, api)
+        # The last to be installed: where it is in force, all are.
+        await until("the policies are in force", lambda: _bounded(holder))
+        yield holder
+
+
+async def _bounded(holder: Holder) -> bool:
+    try:
+        await holder.patch("a", {"metadata": {"labels": {"probe": "1"}}})
+    except ApiError as error:
+        if "labels" in error.message:
+            return True
+        raise
+    raise NotYet("not in force")
+
+
+def lasting(name: str) -> PodBuilder:
+    return make_pod(name).on("n1").grace(GRACE).leaves(kwok.NEVER)
+
+
+@asynccontextmanager
+async def parameters(holder: Holder, told: str, **data: str | None) -> AsyncIterator[None]:
+    """Have other parameters inside the block. `told`: what a refusal says once they are in force.
+
+    That is asked with the evictor's token, of pod `a`, which is marked; its grace period is looked at last.
+    """
+    api, path = holder.space.api, f"/api/v1/namespaces/{NAMESPACE}/configmaps/{ADMISSION}"
+    before = json.loads(await api.request("GET", path))["data"]
+
+    async def put(data: Mapping[str, str | None], told: str) -> None:
+        await api.request("PATCH", path, body=json.dumps({"data": data}).encode(), content_type=MERGE)
+
+        async def in_force() -> bool:
+            with pytest.raises(ApiError) as caught:
+                await holder.delete("a", grace=0)
+            if told not in caught.value.message:
+                raise NotYet(caught.value.message)
+            return True
+
+        await until("the parameters are in force", in_force)
+
+    try:
+        await put(data, told)
+        yield
+    finally:
+        await put(before, "own grace period")
+
+
+class TestEvictor:
+    async def test_a_marked_pod_is_deleted_as_it_was_judged(self, evictor: Holder) -> None:
+        await evictor.mark("a")
+
+        await evictor.delete("a")
+
+        pod = await evictor.pod("a")
+        assert pod.metadata.deletion_timestamp is not None
+        assert pod.metadata.deletion_grace_period_seconds == GRACE
+
+    @pytest.mark.parametrize("grace", [0, 1, GRACE - 1])
+    async def test_no_grace_period_is_cut_short(self, evictor: Holder, grace: int) -> None:
+        await evictor.mark("a")
+
+        await evictor.cannot_delete("a", "own grace period", grace=grace)
+        await evictor.cannot_delete("a", "own grace period", grace=grace, evict=True)
+
+    @pytest.mark.parametrize(("uid", "version"), [(False, False), (True, False), (False, True)])
+    async def test_no_pod_is_deleted_without_both_preconditions(
+        self, evictor: Holder, uid: bool, version: bool
+    ) -> None:
+        await evictor.mark("a")
+
+        await evictor.cannot_delete("a", "names UID and resourceVersion", uid=uid, version=version)
+        await evictor.cannot_delete(
+            "a", "names UID and resourceVersion", uid=uid, version=version, evict=True
+        )
+
+    async def test_an_unmarked_pod_is_not_deleted(self, evictor: Holder) -> None:
+        await evictor.cannot_delete("a", "DisruptionTarget")
+        await evictor.space.patch(
+            "a", {"status": {"conditions": [{**disruption_target(), "status": "False"}]}}, "status"
+        )
+        await evictor.cannot_delete("a", "DisruptionTarget")
+
+    async def test_pods_of_the_system_priorities_are_not_deleted(self, evictor: Holder) -> None:
+        await evictor.space.run(lasting("system").priority("system-cluster-critical"))
+        await evictor.mark("system")
+
+        await evictor.cannot_delete("system", "pods of priority 2000000000 and above are protected")
+
+    async def test_pods_of_protected_namespaces_are_not_deleted(self, evictor: Holder) -> None:
+        await evictor.mark("a")
+        protected = {"protectedNamespaces": f"other {evictor.space.namespace}"}
+        async with parameters(evictor, f"namespace {evictor.space.namespace} is protected", **protected):
+            await evictor.cannot_delete("a", "is protected by ConfigMap makeway-admission")
+            await evictor.cannot_delete("a", "is protected by ConfigMap makeway-admission", evict=True)
+
+    async def test_evictions_are_for_namespaces_whose_budgets_are_hard(self, evictor: Holder) -> None:
+        await evictor.mark("a")
+        # What is waited for is another parameter: the question is a delete.
+        async with parameters(evictor, "priority -5", hardBudgetNamespaces="other", protectedPriority="-5"):
+            await evictor.cannot_delete("a", "disruption budgets are hard", evict=True)
+
+    async def test_nothing_is_deleted_without_parameters(self, evictor: Holder) -> None:
+        await evictor.mark("a")
+        async with parameters(evictor, "no such key", protectedNamespaces=None):
+            await evictor.cannot_delete("a", "no such key")
+
+    async def test_an_eviction_passes_where_budgets_are_hard(self, evictor: Holder) -> None:
+        await evictor.mark("a")
+
+        await evictor.delete("a", evict=True)
+
+        assert (await evictor.pod("a")).metadata.deletion_timestamp is not None
+
+    async def test_a_pod_without_a_node_goes_at_once(self, evictor: Holder) -> None:
+        await evictor.space.create(make_pod("b").grace(GRACE).spec(schedulerName="none"))
+        await evictor.mark("b")
+
+        await evictor.delete("b")
+
+        await evictor.space.until_gone("b")
+
+    async def test_mark_and_nomination_are_set_back(self, evictor: Holder) -> None:
+        await evictor.space.create(make_pod("b").spec(schedulerName="none"))
+        await evictor.space.patch("b", {"status": {"nominatedNodeName": "n1"}}, "status")
+        before = {c.type for c in (await evictor.pod("a")).status.conditions or ()}
+
+        await evictor.mark("a")
+        await evictor.patch(
+            "a", {"status": {"conditions": [{"type": "DisruptionTarget", "$patch": "delete"}]}}
+        )
+        await evictor.patch("b", {"status": {"nominatedNodeName": None}}, MERGE)
+
+        assert {c.type for c in (await evictor.pod("a")).status.conditions or ()} == before
+        assert not (await evictor.pod("b")).status.nominated_node_name
+
+    @pytest.mark.parametrize(
+        ("because", "patch"),
+        [
+            ("nothing of a pod's status", {"status": FOREIGN_ADDRESS}),
+            ("nothing of a pod's status", {"status": {"phase": "Succeeded"}}),
+            ("nothing of a pod's status", {"status": {"containerStatuses": None}}),
+            ("nothing of a pod's status", {"status": {"reason": "Evicted"}}),
+            ("no condition but", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+            ("no condition but", {"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}),
+            ("no condition but", {"status": {"conditions": [{"type": "example.com/x", "status": "True"}]}}),
+            ("no labels", {"metadata": {"labels": {"app": "shop"}}}),
+            ("no labels", {"metadata": {"annotations": {"example.com/x": "1"}}}),
+            ("no labels", {"metadata": {"finalizers": ["example.com/x"]}}),
+        ],
+    )
+    async def test_a_status_is_changed_in_nothing_else(
+        self, evictor: Holder, because: str, patch: Patch
+    ) -> None:
+        await evictor.cannot_patch("a", because, patch)
+
+    async def test_it_nominates_no_pod(self, evictor: Holder) -> None:
+        await evictor.space.create(make_pod("b").spec(schedulerName="none"))
+
+        await evictor.cannot_patch("b", "makes none", {"status": {"nominatedNodeName": "n1"}})
+
+
+class TestScheduler:
+    async def test_it_preempts_by_itself_as_kube_scheduler_does(self, scheduler: Holder) -> None:
+        await scheduler.mark("a")
+
+        await scheduler.delete("a", version=False)
+
+        assert (await scheduler.pod("a")).metadata.deletion_grace_period_seconds == GRACE
+
+    async def test_it_nominates_and_tells_why_a_pod_is_not_scheduled(self, scheduler: Holder) -> None:
+        await scheduler.space.create(make_pod("b").spec(schedulerName="none"))
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
+
+        await scheduler.patch("b", {"status": {"conditions": [unscheduled], "nominatedNodeName": "n1"}})
+        await scheduler.patch("b", {"status": {"nominatedNodeName": None}})
+
+        assert [c.reason for c in (await scheduler.pod("b")).status.conditions or ()] == ["Unschedulable"]
+
+    async def test_it_deletes_no_pod_without_uid_mark_and_grace_period(self, scheduler: Holder) -> None:
+        await scheduler.cannot_delete("a", "DisruptionTarget")
+        await scheduler.mark("a")
+        await scheduler.cannot_delete("a", "names the pod's UID", uid=False)
+        await scheduler.cannot_delete("a", "own grace period", grace=0)
+
+    async def test_pods_of_protected_namespaces_are_not_deleted(
+        self, scheduler: Holder, cluster: RunningCluster
+    ) -> None:
+        await scheduler.mark("a")
+        protected = {"protectedNamespaces": scheduler.space.namespace}
+        async with (
+            cluster.connect("evictor") as api,
+            parameters(Holder(scheduler.space, api), "is protected", **protected),
+        ):
+            await scheduler.cannot_delete("a", "is protected by ConfigMap makeway-admission")
+
+    @pytest.mark.parametrize(
+        ("because", "patch"),
+        [
+            ("the kubelet's", {"status": FOREIGN_ADDRESS}),
+            ("the kubelet's", {"status": {"phase": "Failed"}}),
+            ("the kubelet's", {"status": {"containerStatuses": None}}),
+            ("no conditions but", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+            ("no conditions but", {"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}),
+            ("no labels", {"metadata": {"labels": {"app": "shop"}}}),
+        ],
+    )
+    async def test_what_is_the_kubelets_stays(self, scheduler: Holder, because: str, patch: Patch) -> None:
+        await scheduler.cannot_patch("a", because, patch)
+
+
+@pytest.mark.parametrize("account", ["evictor", "scheduler"])
+async def test_a_large_pod_stays_within_the_limits_of_what_policies_may_cost(
+    account: str, cluster: RunningCluster, space: Space
+) -> None:
+    space.judged = False
+    variables = [{"name": f"VARIABLE_{n}", "value": "x" * 20} for n in range(50)]
+    containers = [{"name": f"c{n}", "image": "example.com/none:1", "env": variables} for n in range(MANY)]
+    async with _holder(cluster, space, account) as holder:
+        large = lasting("large").label("app", "large").spec(containers=containers)
+        for number in range(MANY):
+            large.annotation(f"example.com/a{number}", "x" * 100)
+        await space.run(large)
+        conditions = [
+            {"type": f"example.com/c{n}", "status": "True", "message": "x" * 50} for n in range(MANY)
+        ]
+        path = f"/api/v1/namespaces/{space.namespace}/pods/large/status"
+        body = json.dumps({"status": {"conditions": conditions}}).encode()
+        await space.api.request("PATCH", path, body=body, content_type=STRATEGIC)
+
+        await holder.cannot_patch(
+            "large", "condition", {"status": {"conditions": [{**conditions[7], "status": "False"}]}}
+        )
+        await holder.mark("large")
+        await holder.delete("large")
+
+        pod = await holder.pod("large")
+        assert len(pod.status.conditions or ()) > MANY
+        assert pod.metadata.deletion_timestamp is not None
+
+
+class TestDaemonSetOwners:
+    """The optional policy: who writes that a pod belongs to a DaemonSet."""
+
+    @pytest.fixture(autouse=True)
+    def policy(self, cluster: RunningCluster) -> None:
+        """Install it; it stays."""
+        cluster.owned.api.apply_file(ADMISSION_MANIFESTS / "daemonset-owners.yaml")
+
+    async def test_a_pod_with_a_forged_daemonset_as_owner_is_not_created(self, space: Space) -> None:
+        space.judged = False
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
+        manifest = space.manifest(make_pod("forged"))
+        manifest["metadata"]["ownerReferences"] = [owner]
+
+        async def refused() -> bool:
+            try:
+                await space.post(f"/api/v1/namespaces/{space.namespace}/pods?dryRun=All", manifest)
+            except ApiError as error:
+                return error.status == 403 and "only the DaemonSet controller" in error.message
+            raise NotYet("created")
+
+        assert await until("it is answered", refused)
+        await space.create(make_pod("later"))
+        with pytest.raises(ApiError, match="only the DaemonSet controller"):
+            await space.patch("later", {"metadata": {"ownerReferences": [owner]}})
+        other = {**owner, "apiVersion": "example.com/v1"}
+        await space.patch("later", {"metadata": {"ownerReferences": [other]}})
+        with pytest.raises(ApiError, match="only the DaemonSet controller"):
+            await space.patch("later", {"metadata": {"ownerReferences": [owner]}})
+
+    async def test_the_pods_of_a_daemonset_come_and_go(self, space: Space) -> None:
+        space.judged = False
+        await space.add_nodes(make_node("n1"))
+        labels = {"app": "agent"}
+        template = {"metadata": {"labels": labels}, "spec": space.pod_spec(make_pod("x").build()["spec"])}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        await space.post(
+            f"/apis/apps/v1/namespaces/{space.namespace}/daemonsets",
+            {"metadata": {"name": "agent"}, "spec": spec},
+        )
+
+        async def owned() -> Pod:
+            found = [p for p in (await space.pods()).values() if p.metadata.labels == p.metadata.labels]
+            found = [
+                p for p in found if any(o.kind == "DaemonSet" for o in p.metadata.owner_references or ())
+            ]
+            if not found:
+                raise NotYet("no pod")
+            return found[0]
+
+        pod = await until("the DaemonSet has its pod", owned)
+        await space.patch(pod.metadata.name, {"metadata": {"labels": {"more": "1"}}})
