@@ -50,7 +50,7 @@ def disruption_target() -> dict[str, Any]:
     }
 
 
-class Holder:
+class StolenToken:
     """Whoever holds a token, and the pods that it is used on."""
 
     def __init__(self, space: Space, api: Api) -> None:
@@ -126,32 +126,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 @pytest_asyncio.fixture
-async def evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Holder]:
+async def evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[StolenToken]:
     """Give the evictor's token, and pod `a`, which runs."""
     async with _holder(cluster, space, "evictor") as holder:
         yield holder
 
 
 @pytest_asyncio.fixture
-async def scheduler(cluster: RunningCluster, space: Space) -> AsyncIterator[Holder]:
+async def scheduler(cluster: RunningCluster, space: Space) -> AsyncIterator[StolenToken]:
     """Give the scheduler's token, and pod `a`, which runs."""
     async with _holder(cluster, space, "scheduler") as holder:
         yield holder
 
 
 @asynccontextmanager
-async def _holder(cluster: RunningCluster, space: Space, account: str) -> AsyncIterator[Holder]:
+async def _holder(cluster: RunningCluster, space: Space, account: str) -> AsyncIterator[StolenToken]:
     space.judged = False
     await space.add_nodes(make_node("n1").cpu("100"))
     await space.run(lasting("a"))
     async with cluster.connect(account) as api:
-        holder = Holder(space, api)
+        holder = StolenToken(space, api)
         # The last to be installed: where it is in force, all are.
         await until("the policies are in force", lambda: _bounded(holder))
         yield holder
 
 
-async def _bounded(holder: Holder) -> bool:
+async def _bounded(holder: StolenToken) -> bool:
     try:
         await holder.patch("a", {"metadata": {"labels": {"probe": "1"}}})
     except ApiError as error:
@@ -166,7 +166,7 @@ def lasting(name: str) -> PodBuilder:
 
 
 @asynccontextmanager
-async def parameters(holder: Holder, told: str, **data: str | None) -> AsyncIterator[None]:
+async def parameters(holder: StolenToken, told: str, **data: str | None) -> AsyncIterator[None]:
     """Have other parameters inside the block. `told`: what a refusal says once they are in force.
 
     That is asked with the evictor's token, of pod `a`, which is marked; its grace period is looked at last.
@@ -194,7 +194,7 @@ async def parameters(holder: Holder, told: str, **data: str | None) -> AsyncIter
 
 
 class TestEvictor:
-    async def test_a_marked_pod_is_deleted_as_it_was_judged(self, evictor: Holder) -> None:
+    async def test_a_marked_pod_is_deleted_as_it_was_judged(self, evictor: StolenToken) -> None:
         await evictor.mark("a")
 
         await evictor.delete("a")
@@ -204,7 +204,7 @@ class TestEvictor:
         assert pod.metadata.deletion_grace_period_seconds == GRACE
 
     @pytest.mark.parametrize("grace", [0, 1, GRACE - 1])
-    async def test_no_grace_period_is_cut_short(self, evictor: Holder, grace: int) -> None:
+    async def test_no_grace_period_is_cut_short(self, evictor: StolenToken, grace: int) -> None:
         await evictor.mark("a")
 
         await evictor.cannot_delete("a", "own grace period", grace=grace)
@@ -212,7 +212,7 @@ class TestEvictor:
 
     @pytest.mark.parametrize(("uid", "version"), [(False, False), (True, False), (False, True)])
     async def test_no_pod_is_deleted_without_both_preconditions(
-        self, evictor: Holder, uid: bool, version: bool
+        self, evictor: StolenToken, uid: bool, version: bool
     ) -> None:
         await evictor.mark("a")
 
@@ -221,45 +221,45 @@ class TestEvictor:
             "a", "names UID and resourceVersion", uid=uid, version=version, evict=True
         )
 
-    async def test_an_unmarked_pod_is_not_deleted(self, evictor: Holder) -> None:
+    async def test_an_unmarked_pod_is_not_deleted(self, evictor: StolenToken) -> None:
         await evictor.cannot_delete("a", "DisruptionTarget")
         await evictor.space.patch(
             "a", {"status": {"conditions": [{**disruption_target(), "status": "False"}]}}, "status"
         )
         await evictor.cannot_delete("a", "DisruptionTarget")
 
-    async def test_pods_of_the_system_priorities_are_not_deleted(self, evictor: Holder) -> None:
+    async def test_pods_of_the_system_priorities_are_not_deleted(self, evictor: StolenToken) -> None:
         await evictor.space.run(lasting("system").priority("system-cluster-critical"))
         await evictor.mark("system")
 
         await evictor.cannot_delete("system", "pods of priority 2000000000 and above are protected")
 
-    async def test_pods_of_protected_namespaces_are_not_deleted(self, evictor: Holder) -> None:
+    async def test_pods_of_protected_namespaces_are_not_deleted(self, evictor: StolenToken) -> None:
         await evictor.mark("a")
         protected = {"protectedNamespaces": f"other {evictor.space.namespace}"}
         async with parameters(evictor, f"namespace {evictor.space.namespace} is protected", **protected):
             await evictor.cannot_delete("a", "is protected by ConfigMap makeway-admission")
             await evictor.cannot_delete("a", "is protected by ConfigMap makeway-admission", evict=True)
 
-    async def test_evictions_are_for_namespaces_whose_budgets_are_hard(self, evictor: Holder) -> None:
+    async def test_evictions_are_for_namespaces_whose_budgets_are_hard(self, evictor: StolenToken) -> None:
         await evictor.mark("a")
         # What is waited for is another parameter: the question is a delete.
         async with parameters(evictor, "priority -5", hardBudgetNamespaces="other", protectedPriority="-5"):
             await evictor.cannot_delete("a", "disruption budgets are hard", evict=True)
 
-    async def test_nothing_is_deleted_without_parameters(self, evictor: Holder) -> None:
+    async def test_nothing_is_deleted_without_parameters(self, evictor: StolenToken) -> None:
         await evictor.mark("a")
         async with parameters(evictor, "no such key", protectedNamespaces=None):
             await evictor.cannot_delete("a", "no such key")
 
-    async def test_an_eviction_passes_where_budgets_are_hard(self, evictor: Holder) -> None:
+    async def test_an_eviction_passes_where_budgets_are_hard(self, evictor: StolenToken) -> None:
         await evictor.mark("a")
 
         await evictor.delete("a", evict=True)
 
         assert (await evictor.pod("a")).metadata.deletion_timestamp is not None
 
-    async def test_a_pod_without_a_node_goes_at_once(self, evictor: Holder) -> None:
+    async def test_a_pod_without_a_node_goes_at_once(self, evictor: StolenToken) -> None:
         await evictor.space.create(make_pod("b").grace(GRACE).spec(schedulerName="none"))
         await evictor.mark("b")
 
@@ -267,7 +267,7 @@ class TestEvictor:
 
         await evictor.space.until_gone("b")
 
-    async def test_mark_and_nomination_are_set_back(self, evictor: Holder) -> None:
+    async def test_mark_and_nomination_are_set_back(self, evictor: StolenToken) -> None:
         await evictor.space.create(make_pod("b").spec(schedulerName="none"))
         await evictor.space.patch("b", {"status": {"nominatedNodeName": "n1"}}, "status")
         before = {c.type for c in (await evictor.pod("a")).status.conditions or ()}
@@ -297,25 +297,25 @@ class TestEvictor:
         ],
     )
     async def test_a_status_is_changed_in_nothing_else(
-        self, evictor: Holder, because: str, patch: Patch
+        self, evictor: StolenToken, because: str, patch: Patch
     ) -> None:
         await evictor.cannot_patch("a", because, patch)
 
-    async def test_it_nominates_no_pod(self, evictor: Holder) -> None:
+    async def test_it_nominates_no_pod(self, evictor: StolenToken) -> None:
         await evictor.space.create(make_pod("b").spec(schedulerName="none"))
 
         await evictor.cannot_patch("b", "makes none", {"status": {"nominatedNodeName": "n1"}})
 
 
 class TestScheduler:
-    async def test_it_preempts_by_itself_as_kube_scheduler_does(self, scheduler: Holder) -> None:
+    async def test_it_preempts_by_itself_as_kube_scheduler_does(self, scheduler: StolenToken) -> None:
         await scheduler.mark("a")
 
         await scheduler.delete("a", version=False)
 
         assert (await scheduler.pod("a")).metadata.deletion_grace_period_seconds == GRACE
 
-    async def test_it_nominates_and_tells_why_a_pod_is_not_scheduled(self, scheduler: Holder) -> None:
+    async def test_it_nominates_and_tells_why_a_pod_is_not_scheduled(self, scheduler: StolenToken) -> None:
         await scheduler.space.create(make_pod("b").spec(schedulerName="none"))
         unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
 
@@ -324,20 +324,20 @@ class TestScheduler:
 
         assert [c.reason for c in (await scheduler.pod("b")).status.conditions or ()] == ["Unschedulable"]
 
-    async def test_it_deletes_no_pod_without_uid_mark_and_grace_period(self, scheduler: Holder) -> None:
+    async def test_it_deletes_no_pod_without_uid_mark_and_grace_period(self, scheduler: StolenToken) -> None:
         await scheduler.cannot_delete("a", "DisruptionTarget")
         await scheduler.mark("a")
         await scheduler.cannot_delete("a", "names the pod's UID", uid=False)
         await scheduler.cannot_delete("a", "own grace period", grace=0)
 
     async def test_pods_of_protected_namespaces_are_not_deleted(
-        self, scheduler: Holder, cluster: RunningCluster
+        self, scheduler: StolenToken, cluster: RunningCluster
     ) -> None:
         await scheduler.mark("a")
         protected = {"protectedNamespaces": scheduler.space.namespace}
         async with (
             cluster.connect("evictor") as api,
-            parameters(Holder(scheduler.space, api), "is protected", **protected),
+            parameters(StolenToken(scheduler.space, api), "is protected", **protected),
         ):
             await scheduler.cannot_delete("a", "is protected by ConfigMap makeway-admission")
 
@@ -352,7 +352,9 @@ class TestScheduler:
             ("no labels", {"metadata": {"labels": {"app": "shop"}}}),
         ],
     )
-    async def test_what_is_the_kubelets_stays(self, scheduler: Holder, because: str, patch: Patch) -> None:
+    async def test_what_is_the_kubelets_stays(
+        self, scheduler: StolenToken, because: str, patch: Patch
+    ) -> None:
         await scheduler.cannot_patch("a", because, patch)
 
 
