@@ -31,7 +31,7 @@ from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
-from unit.evictor.fakes import FakeCluster
+from unit.evictor.fakes import FakeCluster, no_queues
 
 pytestmark = pytest.mark.nats
 
@@ -53,6 +53,7 @@ class World:
             metrics=metrics,
             events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
             mode_guard=ModeGuard("enforce"),
+            queue_guard=no_queues(),
             slots=self.slots,
         )
 

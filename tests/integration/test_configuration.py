@@ -254,7 +254,7 @@ async def test_an_order_with_more_victims_than_allowed_evicts_nobody(
 
 @pytest.mark.parametrize(
     ("account", "readable"),
-    [("planner", ["makeway-policy", "makeway-queues"]), ("evictor", ["makeway-policy"])],
+    [("planner", ["makeway-policy", "makeway-queues"]), ("evictor", ["makeway-policy", "makeway-queues"])],
 )
 async def test_a_part_may_read_its_own_configmaps_and_no_others(
     configured: RunningCluster, account: str, readable: list[str]

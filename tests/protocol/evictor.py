@@ -21,6 +21,7 @@ from protocol.cluster import CLUSTER, Cluster, ClusterApi
 from protocol.loop import Process
 from protocol.streams import SUBJECTS, Nats, Orders, SimulatedBus
 from protocol.world import World
+from unit.evictor.fakes import no_queues
 
 _METRICS = EvictorMetrics(CollectorRegistry())
 CONCURRENCY = 8
@@ -50,6 +51,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process) 
         metrics=_METRICS,
         events=Events(api, process, _METRICS, process.identity),
         mode_guard=guard,
+        queue_guard=no_queues(),
         slots=slots,
     )
     repair = MarkRepair(

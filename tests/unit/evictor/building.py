@@ -15,6 +15,20 @@ NODE = "node-a"
 NODE_UID = "node-a-uid"
 EPOCH = 3
 
+QUEUES_YAML = """
+partitions:
+  - preemption: {quotapreemptionenabled: true}
+    queues:
+      - {name: default, resources: {max: {pods: 1}, quota.preemption.delay: 60}}
+      - {name: nolimit, resources: {quota.preemption.delay: 60}}
+      - {name: nodelay, resources: {max: {pods: 1}}}
+      - {name: gpu, resources: {max: {nvidia.com/gpu: 1}, quota.preemption.delay: 60}}
+      - name: team
+        resources: {max: {pods: 5}, quota.preemption.delay: 60}
+        queues: [{name: a}, {name: b}]
+"""
+"""The queues of the tests: quotas of root.default are enforced, where pods are that name no queue."""
+
 
 def make_preemptor(**changes: Any) -> Preemptor:
     fields: dict[str, Any] = {
@@ -86,6 +100,14 @@ class PodBuilder:
         }
         self._spec: dict[str, Any] = {"node_name": NODE, "priority": 0}
         self._status: dict[str, Any] = {"phase": "Running"}
+
+    def namespace(self, namespace: str) -> "PodBuilder":
+        self._metadata["namespace"] = namespace
+        return self
+
+    def in_queue(self, path: str) -> "PodBuilder":
+        self._metadata["labels"] = {"queue": path}
+        return self
 
     def uid(self, uid: str) -> "PodBuilder":
         self._metadata["uid"] = uid

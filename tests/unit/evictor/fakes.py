@@ -5,6 +5,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from prometheus_client import CollectorRegistry
+
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
@@ -13,8 +15,12 @@ from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import OrderDelivery
+from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.verdicts import Epoch
+from makeway.runtime.config import Config
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.queues_config import QUEUES
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
 Effect = Callable[[], None]
@@ -35,6 +41,13 @@ class VirtualClock:
         until = self.time + timedelta(seconds=seconds)
         await asyncio.sleep(0)
         self.time = max(self.time, until)
+
+
+def no_queues() -> QueueGuard:
+    """Where no queues are configured: every order of a quota is refused."""
+    config = Config(QUEUES, ConfigMetrics(CollectorRegistry()))
+    config.withdraw("ConfigMap makeway-system/makeway-queues")
+    return QueueGuard(config, lambda: "", frozenset)
 
 
 class FakeCluster:

@@ -24,6 +24,7 @@ from unit.evictor.fakes import (
     FakeDelivery,
     FakeRecords,
     VirtualClock,
+    no_queues,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -180,5 +181,6 @@ def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClo
         metrics=metrics,
         events=Events(cluster, clock, metrics, "evictor-1"),
         mode_guard=ModeGuard("enforce"),
+        queue_guard=no_queues(),
         slots=Slots(32, metrics),
     )

@@ -12,13 +12,23 @@ from makeway.core.k8s.selector import Selector
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.mode import Mode
 from makeway.evictor import decide
-from unit.evictor.building import CLUSTER, EPOCH, NOW, a_pod, make_order, make_preemptor, make_victim
+from makeway.runtime.config import ConfigContent
+from unit.evictor.building import (
+    CLUSTER,
+    EPOCH,
+    NOW,
+    QUEUES_YAML,
+    a_pod,
+    make_order,
+    make_preemptor,
+    make_victim,
+)
 from unit.evictor.fakes import FORBIDDEN, UNAVAILABLE
 from unit.evictor.test_service import World, results, running
 
 
 def quota_order(
-    *victims: str | Victim, preemptor: Preemptor | None = None, queue: str = "root.a"
+    *victims: str | Victim, preemptor: Preemptor | None = None, queue: str = "root.default"
 ) -> EvictionOrder:
     order = make_order(
         *victims,
@@ -37,11 +47,11 @@ async def test_all_victims_go_whatever_nodes_they_are_on() -> None:
 
     outcome = await world.carry_out(quota_order("a", "b"))
 
-    assert (outcome.result, outcome.kind, outcome.queue) == ("succeeded", "quota", "root.a")
+    assert (outcome.result, outcome.kind, outcome.queue) == ("succeeded", "quota", "root.default")
     assert sorted(world.cluster.deletes()) == ["a", "b"]
     assert world.cluster.is_marked("a")
     notes = [event["note"] for event in await world.written_events()]
-    assert notes == ["Preempted since queue root.a is above its maximum"] * 2
+    assert notes == ["Preempted since queue root.default is above its maximum"] * 2
 
 
 async def test_one_that_may_not_go_does_not_keep_the_others() -> None:
@@ -147,7 +157,7 @@ def test_the_pod_of_a_daemonset_is_spared() -> None:
         pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,))
     )
 
-    verdict = decide.judge_for_quota(make_victim("a"), pod, Protection())
+    verdict = decide.judge_for_quota(make_victim("a"), pod, Protection(), lambda _: None)
 
     assert getattr(verdict, "reason", "") == "daemonset-pod"
 
@@ -177,3 +187,156 @@ def test_a_quota_order_needs_a_queue_and_has_no_preemptor(order: EvictionOrder) 
     stop = decide.admit(order, cluster_uid=CLUSTER, now=NOW)
 
     assert getattr(stop, "reason", "") == "incomplete-order"
+
+
+# ------------------------------------------------------------------------ what queues.yaml says itself
+
+
+async def refused_by_the_queues(world: World, order: EvictionOrder) -> tuple[str, str]:
+    """The reason and the message of an order that nothing was deleted or marked for."""
+    outcome = await world.carry_out(order)
+
+    assert outcome.result == "refused"
+    assert not world.cluster.deletes()
+    assert not world.cluster.marks()
+    sample = "makeway_evictor_orders_total"
+    labels = {"result": "refused", "reason": outcome.reason}
+    assert world.registry.get_sample_value(sample, labels) == 1
+    return outcome.reason, outcome.message
+
+
+async def test_without_a_configuration_of_queues_no_pod_goes_for_a_quota() -> None:
+    world = World(*running("a"), queues_read=False)
+    world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
+
+    reason, message = await refused_by_the_queues(world, quota_order("a"))
+
+    assert (reason, message) == ("queues-not-read", "there is no configuration of queues")
+
+
+async def test_queues_that_were_never_read_let_no_pod_go() -> None:
+    world = World(*running("a"), queues_read=False)
+    world.queues_trouble = "configmaps/makeway-queues: 403 Forbidden"
+
+    reason, message = await refused_by_the_queues(world, quota_order("a"))
+
+    assert (reason, message) == ("queues-not-read", "configmaps/makeway-queues: 403 Forbidden")
+
+
+@pytest.mark.parametrize("text", ["partitions: 7", None])
+async def test_queues_that_cannot_be_read_any_more_let_no_pod_go(text: str | None) -> None:
+    world = World(*running("a"))
+    world.queues.offer(ConfigContent("queues.yaml", text))
+
+    reason, message = await refused_by_the_queues(world, quota_order("a"))
+
+    assert reason == "queues-not-read"
+    assert message.startswith("the queues as they are now are refused: ")
+
+
+async def test_queues_that_were_deleted_let_no_pod_go() -> None:
+    world = World(*running("a"))
+    world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
+
+    reason, message = await refused_by_the_queues(world, quota_order("a"))
+
+    assert reason == "queues-not-read"
+    assert message.startswith("the queues as they are now are gone: ")
+
+
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        ("root.nowhere", "there is no queue root.nowhere"),
+        ("root.nolimit", "root.nolimit has no max"),
+        ("root.nodelay", "root.nodelay has no quota.preemption.delay"),
+        ("root", "root has no max"),
+    ],
+)
+async def test_no_pod_goes_for_a_queue_whose_quota_is_not_enforced(queue: str, why: str) -> None:
+    world = World(a_pod("a").in_queue(queue).build())
+
+    reason, message = await refused_by_the_queues(world, quota_order("a", queue=queue))
+
+    assert (reason, message) == ("quota-not-enforced", f"no pod goes for the quota of {queue}: {why}")
+
+
+async def test_no_pod_goes_while_quota_preemption_is_switched_off() -> None:
+    world = World(*running("a"))
+    world.queues.offer(ConfigContent("queues.yaml", QUEUES_YAML.replace("enabled: true", "enabled: false")))
+
+    reason, message = await refused_by_the_queues(world, quota_order("a"))
+
+    assert reason == "quota-not-enforced"
+    assert "quotapreemptionenabled" in message
+
+
+async def test_a_pod_of_another_queue_is_spared() -> None:
+    world = World(a_pod("below").in_queue("root.team.a").build(), *running("elsewhere"))
+
+    outcome = await world.carry_out(quota_order("below", "elsewhere", queue="root.team"))
+
+    assert results(outcome) == {"below": "deleted", "elsewhere": "spared"}
+    assert {victim.reason for victim in outcome.victims} == {"", "not-in-queue"}
+    assert (outcome.result, outcome.reason) == ("failed", "incomplete")
+    assert "the pod is in root.default, the order is for root.team" in outcome.message
+
+
+async def test_a_pod_that_names_a_queue_it_may_not_use_counts_where_the_planner_counts_it() -> None:
+    world = World(a_pod("a").in_queue("root.nonsense").build())
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert results(outcome) == {"a": "deleted"}
+
+
+async def test_a_pod_that_asks_for_nothing_limited_is_spared() -> None:
+    world = World(a_pod("a").in_queue("root.gpu").build())
+
+    outcome = await world.carry_out(quota_order("a", queue="root.gpu"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    assert outcome.victims[0].reason == "not-limited"
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "makeway-system"])
+async def test_a_pod_of_a_namespace_that_queues_never_hold_is_spared(namespace: str) -> None:
+    world = World(a_pod("a").namespace(namespace).build())
+
+    outcome = await world.carry_out(quota_order(make_victim("a", namespace=namespace)))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    assert outcome.victims[0].reason == "exempt-namespace"
+    assert not world.cluster.deletes()
+
+
+async def test_queues_that_change_meanwhile_stop_what_has_not_begun() -> None:
+    names = "abcdefghijklmnopqrstuvwxyz"
+    world = World(*running(*names))
+    lifted = QUEUES_YAML.replace("{max: {pods: 1}, quota.preemption.delay: 60}", "{}", 1)
+    world.cluster.before("delete", "c", lambda: world.queues.offer(ConfigContent("queues.yaml", lifted)))
+
+    outcome = await world.carry_out(quota_order(*names))
+
+    assert (outcome.result, outcome.reason) == ("refused", "quota-not-enforced")
+    assert 0 < len(world.cluster.deletes()) < 26
+
+
+async def test_queues_that_cannot_be_read_for_a_moment_only_delay_an_order() -> None:
+    world = World(*running("a"))
+    world.queues_trouble = "cut"
+    world.cluster.before("read_brake", "", lambda: None)
+    world.cluster.before("read_brake", "", lambda: setattr(world, "queues_trouble", ""))
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert outcome.result == "succeeded"
+
+
+async def test_orders_of_pods_do_not_depend_on_queues() -> None:
+    world = World(*running("a"))
+    world.queues.withdraw("ConfigMap makeway-system/makeway-queues")
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert outcome.result == "succeeded"

@@ -11,10 +11,12 @@ from makeway.bus.messages import EvictionOrder, Fence, Outcome, PodRef
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
+from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.service import (
     QUARANTINE_AFTER_DEFECTS,
@@ -23,11 +25,15 @@ from makeway.evictor.service import (
     EvictorSettings,
 )
 from makeway.evictor.slots import Slots
+from makeway.runtime.config import Config, ConfigContent
+from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.queues_config import QUEUES
 from unit.evictor.building import (
     CLUSTER,
     EPOCH,
     NODE,
     NOW,
+    QUEUES_YAML,
     a_pod,
     awaiting,
     make_order,
@@ -49,13 +55,17 @@ from unit.evictor.fakes import (
 class World:
     """An evictor with everything round it."""
 
-    def __init__(self, *pods: Pod, mode: Mode = "enforce") -> None:
+    def __init__(self, *pods: Pod, mode: Mode = "enforce", queues_read: bool = True) -> None:
         self.cluster = FakeCluster(*pods)
         self.records = FakeRecords()
         self.clock = VirtualClock()
         self.registry = CollectorRegistry()
         metrics = EvictorMetrics(self.registry)
         self.policy = Policy()
+        self.queues = Config(QUEUES, ConfigMetrics(self.registry))
+        if queues_read:
+            self.queues.offer(ConfigContent("queues.yaml", QUEUES_YAML))
+        self.queues_trouble = ""
         self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.slots = Slots(32, metrics)
@@ -67,6 +77,11 @@ class World:
             metrics=metrics,
             events=self.events,
             mode_guard=self.mode_guard,
+            queue_guard=QueueGuard(
+                self.queues,
+                lambda: self.queues_trouble,
+                lambda: queue_exempt_namespaces(self.policy, "makeway-system"),
+            ),
             slots=self.slots,
         )
 

@@ -35,7 +35,7 @@ from unit.evictor.building import (
     make_preemptor,
     make_victim,
 )
-from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords
+from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords, no_queues
 
 TURNS = 60
 """Of the event loop, in which everything that need not wait is done."""
@@ -105,6 +105,7 @@ class Running:
             metrics=metrics,
             events=Events(self.cluster, self.clock, metrics, "evictor-1"),
             mode_guard=ModeGuard("enforce", lambda: self.policy),
+            queue_guard=no_queues(),
             slots=self.slots,
         )
         self.taking: asyncio.Task[None] | None = None

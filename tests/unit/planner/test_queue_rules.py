@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from makeway.core.policy.document import Policy, QueueRules
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.amounts import over
+from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.quota.decide import EXEMPT_NAMESPACE, answering
+from makeway.planner.quota.decide import answering
 from makeway.planner.snapshot.changes import Adopt, Enforce
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

@@ -8,7 +8,7 @@ says what to look at. `admit` judges an order by itself, `still_wanted` against 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -22,7 +22,7 @@ from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule
 from makeway.core.policy.rules import judge as ask
-from makeway.core.queues.quota_exemption import quota_exemption_of
+from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -225,19 +225,20 @@ def judge_for_quota(
     victim: Victim,
     pod: Pod | None,
     protection: Protection,
+    bar: Callable[[Pod], QuotaExemption | None],
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
 ) -> VictimVerdict:
     """Judge one victim of a quota order; there is no preemptor to be less important than.
 
-    Whether its queue is above its maximum still, and above its guarantee, is the planner's to say.
+    `bar`: what the queues keep it by. Whether its queue is above its maximum still, and above its guarantee,
+    is the planner's to say: that takes all pods of the queue.
     """
     if isinstance(stays := staying(victim, pod), Gone | Terminating):
         return stays
     if not stays.spec.node_name:
         return Exempt("not-bound", "the pod is bound to no node, and so not counted")
-    if (bar := quota_exemption_of(known_facts(stays, daemonsets), protection)) is not None:
-        return Exempt(bar.rule, bar.detail)
-    return _delete(stays)
+    kept = quota_exemption_of(known_facts(stays, daemonsets), protection) or bar(stays)
+    return _delete(stays) if kept is None else Exempt(kept.rule, kept.detail)
 
 
 def _delete(pod: Pod) -> Delete:

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from makeway.bus.errors import BusError
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
+from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
@@ -23,6 +24,7 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.outcomes import FollowingOutcomes
 from makeway.evictor.probe import ApiProbe
+from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.records import BusRecords
 from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import SystemClock
@@ -36,9 +38,13 @@ from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.process import run_until_signalled
+from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
 
 POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", KEY, parse_policy, Policy())
+
+QUEUES_WAIT_SECONDS: Final = 10.0
+"""How long the first order waits for the queues to be read: without them quota orders are refused."""
 
 _log = structlog.get_logger()
 
@@ -99,6 +105,22 @@ async def run(
             configmap=config.policy_configmap,
             file=config.policy_file,
         )
+        queues = Config(QUEUES, config_metrics)
+        queues_source = source_for(
+            queues,
+            api,
+            config_metrics,
+            namespace=config.namespace,
+            configmap=config.queues_configmap,
+            file=config.queues_file,
+        )
+        queues_read = asyncio.Event()
+        queues.subscribe(queues_read.set)
+        queue_guard = QueueGuard(
+            queues,
+            queues_source.unhealthy,
+            lambda: queue_exempt_namespaces(policy.current, config.namespace),
+        )
         cluster = ApiCluster(api, metrics, brake.fresh)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid)
@@ -113,6 +135,7 @@ async def run(
             metrics=metrics,
             events=events,
             mode_guard=mode_guard,
+            queue_guard=queue_guard,
             slots=slots,
             caps=caps,
         )
@@ -134,7 +157,9 @@ async def run(
             cluster_uid,
             mode_guard,
             policy_revision=lambda: policy.revision,
-            trouble=lambda: "; ".join(trouble for trouble in checks().values() if trouble),
+            trouble=lambda: "; ".join(
+                trouble for trouble in (*checks().values(), queues_source.unhealthy()) if trouble
+            ),
             caps=lambda: caps.describe(clock.now()),
         )
         answering = await opened.starting.reach(partial(bus.components.answer, status.now))
@@ -150,6 +175,10 @@ async def run(
             await brake.known.wait()
             await control.read.wait()
             await outcomes.read.wait()
+            # Not waited for without end: orders of pods do not depend on the queues.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUEUES_WAIT_SECONDS):
+                    await queues_read.wait()
             repairs = await bus.repairs.serve(mark_repair.handle)
             closing.push_async_callback(repairs.unsubscribe)
             await take_forever(orders, evictor.handle, slots)
@@ -158,6 +187,7 @@ async def run(
         return await run_until_signalled(
             take(),
             source.run(),
+            queues_source.run(),
             brake.run(),
             control.follow_forever(),
             outcomes.follow_forever(),

@@ -4,8 +4,9 @@ An order for a preemptor makes room on one node, and is worth nothing unless all
 order takes pods out of a queue, on any nodes: each that goes brings the queue nearer to its maximum, and
 one that may not go (it is protected by now, or an admission policy refuses) is no reason to keep the
 others. So every victim is judged and evicted by itself, some at a time. What stops all of them is what the
-whole order stands on: its time, its fence, the mode. The outcome says of each what became of it; the
-planner plans anew for what is left.
+whole order stands on: its time, its fence, the mode, and that the queue's quota is enforced at all, by the
+queues as this evictor has read them. The outcome says of each what became of it; the planner plans anew for
+what is left.
 """
 
 from __future__ import annotations
@@ -13,21 +14,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from makeway.bus.messages import Victim
+import structlog
+
+from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
 from makeway.evictor.execution import Execution, Halt, VictimProgress, side_by_side
+from makeway.evictor.queue_guard import QueueGuard
+from makeway.evictor.retry import TemporaryError
 from makeway.evictor.verdicts import Exempt, Failed, Proceed, Refused, Stop, VictimVerdict
 
 _NOBODY: Final = PreemptorFacts(0)
 """A quota order has no preemptor."""
 
+_log = structlog.get_logger()
+
 
 class QuotaExecution(Execution):
-    """One quota order under way; used as an `Execution`."""
+    """One quota order under way; used as an `Execution`, which has the other `parts`."""
+
+    def __init__(self, order: EvictionOrder, *, queue_guard: QueueGuard, **parts: Any) -> None:
+        super().__init__(order, **parts)
+        self._queue_guard = queue_guard
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
@@ -48,14 +59,27 @@ class QuotaExecution(Execution):
             await self._evict(progress, None)
 
     async def _still_wanted(self) -> Proceed | Stop:
-        """The order against its fence; the brake is read beside it."""
+        """The order against the queues and its fence; the brake is read beside it."""
         epoch, _ = await asyncio.gather(self._epoch(), self._cluster.read_brake())
         stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
-        return Proceed(_NOBODY) if stop is None else stop
+        if stop is not None:
+            return stop
+        if (refused := self._queue_guard.refusal_of(self.order)) is not None:
+            _log.warning("quota_order_refused", reason=refused.reason, message=refused.message)
+            return refused
+        if stale := self._queue_guard.stale():
+            raise TemporaryError("unavailable", f"the queues cannot be read: {stale}")
+        return Proceed(_NOBODY)
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         """No class exempts a pod from what its queue may not hold, so none is read."""
-        return decide.judge_for_quota(victim, pod, self._mode_guard.policy.protection, self._daemonsets)
+        return decide.judge_for_quota(
+            victim,
+            pod,
+            self._mode_guard.policy.protection,
+            partial(self._queue_guard.bar_of, self.order),
+            self._daemonsets,
+        )
 
     def _stays(self, stop: Failed | Refused) -> None:
         """One that stays is no reason to keep the others; `progress` has it."""

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -29,6 +30,7 @@ from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
+from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.quota import QuotaExecution
 from makeway.evictor.records import Records
 from makeway.evictor.report import summarise
@@ -88,6 +90,7 @@ class Evictor:
         metrics: EvictorMetrics,
         events: Events,
         mode_guard: ModeGuard,
+        queue_guard: QueueGuard,
         slots: Slots,
         caps: Caps | None = None,
     ) -> None:
@@ -95,6 +98,7 @@ class Evictor:
         self.caps = caps or Caps(mode_guard.rates, settings.identity, metrics)
         self._settings = settings
         self._mode_guard = mode_guard
+        self._queue_guard = queue_guard
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -203,7 +207,8 @@ class Evictor:
     async def _carry_out(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
-        execution = (QuotaExecution if order.kind == "quota" else Execution)(
+        kind = partial(QuotaExecution, queue_guard=self._queue_guard) if order.kind == "quota" else Execution
+        execution = kind(
             order,
             stored_at=delivery.published_at,
             cluster=self._cluster,

@@ -104,6 +104,8 @@ class Refused:
         "fence-missing",
         "preemption-policy-never",
         "victim-spared",
+        "queues-not-read",
+        "quota-not-enforced",
     ]
     message: str
 

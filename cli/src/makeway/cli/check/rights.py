@@ -89,6 +89,7 @@ RIGHTS: Final = (
     *_rights("evictor", "", "namespaces", "get", name="kube-system"),
     *_rights("evictor", *_EVENTS, "create"),
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
+    *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Final
 
 import typer
 
 from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.evictor.process import run
+from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
+
+_CONFIG: Final = ConfigSettings()
 
 app = typer.Typer(add_completion=False)
 
@@ -37,6 +41,8 @@ async def evictor(
             help="Orders that work at once; those that wait to try again do not count.",
         ),
     ] = 32,
+    queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
+    queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
     """Carry out eviction orders: re-check, mark, delete, retry; or roll back. Any number may run.
 
@@ -47,7 +53,7 @@ async def evictor(
         nats=shared.nats,
         kube=shared.kube,
         listen=shared.listen,
-        config=shared.config,
+        config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
         mode=mode,
         concurrency=concurrency,
         identity=shared.identity,

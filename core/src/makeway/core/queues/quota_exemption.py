@@ -22,6 +22,9 @@ from makeway.core.policy.rules import SYSTEM_CRITICAL, SYSTEM_CRITICAL_PRIORITY
 
 DAEMON_SET: Final = "daemonset-pod"
 
+EXEMPT_NAMESPACE: Final = "exempt-namespace"
+"""The rule that keeps pods of a namespace that queues never hold: they would come straight back."""
+
 QUOTA: Final = "quota"
 """The rule that makes a pod removable for its queue's quota."""
 

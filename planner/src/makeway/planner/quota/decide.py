@@ -12,7 +12,7 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
-from makeway.core.queues.quota_exemption import QUOTA
+from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
@@ -24,9 +24,6 @@ from makeway.planner.snapshot.state import Snapshot
 
 NAMESPACE_MODE = "namespace-mode"
 """The rule that keeps pods of a namespace whose mode is more restrictive than another's."""
-
-EXEMPT_NAMESPACE: Final = "exempt-namespace"
-"""The rule that keeps pods of a namespace that queues never hold: they would come straight back."""
 
 NOT_EVICTED: Final = "not-evicted"
 """The rule that leaves out the pods that an earlier order of the same process could not evict."""

@@ -8,30 +8,22 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import ControlState, QueueLimit
-from makeway.core import queues
 from makeway.core.k8s.event import EventType
 from makeway.core.policy import document as policy
 from makeway.core.policy.brake import braked
 from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.mode import Mode
-from makeway.core.queues.parsing import Queues, parse_queues
+from makeway.core.queues.parsing import Queues
 from makeway.planner.service.configuration.control import state_of
 from makeway.runtime.brake import BrakeApi, BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
 from makeway.runtime.config_events import ConfigEvents, EventSink
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
+from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ConfigSettings
 
 POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", policy.KEY, parse_policy, Policy())
-QUEUES: Final[ConfigKind[Queues | None]] = ConfigKind(
-    "queues",
-    queues.parsing.KEY,
-    parse_queues,
-    None,
-    lambda found: found.warnings if found else (),
-    "nothing but `partitions: [{queues: []}]`",
-)
 
 
 def queue_limits(found: Queues | None) -> tuple[QueueLimit, ...]:
