@@ -151,13 +151,13 @@ class Recording:
         metadata = {**body["metadata"], "deletionTimestamp": "2026-03-01T12:00:09Z"}
         metadata["deletionGracePeriodSeconds"] = 1
         body = self._objects[name] = {**body, "metadata": metadata}
-        request = {"preconditions": {"uid": uid}} if uid else {}
+        request = {"preconditions": {"uid": uid, "resourceVersion": "1"}} if uid else {}
         return self._add(seconds, user, (verb, "", name), request, body)
 
     def evicted(self, name: str, seconds: float, user: str = EVICTOR, *, precondition: str = "") -> Self:
         """A pod is evicted through the API that counts its disruption budget; the answer shows no pod."""
         uid = precondition or self._objects[name]["metadata"]["uid"]
-        request = {"deleteOptions": {"preconditions": {"uid": uid}}}
+        request = {"deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": "1"}}}
         return self._add(seconds, user, ("create", "eviction", name), request, {"metadata": {}})
 
     def removed(self, name: str, seconds: float) -> Self:
@@ -193,7 +193,9 @@ class Recording:
         return self
 
     def ended(self, order: EvictionOrder, seconds: float, **changes: Any) -> Self:
-        """An outcome is stored."""
+        """An outcome is stored; one that is no success tells of no victim, unless told otherwise."""
+        if changes.get("result", "succeeded") != "succeeded":
+            changes.setdefault("victims", ())
         outcome = make_outcome(order, **changes)
         subject = f"makeway.v1.outcomes.{order.order_id}"
         self.outcomes.append(StoredRecord(len(self.outcomes) + 1, at(seconds), subject, outcome))

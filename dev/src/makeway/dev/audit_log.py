@@ -43,9 +43,18 @@ class AuditEvent:
     @property
     def precondition_uid(self) -> str:
         """The UID a delete, or an eviction, was conditional on; empty where there was none."""
+        return str((self.delete_options.get("preconditions") or {}).get("uid", ""))
+
+    @property
+    def precondition_revision(self) -> str:
+        """The resourceVersion a delete, or an eviction, was conditional on; empty where there was none."""
+        return str((self.delete_options.get("preconditions") or {}).get("resourceVersion", ""))
+
+    @property
+    def delete_options(self) -> dict[str, Any]:
+        """The options of a delete or an eviction."""
         body = self.request or {}
-        options = (body.get("deleteOptions") or {}) if self.subresource == "eviction" else body
-        return str((options.get("preconditions") or {}).get("uid", ""))
+        return (body.get("deleteOptions") or {}) if self.subresource == "eviction" else body
 
     @property
     def removes_pod(self) -> bool:

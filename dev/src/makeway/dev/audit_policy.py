@@ -12,7 +12,14 @@ POLICY: dict[str, Any] = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # The components' elections: when a scheduler was there at all, and who may touch which Lease.
+        # The components' elections: when a scheduler was there at all, and which epoch each Lease was in.
+        {
+            "level": "Request",
+            "verbs": ["create", "update", "patch"],
+            "userGroups": ["system:serviceaccounts"],
+            "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
+        },
+        # Who may touch which Lease.
         {
             "level": "Metadata",
             "userGroups": ["system:serviceaccounts"],

@@ -6,9 +6,10 @@ from datetime import datetime
 from functools import cached_property
 
 from makeway.dev.audit_log import AuditEvent
+from makeway.dev.checker.epochs import Epochs
 from makeway.dev.checker.findings import Invariant, PendingPod, Violation
 from makeway.dev.checker.history import RecordedHistory
-from makeway.dev.checker.orders import Orders
+from makeway.dev.checker.orders import OrderHistory, Orders
 from makeway.dev.checker.outages import Outages, scheduler_silences
 from makeway.dev.checker.pods import Pods
 
@@ -26,6 +27,7 @@ class OrderCase:
         self.orders = Orders(history.streams)
         silences = scheduler_silences(history.requests, history.accounts.scheduler, now)
         self.outages = Outages([*history.outages, *silences])
+        self.epochs = Epochs(history.requests)
 
     @cached_property
     def evictor_writes(self) -> list[AuditEvent]:
@@ -38,6 +40,20 @@ class OrderCase:
             and event.accepted
             and event.verb in ("create", "update", "patch", "delete", "deletecollection")
         ]
+
+    @cached_property
+    def deletes(self) -> list[tuple[AuditEvent, str, OrderHistory | None]]:
+        """The evictor's accepted deletes, each with the pod's UID and the order that it carries out.
+
+        That is the last one that names the pod and was committed before; None where there is none.
+        """
+        found = []
+        for event in self.evictor_writes:
+            if event.removes_pod:
+                uid = uid_of(event)
+                before = [order for order in self.orders.of_victim(uid) if order.committed_at < event.at]
+                found.append((event, uid, before[-1] if before else None))
+        return found
 
     def overdue(self, rule: Invariant, objects: tuple[str, ...], due: datetime, evidence: str) -> Finding:
         """A promise not kept: broken where its time is up, else pending."""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from makeway.dev.checker import activity, deletes, lives, patches, traces
+from makeway.dev.checker import activity, authority, deletes, forms, lives, patches, spared, traces, truth
 from makeway.dev.checker.case import OrderCase
 from makeway.dev.checker.findings import Findings, PendingPod, Violation
 from makeway.dev.checker.history import RecordedHistory
 
-_RULES = (deletes.rules, patches.rules, lives.rules, traces.rules, activity.rules)
+_RULES = (
+    deletes.rules,
+    forms.rules,
+    spared.rules,
+    authority.rules,
+    patches.rules,
+    lives.rules,
+    truth.rules,
+    traces.rules,
+    activity.rules,
+)
 
 
 def check(history: RecordedHistory, now: datetime) -> Findings:

@@ -101,6 +101,22 @@ class Accounts:
 
 
 @dataclass(frozen=True)
+class InForce:
+    """What policy and brake said while everything happened, as whoever wrote them tells.
+
+    protected_namespaces, never_evict_namespaces, hard_namespaces: those of the policy; `*` stands for every
+    one. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
+    known.
+    """
+
+    protected_namespaces: frozenset[str] = frozenset()
+    never_evict_namespaces: frozenset[str] = frozenset()
+    hard_namespaces: frozenset[str] = frozenset()
+    brakes: tuple[tuple[datetime, datetime], ...] = ()
+    cluster_uid: str = ""
+
+
+@dataclass(frozen=True)
 class RecordedHistory:
     """Everything that a check knows.
 
@@ -116,3 +132,4 @@ class RecordedHistory:
     simple_preemptor: bool = False
     outages: tuple[tuple[datetime, datetime], ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
+    in_force: InForce = field(default_factory=InForce)

@@ -23,6 +23,7 @@ class OrderHistory:
     outcome: Outcome | None
     ended_at: datetime | None
     """When the first outcome was stored."""
+    subject: str = ""
 
     @property
     def limit(self) -> datetime:
@@ -108,4 +109,5 @@ class Orders:
             committed_at=stored.at,
             outcome=first.message if first else None,
             ended_at=first.at if first else None,
+            subject=stored.subject,
         )

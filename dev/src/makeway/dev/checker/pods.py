@@ -12,6 +12,7 @@ from makeway.dev.audit_log import AuditEvent
 
 MARK_TYPE = "DisruptionTarget"
 MIRROR = "kubernetes.io/config.mirror"
+NEVER_EVICT = "makeway.dev/never-evict"
 MARK_REASON = "PreemptionByScheduler"
 
 
@@ -27,6 +28,7 @@ class Version:
     marked: bool
     leaving: bool
     gone: bool
+    never_evict: bool = False
 
 
 @dataclass
@@ -45,6 +47,7 @@ class PodHistory:
     pinned_to: str = ""
     mirror: bool = False
     grace_period_seconds: int | None = None
+    preemption_policy: str = ""
     versions: list[Version] = field(default_factory=list)
     bindings: list[tuple[datetime, str]] = field(default_factory=list)
     """Accepted bindings: when, and the node."""
@@ -68,6 +71,12 @@ class PodHistory:
         return any(when <= moment for when, _ in self.bindings) or any(
             version.node and version.since <= moment for version in self.versions
         )
+
+    def node_at(self, moment: datetime) -> str:
+        """The node it was bound to at a moment; empty where it was not."""
+        version = self.at(moment)
+        bound = [node for when, node in self.bindings if when <= moment]
+        return (version.node if version else "") or (bound[-1] if bound else "")
 
     @property
     def gone_at(self) -> datetime | None:
@@ -138,6 +147,7 @@ class Pods:
                 uid=uid,
                 priority=spec.get("priority") or 0,
                 grace_period_seconds=spec.get("terminationGracePeriodSeconds"),
+                preemption_policy=spec.get("preemptionPolicy") or "",
                 daemon=_is_daemon(metadata),
                 pinned_to=_pinned_to(spec) if _is_daemon(metadata) else "",
                 mirror=MIRROR in (metadata.get("annotations") or {}),
@@ -159,6 +169,7 @@ class Pods:
                 gone=leaving
                 and not metadata.get("deletionGracePeriodSeconds")
                 and not metadata.get("finalizers"),
+                never_evict=(metadata.get("annotations") or {}).get(NEVER_EVICT) == "true",
             )
         )
 

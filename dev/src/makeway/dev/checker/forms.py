@@ -1,0 +1,57 @@
+"""Rules about the form of a write: which conditions it is sent with, and what it may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from makeway.dev.audit_log import AuditEvent
+from makeway.dev.checker.case import Finding, OrderCase, described
+from makeway.dev.checker.findings import Invariant, Violation
+from makeway.dev.checker.pods import MARK_TYPE
+
+_WRITES = ("create", "update", "patch")
+"""Deletes are judged by who sends them."""
+
+
+def rules(case: OrderCase) -> Iterator[Finding]:
+    """Deletes are of the pod as it was judged, with its own grace; patches of two fields of its status."""
+    for event, uid, _ in case.deletes:
+        if event.precondition_uid and not event.precondition_revision:
+            yield Violation(Invariant.DELETE_WITHOUT_REVISION, (described(event),), event.at, "no revision")
+        asked = event.delete_options.get("gracePeriodSeconds")
+        pod = case.pods.get(uid)
+        own = 30 if pod is None or pod.grace_period_seconds is None else pod.grace_period_seconds
+        if asked is not None and asked < own:
+            evidence = f"{asked} s in place of {own} s"
+            yield Violation(Invariant.GRACE_SHORTENED, (described(event),), event.at, evidence)
+    for event in case.history.requests:
+        if event.resource != "pods" or not event.accepted or event.verb not in _WRITES:
+            continue
+        if event.user == case.accounts.planner and not event.removes_pod:
+            yield _beyond(event, f"{event.verb} by the planner")
+        if event.user == case.accounts.evictor and not event.removes_pod:
+            if event.verb != "patch" or event.subresource != "status":
+                yield _beyond(event, f"{event.verb} {event.subresource}")
+            elif extra := _extra(event.request or {}):
+                yield _beyond(event, f"it writes {', '.join(extra)}")
+
+
+def _beyond(event: AuditEvent, evidence: str) -> Violation:
+    return Violation(Invariant.WRITE_BEYOND, (described(event),), event.at, evidence)
+
+
+def _extra(body: dict[str, Any]) -> list[str]:
+    """What a patch of a status has in it besides the mark, a nomination, and what names the pod."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    return [
+        *(name for name in body if name not in ("metadata", "status", "kind", "apiVersion")),
+        *(f"metadata.{name}" for name in metadata if name not in ("uid", "resourceVersion")),
+        *(f"status.{name}" for name in status if name not in ("conditions", "nominatedNodeName")),
+        *(
+            f"condition {condition.get('type')}"
+            for condition in status.get("conditions") or ()
+            if condition.get("type") != MARK_TYPE
+        ),
+        *(["a nomination"] if status.get("nominatedNodeName") else []),
+    ]

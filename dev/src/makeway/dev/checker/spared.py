@@ -1,0 +1,51 @@
+"""Rules about pods that stay: protected, on other nodes, kept by hard budgets, and all under a brake."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+from makeway.dev.checker.case import Finding, OrderCase, described
+from makeway.dev.checker.findings import Invariant, Violation
+from makeway.dev.checker.pods import PodHistory
+
+BRAKE = timedelta(seconds=2)
+"""An evictor's look at the brake is a second old at most when a delete begins, which then takes its way."""
+
+
+def rules(case: OrderCase) -> Iterator[Finding]:
+    """Whom the policy, the node, a budget or the brake keeps from being a victim stays."""
+    in_force = case.history.in_force
+    for event, uid, order in case.deletes:
+        objects, pod = (described(event),), case.pods.get(uid)
+        of_quota = order is not None and order.order.kind == "quota"
+        if pod is not None and (why := _protected(case, pod, event.at, of_quota=of_quota)):
+            yield Violation(Invariant.VICTIM_PROTECTED, objects, event.at, why)
+        if pod is not None and order is not None and order.order.node:
+            node = pod.node_at(event.at)
+            if node and node != order.order.node:
+                evidence = f"it is on {node}, its order is for {order.order.node}"
+                yield Violation(Invariant.VICTIM_ELSEWHERE, objects, event.at, evidence)
+        if event.subresource != "eviction" and _among(event.namespace, in_force.hard_namespaces):
+            yield Violation(Invariant.BUDGET_PASSED_BY, objects, event.at, "a delete, where budgets are hard")
+        for begin, end in in_force.brakes:
+            if begin + BRAKE < event.at < end:
+                late = (event.at - begin).total_seconds()
+                evidence = f"{late:.3f} s after the brake was set"
+                yield Violation(Invariant.DELETE_UNDER_BRAKE, objects, event.at, evidence)
+
+
+def _protected(case: OrderCase, pod: PodHistory, moment: datetime, *, of_quota: bool) -> str:
+    """Why a pod may not be a victim; empty where it may. A quota's mirror pods have a rule of their own."""
+    in_force, shown = case.history.in_force, pod.at(moment)
+    if _among(pod.namespace, in_force.protected_namespaces):
+        return f"namespace {pod.namespace} is protected"
+    if pod.mirror and not of_quota:
+        return "it is a mirror pod"
+    if shown is not None and shown.never_evict and _among(pod.namespace, in_force.never_evict_namespaces):
+        return "it has the annotation never-evict"
+    return ""
+
+
+def _among(namespace: str, listed: Collection[str]) -> bool:
+    return namespace in listed or "*" in listed

@@ -1,0 +1,44 @@
+"""The checker on the recording of a real run: clean as it is, and every seeded violation is found in it.
+
+The recording is one of a campaign's, cut down to what the checker reads. Another is made by
+`python -m campaign.run --minutes 2 --nodes 4 --record tests/unit/dev/recording.json.gz`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from campaign.recording import Kept, load
+from makeway.dev.checker.check import check
+from unit.dev.falsifying import MUTATIONS, Mutation, Sample
+
+RECORDING = Path(__file__).parent / "recording.json.gz"
+
+
+@cache
+def recorded() -> Kept:
+    return load(RECORDING)
+
+
+def test_the_recording_is_of_a_real_run_and_clean() -> None:
+    kept = recorded()
+
+    assert len(kept.history.streams.orders) >= 20
+    assert str(check(kept.history, kept.now)) == "nothing found"
+
+
+def test_at_least_fifty_violations_are_seeded() -> None:
+    assert len(MUTATIONS) >= 50
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS.keys())
+def test_a_violation_seeded_into_the_recording_is_found(mutation: Mutation) -> None:
+    kept = recorded()
+    falsified = mutation.falsify(Sample(kept.history, kept.now))
+
+    found = {violation.rule.value for violation in check(falsified, kept.now).violations}
+
+    assert mutation.rule in found
