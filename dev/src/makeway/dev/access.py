@@ -6,7 +6,7 @@ from makeway.dev import scheduler
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
 from makeway.dev.paths import ADMISSION_MANIFESTS, RBAC_MANIFESTS
-from makeway.dev.site import Site
+from makeway.dev.site import API_LINE, Site
 
 NAMESPACE = "makeway-system"
 ACCOUNTS = ("planner", "evictor", "scheduler")
@@ -31,7 +31,11 @@ def grant(site: Site, api: AdminApi) -> None:
     for account in ACCOUNTS:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)
-        write_with_token(site.kubeconfig(account), site.server_for(account), site.authority, token, name)
+        write_with_token(site.kubeconfig(account), site.server_of(account), site.authority, token, name)
+        for process, end in site.lines:
+            if end == API_LINE and process.startswith(f"{account}-"):
+                server = site.server_of(process)
+                write_with_token(site.kubeconfig(process), server, site.authority, token, name)
 
 
 def bound(site: Site, api: AdminApi) -> None:

@@ -78,6 +78,9 @@ MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS = replace(
 NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
 KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
+TOXIPROXY = Binary("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 15, version="v2.5.0")
+"""For tests that cut the lines between processes."""
+
 ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
 """In the order they are built: the scheduler first, since it compiles much of what the others share."""
 
@@ -108,19 +111,24 @@ _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPON
 
 
 def needed(
-    components: Iterable[str], *, failpoints: bool = False, test_plugins: bool = False
+    components: Iterable[str],
+    *,
+    failpoints: bool = False,
+    test_plugins: bool = False,
+    partitions: bool = False,
 ) -> tuple[Binary, ...]:
     """Name the binaries of a cluster with these components, in the order they are built.
 
     `failpoints`: the scheduler is the one that tests can kill at named points. `test_plugins`: it is the one
-    with further plugins.
+    with further plugins. `partitions`: whether lines are cut.
     """
     chosen = set(components)
     usual = (binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
     scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if failpoints else MAKEWAY_SCHEDULER
     if test_plugins:
         scheduler = MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS
-    return tuple(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual)
+    extra = (TOXIPROXY,) if partitions else ()
+    return (*(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual), *extra)
 
 
 def cache_key(binary: Binary) -> str:

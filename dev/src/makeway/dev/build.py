@@ -94,6 +94,9 @@ def _build(binary: Binary, directory: Path) -> Path:
         text=True,
         check=False,
     )
+    if result.returncode == 0 and not target.exists() and len(made := list(directory.iterdir())) == 1:
+        # `go install` names a program by its package, which may be `cmd/server`.
+        made[0].rename(target)
     if result.returncode != 0 or not target.exists():
         tail = "\n".join(result.stdout.splitlines()[-_TAIL_LINES:])
         raise DevError(

@@ -6,7 +6,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from makeway.dev import access, binaries, control_plane, fault_proxy, kwok, nats, scheduler, services
+from makeway.dev import (
+    access,
+    binaries,
+    control_plane,
+    fault_proxy,
+    kwok,
+    nats,
+    partitions,
+    scheduler,
+    services,
+)
 from makeway.dev.api import AdminApi
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
@@ -59,6 +69,7 @@ class DevCluster:
             self.options.components,
             failpoints=self.options.failpoints,
             test_plugins=self.options.test_plugins,
+            partitions=self.options.partitions,
         )
         built = ensure(wanted, self._progress)
         atexit.register(self.stop)
@@ -90,6 +101,8 @@ class DevCluster:
                 access.bound(site, api)
         if self.options.faulty:
             self._run("fault proxy", fault_proxy.program(site))
+        if self.options.partitions:
+            self._run("toxiproxy", partitions.program(site))
         programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}
         chosen = [program(site) for name, program in programs.items() if name in wanted]
         names = ", ".join(["controllers", *(program.name for program in chosen)])
@@ -203,6 +216,7 @@ def _info(name: str, site: Site) -> ClusterInfo:
         planner_url=url("planner"),
         evictor_url=url("evictor"),
         fault_proxy_url=url("fault-proxy"),
+        toxiproxy_url=url("toxiproxy") if site.options.partitions else "",
         scheduler_url=url("scheduler", "https"),
         audit_log=site.audit_log,
         logs=site.directory / "logs",

@@ -42,6 +42,8 @@ class ClusterInfo:
     """Process id of the owner; when it dies, so does the cluster."""
     fault_proxy_url: str = ""
     """http URL of the fault proxy's control port, where the cluster has one."""
+    toxiproxy_url: str = ""
+    """http URL of toxiproxy's own API, where the cluster has one."""
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as the administrator and give its output.

@@ -21,6 +21,7 @@ cluster {{
   name: makeway-dev
   listen: 127.0.0.1:{port}
   routes: [{routes}]
+  {advertise}
 }}
 """
 
@@ -39,7 +40,9 @@ def _program(site: Site, name: str) -> Program:
         routes = ", ".join(
             f"nats://127.0.0.1:{site.ports[f'{other}-route']}" for other in nats_servers(site.options)
         )
-        text += _CLUSTER.format(port=site.ports[f"{name}-route"], routes=routes)
+        # Clients keep to the lines that they were given, where those may be cut.
+        advertise = "no_advertise: true" if site.lines else ""
+        text += _CLUSTER.format(port=site.ports[f"{name}-route"], routes=routes, advertise=advertise)
     configuration = site.config("nats.conf" if name == NATS else f"{name}.conf")
     configuration.write_text(text)
     return Program(

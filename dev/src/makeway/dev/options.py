@@ -58,6 +58,9 @@ class ClusterOptions:
     faulty: tuple[str, ...] = ()
     """Which of planner, evictor and scheduler reach the API server through a proxy that tests tell to spoil
     requests; see makeway.dev.fault_proxy."""
+    partitions: bool = False
+    """Whether each of planner, evictor, scheduler and their replicas reaches the API server and NATS by lines
+    of its own, which tests cut; see makeway.dev.partitions."""
     nats_servers: int = 1
     """How many nats-servers there are; where there are several, each holds every stream."""
     subject_prefix: str = "makeway"

@@ -97,9 +97,10 @@ def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
 
     `name` and `port`: those of another scheduler beside the first, which stands for the same Lease.
     """
-    kubeconfig = site.kubeconfig("scheduler")
-    file = site.config("scheduler.yaml")
-    file.write_text(yaml.safe_dump(configuration(site.options, kubeconfig, site.nats_urls), sort_keys=False))
+    kubeconfig = site.kubeconfig(name if site.lines else SCHEDULER)
+    file = site.config(f"{name}.yaml")
+    written = configuration(site.options, kubeconfig, site.nats_urls_of(name))
+    file.write_text(yaml.safe_dump(written, sort_keys=False))
     gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
     port = port or site.ports[SCHEDULER]
     return Program(

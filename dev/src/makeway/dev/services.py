@@ -57,9 +57,9 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
         argv=(
             *(_WITH_FAILPOINTS if site.options.failpoints else (str(_MAKEWAY),)),
             service,
-            f"--nats-url={site.nats_urls}",
+            f"--nats-url={site.nats_urls_of(name)}",
             f"--subject-prefix={site.options.subject_prefix}",
-            f"--kubeconfig={site.kubeconfig(service)}",
+            f"--kubeconfig={site.kubeconfig(name if site.lines else service)}",
             f"--listen={address}",
             "--log-format=json",
             *extra,

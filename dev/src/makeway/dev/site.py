@@ -30,6 +30,25 @@ _PORTS = (
 )
 
 
+API_LINE = "api"
+"""The end of a process's line to the API server; the others are the nats-servers."""
+
+_CUT = {"planner": 3, "evictor": 4, "scheduler": 2}
+"""How many processes of a service may have lines of their own."""
+
+
+def _line_names(options: ClusterOptions) -> list[tuple[str, str]]:
+    """Each process with each end of its lines; none where no lines are cut."""
+    if not options.partitions:
+        return []
+    processes = [
+        service if number == 1 else f"{service}-{number}"
+        for service, count in _CUT.items()
+        for number in range(1, count + 1)
+    ]
+    return [(process, end) for process in processes for end in (API_LINE, *nats_servers(options))]
+
+
 def nats_servers(options: ClusterOptions) -> tuple[str, ...]:
     """Return the names of a cluster's nats-servers."""
     return _NATS_NAMES[: options.nats_servers]
@@ -45,6 +64,8 @@ class Site:
     """The executables by name."""
     ports: Mapping[str, int]
     """A port of 127.0.0.1 for each of etcd, etcd-peer, kube-apiserver, ..., the same through restarts."""
+    lines: Mapping[tuple[str, str], int]
+    """The port of each line that may be cut, by process and end; empty where there are none."""
     authority: Path
     """Certificate of the cluster's authority."""
     serving: KeyPair
@@ -63,6 +84,17 @@ class Site:
         if account in self.options.faulty:
             return f"https://127.0.0.1:{self.ports[f'fault-proxy-{account}']}"
         return self.server
+
+    def server_of(self, process: str) -> str:
+        """URL of the API server for one process: as for its service, or by a line of its own."""
+        if port := self.lines.get((process, API_LINE)):
+            return f"https://127.0.0.1:{port}"
+        return self.server_for(process.partition("-")[0])
+
+    def nats_urls_of(self, process: str) -> str:
+        """URLs of all nats-servers for one process, separated by commas."""
+        ports = [self.lines.get((process, name), self.ports[name]) for name in nats_servers(self.options)]
+        return ",".join(f"nats://127.0.0.1:{port}" for port in ports)
 
     @property
     def nats_url(self) -> str:
@@ -117,7 +149,8 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
         directory=directory,
         options=options,
         built=built,
-        ports={name: ports.take() for name in _PORTS},
+        ports={name: ports.take() for name in (*_PORTS, *(["toxiproxy"] if options.partitions else []))},
+        lines={line: ports.take() for line in _line_names(options)},
         authority=authority.certificate,
         serving=authority.serving("serving"),
         admin=authority.client("makeway-dev-admin", "system:masters"),
