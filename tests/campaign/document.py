@@ -32,7 +32,13 @@ def table(summaries: list[Mapping[str, Any]]) -> str:
         run = f"seed {one['seed']}: {one['minutes']:g} minutes, {one['nodes']} nodes, {servers}"
         spoilt = {"requests of the API server spoilt": one["requests_spoilt"]}
         found = f"{one['violations']} violations, {one['not_settled']} not settled"
-        cells = (run, _list({**one["injected"], **spoilt}), _list(one["load"]), _list(one["seen"]), found)
+        cells = (
+            run,
+            _list({**one["injected"], **one["forged"], **spoilt}),
+            _list(one["load"]),
+            _list(one["seen"]),
+            found,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

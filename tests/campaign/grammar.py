@@ -41,6 +41,10 @@ CLASSES: dict[str, tuple[int, dict[str, str]]] = {
 }
 """PriorityClasses: value and annotations."""
 
+SPARED_NAMESPACES = (PROTECTED, HARD_BUDGETS, HOSTILE)
+SPARED_CLASSES = ("camp-odd", "camp-broken")
+"""Where rules spare pods: some of these pods no preemptor can remove."""
+
 LOW = ("camp-batch", "camp-batch", "camp-usual", "camp-odd", "camp-broken", "low", "neg")
 URGENT = ("mid", "high", "high", "camp-urgent")
 
@@ -70,7 +74,7 @@ def victim(chance: random.Random, namespace: str, name: str) -> Manifest:
 
 def preemptor(chance: random.Random, namespace: str, name: str) -> Manifest:
     """A pod that needs room."""
-    return _pod(namespace, name, chance.choice(URGENT), chance.choice((500, 1000, 1500, 2000)))
+    return _pod(namespace, name, chance.choice(URGENT), chance.choice((250, 500, 1000)))
 
 
 def hostile(chance: random.Random, name: str) -> Manifest:

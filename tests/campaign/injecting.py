@@ -5,16 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import get_args
 
 from campaign import schedule
+from campaign.lines import Lines
 from campaign.schedule import Injection
+from campaign.settings import queues
 from integration.cluster import RunningCluster
+from integration.configuring import NAMESPACE, QUEUES_CONFIGMAP, put
 from integration.faults import Faults
+from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import Action, FaultRule
+from makeway.dev.site import nats_servers
 
+LOWERED, USUAL = 3, 12
+"""Cores that the queue with a maximum may have."""
+ATTEMPTS = 60
+FORGED_SECONDS = 0.5
+"""Between two forged messages."""
+BRAKE_CONFIGMAP = "makeway-brake"
 RECOVERY = timedelta(seconds=15)
 """After an injection: a Lease of a dead leader, an order given out again."""
 PODS_WATCH = r"/api/v1/pods\?.*watch="
@@ -27,10 +40,22 @@ SHARE = 0.3
 class Injector:
     """Plays a schedule. `counts`: what was injected; `outages`: when bounds in time did not count."""
 
-    def __init__(self, cluster: RunningCluster, faults: Faults, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: RunningCluster,
+        faults: Faults,
+        lines: Lines,
+        skew: Path | None,
+        say: Callable[[str], None],
+    ) -> None:
         self._cluster = cluster
         self._faults = faults
+        self._lines = lines
+        self._skew = skew
         self._say = say
+        self._braking = asyncio.Lock()
+        self.brakes: list[tuple[datetime, datetime]] = []
+        self.forge: Callable[[str], Awaitable[None]] | None = None
         self._starting = asyncio.Lock()
         self._spoiling = 0
         self.counts: Counter[str] = Counter()
@@ -70,8 +95,78 @@ class Injector:
                     process.resume()
             case schedule.API:
                 await self._spoil(one)
+            case schedule.LINE:
+                what, how = one.detail.split()
+                await self._lines.spoil(one.target, what, how)
+                try:
+                    await asyncio.sleep(one.seconds)
+                finally:
+                    await self._lines.mend(one.target, what)
+            case schedule.CLOCK:
+                await self._with_wrong_clock(one)
+            case schedule.BRAKE:
+                await self._brake(one.seconds)
+            case schedule.QUOTA:
+                await self._queues(LOWERED)
+                try:
+                    await asyncio.sleep(one.seconds)
+                finally:
+                    await self._queues(USUAL)
+            case schedule.QUORUM:
+                await self._without_quorum(one.seconds)
+            case schedule.FORGE:
+                until = time.monotonic() + one.seconds
+                while self.forge is not None and time.monotonic() < until:
+                    await self.forge(one.detail)
+                    await asyncio.sleep(FORGED_SECONDS)
             case kind:
                 raise ValueError(f"no injection is called {kind!r}")
+
+    async def _with_wrong_clock(self, one: Injection) -> None:
+        """Start a process again under a wall clock that is off, and after a while with the right one."""
+        if self._skew is None:
+            self.counts["clocks not skewed, for want of a C compiler"] += 1
+            return
+        process = self._cluster.process(one.target)
+        usual = process.program
+        skewed = {"LD_PRELOAD": str(self._skew), "MAKEWAY_CLOCK_OFFSET_MS": one.detail}
+        await asyncio.to_thread(process.kill)
+        process.program = replace(usual, environment={**usual.environment, **skewed})
+        try:
+            await self._start(one.target)
+            await asyncio.sleep(one.seconds)
+        finally:
+            process.program = usual
+            await asyncio.to_thread(process.kill)
+            await self._start(one.target)
+
+    async def _brake(self, seconds: float) -> None:
+        """Set the brake as docs/observe.md says to do without the command, and release it."""
+        async with self._braking:
+            await _insist(
+                lambda: self._cluster.kubectl(
+                    "-n", NAMESPACE, "create", "configmap", BRAKE_CONFIGMAP, "--from-literal=mode=off"
+                )
+            )
+            begin = datetime.now(UTC)
+            await asyncio.sleep(seconds)
+            self.brakes.append((begin, datetime.now(UTC)))
+            await _insist(
+                lambda: self._cluster.kubectl("-n", NAMESPACE, "delete", "configmap", BRAKE_CONFIGMAP)
+            )
+
+    async def _queues(self, most: int) -> None:
+        await _insist(lambda: put(self._cluster, {"queues.yaml": queues(most)}, QUEUES_CONFIGMAP))
+
+    async def _without_quorum(self, seconds: float) -> None:
+        """Kill all nats-servers but one; where there is one alone, that."""
+        servers = nats_servers(self._cluster.owned.options)
+        lost = servers[1:] or servers
+        for name in lost:
+            await asyncio.to_thread(self._cluster.process(name).kill)
+        await asyncio.sleep(seconds)
+        for name in lost:
+            await self._start(name)
 
     async def _start(self, name: str) -> None:
         process = self._cluster.process(name)
@@ -116,3 +211,17 @@ def rule_of(one: Injection) -> FaultRule:
         count=1000,
         probability=SHARE,
     )
+
+
+async def _insist(act: Callable[[], Awaitable[object]]) -> None:
+    """Do it, again and again while the API server is away."""
+    for _ in range(ATTEMPTS):
+        try:
+            await act()
+        except DevError as error:
+            if "already exists" in str(error) or "not found" in str(error):
+                return
+            await asyncio.sleep(1)
+        else:
+            return
+    raise AssertionError("the API server did not come back")

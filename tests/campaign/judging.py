@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from campaign.load import Load, is_urgent
+from campaign.settings import in_force
 from integration.cluster import RunningCluster
 from integration.crashing import is_marked
 from integration.invariants import streams_of
+from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.checker.check import check
 from makeway.dev.checker.findings import Findings
@@ -41,9 +43,13 @@ class Verdict:
 class Judge:
     """Keeps the messages of a run, of which streams hold a few for each pod, and judges them."""
 
-    def __init__(self, cluster: RunningCluster) -> None:
+    def __init__(self, cluster: RunningCluster, cluster_uid: str) -> None:
         self._cluster = cluster
+        self.cluster_uid = cluster_uid
         self.streams = Streams()
+        self.brakes: list[tuple[datetime, datetime]] = []
+        self.forged: set[tuple[str, int]] = set()
+        """The places in the streams of messages that no part of makeway has written."""
 
     async def keep(self) -> None:
         """Read what was said until now."""
@@ -55,7 +61,13 @@ class Judge:
         requests = await asyncio.to_thread(
             read_requests, AuditLog(self._cluster.info.audit_log, whole=True), ""
         )
-        history = RecordedHistory(requests, self.streams, fallback=False, outages=tuple(outages))
+        history = RecordedHistory(
+            requests,
+            without(self.streams, self.forged),
+            fallback=False,
+            outages=tuple(outages),
+            in_force=in_force(self.cluster_uid, tuple(self.brakes)),
+        )
         return await asyncio.to_thread(check, history, datetime.now(UTC)), history
 
     async def settle(self, load: Load, outages: Sequence[tuple[datetime, datetime]]) -> Verdict:
@@ -73,6 +85,22 @@ class Judge:
                 break
             await asyncio.sleep(POLL_SECONDS)
         return Verdict(findings, tuple(left), self.streams, history)
+
+
+def without(streams: Streams, forged: Collection[tuple[str, int]]) -> Streams:
+    """What makeway's own parts have written."""
+    names = Subjects()
+    left_out = {number for stream, number in forged if stream == names.orders_stream}
+    orders = tuple(stored for stored in streams.orders if stored.sequence not in left_out)
+    left_out = {number for stream, number in forged if stream == names.outcomes_stream}
+    known = {stored.message.order_id for stored in orders}
+    outcomes = tuple(
+        stored
+        for stored in streams.outcomes
+        # The one outcome of a forged order, which an evictor has refused, is its answer to the forger.
+        if stored.sequence not in left_out and stored.message.order_id in known
+    )
+    return replace(streams, orders=orders, outcomes=outcomes)
 
 
 async def unsettled(load: Load) -> list[str]:

@@ -21,11 +21,14 @@ from campaign import grammar
 from campaign.settings import NODE_CPU
 from integration.cluster import RunningCluster
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.quantity import milli_value, parse
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 TICK_SECONDS = 1.0
 URGENT_SHARE = 0.35
 """Of what the nodes have, that urgent pods may request at a time."""
+SPARED_SHARE = 0.15
+"""Of what the nodes have, that pods may request whom a rule of the policy spares."""
 MOST_WAITING = 25
 """Pods that are there to be evicted and wait for room; no more are created then."""
 MOST_HOSTILE = 30
@@ -54,6 +57,8 @@ class Load:
         self._numbers: Counter[str] = Counter()
         self._ends: dict[tuple[str, str], float] = {}
         self.counts: Counter[str] = Counter()
+        self.seen: list[Pod] = []
+        """The pods as they were seen last."""
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -68,9 +73,12 @@ class Load:
     async def fill(self) -> None:
         """Fill the nodes before anything is broken, so that urgent pods need room from the beginning."""
         requested = 0
+        spared = 0
         while requested < self._capacity:
-            namespace = self._chance.choice((*grammar.TENANTS[:5], grammar.PROTECTED))
-            requested += await self._create(grammar.victim(self._chance, namespace, self._name("victim")))
+            manifest = self._victim(spared)
+            cpu = await self._create(manifest)
+            requested += cpu
+            spared += cpu if _may_be_spared(manifest) else 0
             self.counts["other pods created"] += 1
 
     async def pods(self) -> list[Pod]:
@@ -80,13 +88,13 @@ class Load:
         return [pod for pod in found.items if pod.metadata.namespace in ours]
 
     async def drain(self) -> None:
-        """End what waits for room and is not urgent, so that in the end all urgent pods can be placed."""
+        """End what waits for room and is not urgent, and whom a rule spares: then all urgent pods fit."""
         for pod in await self.pods():
-            if not pod.spec.node_name and not is_urgent(pod):
-                await self._delete(pod)
+            if not is_urgent(pod) and (not pod.spec.node_name or is_spared(pod)):
+                await self._delete(pod, grace_seconds=0)
 
     async def _tick(self) -> None:
-        pods = await self.pods()
+        pods = self.seen = await self.pods()
         now = asyncio.get_running_loop().time()
         for pod in pods:
             key = (pod.metadata.namespace, pod.metadata.name)
@@ -102,10 +110,12 @@ class Load:
                 namespace = self._chance.choice(grammar.TENANTS[:3])
                 urgent += await self._create(grammar.preemptor(self._chance, namespace, self._name("urgent")))
                 self.counts["urgent pods created"] += 1
+        spared = sum(_milli_cpu(pod) for pod in pods if is_spared(pod))
         for _ in range(_times(self._chance, 3 * self._rate)):
             if waiting < MOST_WAITING:
-                namespace = self._chance.choice((*grammar.TENANTS[:5], grammar.PROTECTED))
-                await self._create(grammar.victim(self._chance, namespace, self._name("victim")))
+                manifest = self._victim(spared)
+                cpu = await self._create(manifest)
+                spared += cpu if _may_be_spared(manifest) else 0
                 self.counts["other pods created"] += 1
                 waiting += 1
         if self._chance.random() < self._rate / 2:
@@ -140,6 +150,14 @@ class Load:
                 "POST", path, body=json.dumps(grammar.budget(self._chance, name)).encode()
             )
 
+    def _victim(self, spared: int) -> dict[str, Any]:
+        """A pod that is there to be evicted; none whom a rule spares, where there are enough of those."""
+        while True:
+            namespace = self._chance.choice((*grammar.TENANTS[:5], grammar.PROTECTED))
+            manifest = grammar.victim(self._chance, namespace, self._name("victim"))
+            if spared < SPARED_SHARE * self._capacity or not _may_be_spared(manifest):
+                return manifest
+
     def _name(self, kind: str) -> str:
         self._numbers[kind] += 1
         return f"{kind}-{self._numbers[kind]}"
@@ -167,10 +185,24 @@ def is_urgent(pod: Pod) -> bool:
     return pod.metadata.name.startswith("urgent-")
 
 
+def is_spared(pod: Pod) -> bool:
+    """Whether a rule of the policy may spare it, whoever needs its room."""
+    return (
+        pod.metadata.namespace in grammar.SPARED_NAMESPACES
+        or pod.spec.priority_class_name in grammar.SPARED_CLASSES
+    )
+
+
+def _may_be_spared(manifest: dict[str, Any]) -> bool:
+    return (
+        manifest["metadata"]["namespace"] in grammar.SPARED_NAMESPACES
+        or manifest["spec"]["priorityClassName"] in grammar.SPARED_CLASSES
+    )
+
+
 def _milli_cpu(pod: Pod) -> int:
     resources = pod.spec.containers[0].resources
-    text = str(((resources and resources.requests) or {}).get("cpu", "0"))
-    return int(text[:-1]) if text.endswith("m") else int(text) * 1000
+    return milli_value(parse(str(((resources and resources.requests) or {}).get("cpu", "0"))))
 
 
 def _times(chance: random.Random, rate: float) -> int:
@@ -184,11 +216,10 @@ async def loaded(cluster: RunningCluster, seed: int, nodes: int, rate: float) ->
     async with cluster.connect() as api:
         load = Load(api, seed, nodes, rate)
         await load.fill()
-        task = asyncio.create_task(load.run())
-        try:
-            yield load
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled() and task.exception():
-                raise AssertionError("the load ended early") from task.exception()
+        # Where the load ends by an error, so does the block.
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(load.run())
+            try:
+                yield load
+            finally:
+                task.cancel()

@@ -18,13 +18,18 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from campaign import document
+from campaign.clock import skewed_clock
+from campaign.forging import Forger
 from campaign.injecting import Injector
 from campaign.judging import Judge, Verdict, counts_of
+from campaign.lines import lines_of
 from campaign.load import Load, loaded
+from campaign.recording import save
 from campaign.schedule import Injection, draw, usual_processes
 from campaign.settings import prepare
 from integration.cluster import RunningCluster
@@ -44,6 +49,7 @@ def options(nats_servers: int) -> ClusterOptions:
         fallback=False,
         faulty=(PLANNER, EVICTOR, SCHEDULER),
         nats_servers=nats_servers,
+        partitions=True,
         planner_arguments=("--leader-elect",),
         plugin_arguments=(("notAfter", "20s"),),
     )
@@ -53,16 +59,25 @@ async def campaign(
     cluster: RunningCluster, arguments: argparse.Namespace, schedule: list[Injection]
 ) -> tuple[Verdict, dict[str, Any]]:
     """Play the schedule under load, let everything settle, and judge."""
-    await prepare(cluster, arguments.nodes)
-    judge = Judge(cluster)
+    judge = Judge(cluster, await prepare(cluster, arguments.nodes))
     begin = time.monotonic()
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - begin:7.1f} s | {line}", flush=True)
 
-    async with faults_of(cluster) as faults:
-        injector = Injector(cluster, faults, say)
+    uid = judge.cluster_uid
+    forger = Forger(cluster.info.nats_url, uid, arguments.seed)
+    judge.forged = forger.sent
+    toxiproxy = lines_of(cluster.info.toxiproxy_url, arguments.nats_servers)
+    async with faults_of(cluster) as faults, toxiproxy as lines:
+        injector = Injector(cluster, faults, lines, skewed_clock(cluster.owned.directory), say)
+        judge.brakes = injector.brakes
         async with loaded(cluster, arguments.seed, arguments.nodes, arguments.rate) as load:
+
+            async def forge(kind: str) -> None:
+                await forger.send(kind, load.seen, judge.streams)
+
+            injector.forge = forge
             watching = asyncio.create_task(_watch(judge, load, say))
             try:
                 await injector.play(schedule)
@@ -81,6 +96,7 @@ async def campaign(
         "nodes": arguments.nodes,
         "nats_servers": arguments.nats_servers,
         "injected": dict(sorted(injector.counts.items())),
+        "forged": dict(sorted(forger.counts.items())),
         "requests_spoilt": injector.requests_spoilt,
         "load": dict(sorted(load.counts.items())),
         "seen": counts_of(verdict),
@@ -123,6 +139,7 @@ def main() -> int:
     parser.add_argument("--schedule", action="store_true", help="print the schedule and end")
     parser.add_argument("--keep", action="store_true", help="keep the cluster's directory in any case")
     parser.add_argument("--write", action="store_true", help="write the numbers into docs/reliability.md")
+    parser.add_argument("--record", type=Path, help="keep there what the checker read")
     parser.add_argument("--json", type=Path, help="write the summary there")
     arguments = parser.parse_args()
     processes = usual_processes(
@@ -146,6 +163,10 @@ def main() -> int:
     summary["schedule"] = [asdict(one) for one in schedule]
     if arguments.json:
         arguments.json.write_text(json.dumps(summary, indent=2))
+    if arguments.record:
+        save(arguments.record, verdict.history, datetime.now(UTC))
+    if not verdict.clean:
+        save(directory / "history.json.gz", verdict.history, datetime.now(UTC))
     if arguments.write:
         document.write([summary])
     print(report(verdict, {key: value for key, value in summary.items() if key != "schedule"}), flush=True)

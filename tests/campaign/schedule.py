@@ -17,10 +17,16 @@ MOST_AT_ONCE = 4
 """Injections in one storm."""
 
 KILL, STOP, API = "kill", "stop", "api"
+LINE, CLOCK, BRAKE, QUOTA, FORGE, QUORUM = "line", "clock", "brake", "quota", "forge", "quorum"
+"""Lines cut; a wall clock that is wrong; the brake; a lowered maximum; forged messages; nats-servers lost."""
 
 API_ANSWERS = (409, 422, 429, 500, 503)
 API_BREAKS = ("cut", "drop", "delay")
 WATCH_ENDS = ("close", "expire", "freeze")
+LINE_FAULTS = tuple(f"{what} {how}" for what in ("api", "nats", "all") for how in ("cut", "silent", "slow"))
+OFFSETS_MS = (-1500, -700, 700, 1500)
+"""How far a clock of planner or evictor is off. NTP keeps clocks within some milliseconds."""
+FORGERIES = ("order", "outcome", "replayed-order", "replayed-outcome", "junk")
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Injection:
     @property
     def name(self) -> str:
         """What it counts as."""
-        part = self.target.split("-")[0]
+        part = "" if self.target == "cluster" else self.target.split("-")[0]
         return " ".join(word for word in (self.kind, part, self.detail) if word)
 
     def __str__(self) -> str:
@@ -48,14 +54,22 @@ class Injection:
         return f"{self.at_seconds:7.1f} s {self.kind} {self.target} {self.detail} for {self.seconds:.1f} s"
 
 
+KINDS = (KILL, KILL, KILL, STOP, STOP, API, API, LINE, LINE, CLOCK, BRAKE, QUOTA, FORGE, FORGE, QUORUM)
+"""Kinds that a storm is drawn from; those that are named more often come more often."""
+
+_SKEWED = {LINE: (PLANNER, EVICTOR, SCHEDULER), CLOCK: (PLANNER, EVICTOR)}
+"""Whose lines are cut, and whose clocks can be wrong: what is written in Go asks the kernel for the time."""
+
+
 def draw(seed: int, minutes: float, processes: Sequence[str]) -> list[Injection]:
     """Draw the injections of a run, in order of time; `processes`: what may be killed and stopped."""
     chance = random.Random(seed)
+    servers = {name for name in processes if name.startswith(NATS)}
     found: list[Injection] = []
     begin, end = CALM_SECONDS / 3, minutes * 60
     while begin + STORM_SECONDS + CALM_SECONDS <= end:
         free = list(processes)
-        found += [_one(chance, begin, free) for _ in range(chance.randint(1, MOST_AT_ONCE))]
+        found += [_one(chance, begin, free, servers) for _ in range(chance.randint(1, MOST_AT_ONCE))]
         begin += STORM_SECONDS + CALM_SECONDS
     return sorted(found, key=lambda one: one.at_seconds)
 
@@ -69,15 +83,28 @@ def storms(minutes: float) -> list[tuple[float, float]]:
     return found
 
 
-def _one(chance: random.Random, begin: float, free: list[str]) -> Injection:
+def _one(chance: random.Random, begin: float, free: list[str], servers: set[str]) -> Injection:
     """One injection of a storm; a process is taken from `free`, so that it suffers one thing at a time."""
     at = round(begin + chance.uniform(0, STORM_SECONDS / 2), 1)
     left = begin + STORM_SECONDS - at
-    kind = chance.choice((KILL, KILL, STOP, API, API))
-    if kind == API or not free:
-        return Injection(
-            at, API, chance.choice((PLANNER, EVICTOR, SCHEDULER)), round(left, 1), _fault(chance)
-        )
+    kind = chance.choice(KINDS)
+    whole = round(left, 1)
+    match kind:
+        case "brake" | "quota":
+            return Injection(at, kind, "cluster", round(min(left, chance.uniform(5, 20)), 1))
+        case "forge":
+            return Injection(at, kind, "nats", whole, chance.choice(FORGERIES))
+        case "quorum" if servers <= set(free):
+            free[:] = [name for name in free if not name.startswith(NATS)]
+            return Injection(at, kind, "nats", round(chance.uniform(3, min(left, 12)), 1))
+        case "line" | "clock":
+            cut = [name for name in free if name.partition("-")[0] in _SKEWED[kind]]
+            if cut:
+                free.remove(target := chance.choice(cut))
+                detail = chance.choice(LINE_FAULTS) if kind == LINE else str(chance.choice(OFFSETS_MS))
+                return Injection(at, kind, target, round(left * chance.uniform(0.3, 1), 1), detail)
+    if kind not in (KILL, STOP) or not free:
+        return Injection(at, API, chance.choice((PLANNER, EVICTOR, SCHEDULER)), whole, _fault(chance))
     target = free.pop(chance.randrange(len(free)))
     longest = 5.0 if target in ("kube-apiserver", "etcd") else 20.0
     seconds = min(left, chance.choice((0.3, 2.0, 5.0, longest)) * chance.uniform(0.5, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import yaml
@@ -12,6 +13,7 @@ from integration.cluster import RunningCluster
 from integration.configuring import put
 from integration.queueing import queue, queues_yaml
 from makeway.dev import nodes
+from makeway.dev.checker.history import InForce
 
 NODE_CPU = 4000
 """Milli-CPU of each node."""
@@ -30,20 +32,33 @@ def policy() -> dict[str, Any]:
     }
 
 
-def queues() -> str:
+def in_force(cluster_uid: str, brakes: tuple[tuple[datetime, datetime], ...] = ()) -> InForce:
+    """What the checker is told of it."""
+    return InForce(
+        protected_namespaces=frozenset({PROTECTED}),
+        never_evict_namespaces=frozenset({"camp-c"}),
+        hard_namespaces=frozenset({HARD_BUDGETS}),
+        brakes=brakes,
+        cluster_uid=cluster_uid,
+    )
+
+
+def queues(most: int = 12) -> str:
     """A queue for each tenant; one has a maximum."""
     return queues_yaml(
         queue("camp-a"),
         queue("camp-b", guaranteed=8),
-        queue("camp-quota", max=12, delay="2s"),
+        queue("camp-quota", max=most, delay="2s"),
     )
 
 
-async def prepare(cluster: RunningCluster, count: int) -> None:
-    """Make everything that is there before the load begins."""
+async def prepare(cluster: RunningCluster, count: int) -> str:
+    """Make everything that is there before the load begins; gives the cluster's UID."""
     await asyncio.to_thread(_make, cluster, count)
     await put(cluster, {"policy.yaml": yaml.safe_dump(policy())})
     await put(cluster, {"queues.yaml": queues()}, "makeway-queues")
+    system = cluster.owned.api.request("GET", "/api/v1/namespaces/kube-system")
+    return str(system["metadata"]["uid"])
 
 
 def _make(cluster: RunningCluster, count: int) -> None:

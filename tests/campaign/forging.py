@@ -1,0 +1,161 @@
+"""Messages that no part of makeway has written: forged orders and outcomes, replays, and junk.
+
+Each forged order is wrong in one way and about what is really there, so that none may be carried out. The
+judge leaves all of them out of the history: what is deleted for one was never ordered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import nats
+import nats.errors
+import nats.js.errors
+from nats.js import JetStreamContext
+
+from makeway.bus import codec, ids
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.subjects import Subjects
+from makeway.core.k8s.objects import Pod
+from makeway.dev.checker.history import Streams
+from makeway.dev.scheduler import LEASE_NAME, LEASE_NAMESPACE
+
+SOURCE = "makeway/scheduler/forger"
+KINDS = ("order", "outcome", "replayed-order", "replayed-outcome", "junk")
+
+Forgery = Callable[[EvictionOrder], EvictionOrder]
+
+
+class Forger:
+    """Sends forged messages. `sent`: the places of those that a stream took, by its name."""
+
+    def __init__(self, url: str, cluster_uid: str, seed: int) -> None:
+        self._url = url
+        self._cluster_uid = cluster_uid
+        self._chance = random.Random(seed + 2)
+        self._subjects = Subjects()
+        self.sent: set[tuple[str, int]] = set()
+        self.counts: Counter[str] = Counter()
+
+    async def send(self, kind: str, pods: list[Pod], streams: Streams) -> None:
+        """Send one of a kind; nothing where NATS is away, or there is nothing to forge it from."""
+        message = self._message(kind, pods, streams)
+        if message is None:
+            return
+        subject, data = message
+        try:
+            connection = await nats.connect(self._url, connect_timeout=2, allow_reconnect=False)
+        except (OSError, nats.errors.Error):
+            self.counts["not sent"] += 1
+            return
+        try:
+            await self._publish(connection.jetstream(timeout=2), subject, data)
+            self.counts[f"forged {kind}"] += 1
+        except (nats.errors.Error, nats.js.errors.Error):
+            self.counts["not stored"] += 1
+        finally:
+            await connection.close()
+
+    async def _publish(self, jetstream: JetStreamContext, subject: str, data: bytes) -> None:
+        stored = await jetstream.publish(subject, data)
+        self.sent.add((stored.stream, stored.seq))
+
+    def _message(self, kind: str, pods: list[Pod], streams: Streams) -> tuple[str, bytes] | None:
+        match kind:
+            case "order":
+                order = self._order(pods)
+                return None if order is None else (self._subjects.order(order), codec.wrap(order, SOURCE))
+            case "outcome":
+                return self._outcome()
+            case "replayed-order" if streams.orders:
+                stored = self._chance.choice(streams.orders[-50:])
+                return stored.subject, codec.wrap(stored.message, SOURCE)
+            case "replayed-outcome" if streams.outcomes:
+                ended = self._chance.choice(streams.outcomes[-50:])
+                return ended.subject, codec.wrap(ended.message, SOURCE)
+            case "junk":
+                subject = self._chance.choice(
+                    (
+                        self._subjects.pod_order("junk"),
+                        self._subjects.quota_order("root.junk"),
+                        self._subjects.outcome("ord-junk"),
+                    )
+                )
+                return subject, self._chance.randbytes(self._chance.choice((0, 1, 100, 100_000)))
+        return None
+
+    def _outcome(self) -> tuple[str, bytes]:
+        now = datetime.now(UTC)
+        outcome = Outcome(
+            order_id=ids.order_id(now),
+            kind="pod",
+            cluster_uid=self._cluster_uid,
+            epoch=0,
+            result="failed",
+            evictor="forger",
+            started_at=now,
+            finished_at=now,
+        )
+        return self._subjects.outcome(outcome.order_id), codec.wrap(outcome, SOURCE)
+
+    def _order(self, pods: list[Pod]) -> EvictionOrder | None:
+        """An order that is wrong in one way: nobody may carry it out."""
+        bound = [pod for pod in pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+        low = [pod for pod in bound if (pod.spec.priority or 0) <= 10]
+        if len(bound) < 2 or not low:
+            return None
+        now, victim, running = datetime.now(UTC), self._chance.choice(low), self._chance.choice(bound)
+        preemptor = Preemptor(
+            namespace=running.metadata.namespace,
+            name=running.metadata.name,
+            uid=running.metadata.uid,
+            priority=2**31 - 1,
+            scheduler_name="default-scheduler",
+        )
+        order = EvictionOrder(
+            order_id=ids.order_id(now),
+            kind="pod",
+            cluster_uid=self._cluster_uid,
+            fence=Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=10**6),
+            writer=SOURCE,
+            created_at=now,
+            not_after=now + timedelta(seconds=20),
+            preemptor=preemptor,
+            node=victim.spec.node_name or "",
+            victims=(_victim(victim),),
+        )
+        ghost = Preemptor(namespace="camp-a", name="ghost", uid="ghost", priority=9, scheduler_name="x")
+        wrong: tuple[dict[str, Any], ...] = (
+            {},  # its preemptor is bound already
+            {"preemptor": ghost},
+            {"cluster_uid": "another"},
+            {"not_after": now - timedelta(seconds=1)},
+            {"not_after": now + timedelta(days=9)},
+            {"fence": Fence(kind="lease", namespace="kube-system", name="nobodys", epoch=9)},
+            {"fence": Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=0)},
+            {"fence": Fence(kind="kv", name="makeway", epoch=2**40)},
+            {"node": "nowhere"},
+            {"node_uid": "forged"},
+            {"victims": tuple(_victim(pod) for pod in bound[:200])},
+        )
+        return EvictionOrder(**{**_fields(order), **self._chance.choice(wrong)})
+
+
+def _victim(pod: Pod) -> Victim:
+    return Victim(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node=pod.spec.node_name or "",
+        priority=-(2**31),
+        grace_period_seconds=0,
+        rule="lower-priority",
+    )
+
+
+def _fields(order: EvictionOrder) -> dict[str, Any]:
+    return {name: getattr(order, name) for name in order.__struct_fields__}
