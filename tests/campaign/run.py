@@ -50,6 +50,7 @@ def options(nats_servers: int) -> ClusterOptions:
         faulty=(PLANNER, EVICTOR, SCHEDULER),
         nats_servers=nats_servers,
         partitions=True,
+        admission_policies=True,
         planner_arguments=("--leader-elect",),
         plugin_arguments=(("notAfter", "20s"),),
     )

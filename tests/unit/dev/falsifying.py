@@ -232,7 +232,9 @@ def _annotate(name: str) -> Callable[[Body], object]:
 
 
 def _daemon(pod: Body) -> None:
-    pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}]
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True, "name": "d", "uid": "d"}
+    ]
 
 
 def _priority(value: int) -> Callable[[Body], object]:
