@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders_bus import make_order, make_outcome
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
+from makeway.bus.permissions import permissions, server_accounts, server_permissions
+from makeway.bus.subjects import Subjects
 from makeway.dev.binaries import GO_ENVIRONMENT
 from makeway.dev.paths import CHECKOUT, PLUGIN_MODULE
 
@@ -32,7 +36,7 @@ async def first_line(server: NatsServer, *command: str, **environment: str) -> s
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=PLUGIN_MODULE,
-        env={**os.environ, **environment, "NATS_URL": server.url},
+        env={**os.environ, **environment, "NATS_URL": f"nats://viewer:p@127.0.0.1:{server.port}"},
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
@@ -45,9 +49,16 @@ async def first_line(server: NatsServer, *command: str, **environment: str) -> s
 
 
 @pytest.mark.parametrize("language", ["python", "go"])
-async def test_a_consumer_of_ten_lines_tells_how_an_order_ended(
-    bus: Bus, nats_server: NatsServer, tmp_path: Path, language: str
+async def test_a_consumer_of_ten_lines_with_the_viewers_login_tells_how_an_order_ended(
+    nats_server: NatsServer, tmp_path: Path, language: str
 ) -> None:
+    users: dict[str, dict[str, Any]] = {"admin": {"user": "admin", "password": "p"}}
+    for name, given in permissions(Subjects()).items():
+        users[name] = {"user": name, "password": "p", "permissions": server_permissions(given)}
+    nats_server.extra = f"accounts: {json.dumps(server_accounts(Subjects(), users))}"
+    nats_server.restart()
+    bus = await Bus.connect(f"nats://admin:p@127.0.0.1:{nats_server.port}", name="streams/test")
+    await bus.ensure_streams()
     order = make_order("uid")
     await bus.publish_order(order, 0)
     outcome = make_outcome(order)
@@ -66,3 +77,4 @@ async def test_a_consumer_of_ten_lines_tells_how_an_order_ended(
         line = await first_line(nats_server, binary)
 
     assert line == f"{order.order_id} {outcome.result} {len(outcome.victims)} victims\n"
+    await bus.close()
