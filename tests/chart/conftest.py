@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures_nats import nats_binary, nats_server
 from makeway.dev.binaries import CHART_TOOLS
 from makeway.dev.build import ensure
 from makeway.dev.progress import ConsoleProgress
+
+__all__ = ["nats_binary", "nats_server"]
 
 Run = Callable[..., str]
 

@@ -1,0 +1,397 @@
+"""Every login of the chart's NATS against every subject of the JetStream API, as rendered.
+
+Subjects are what permissions see. What they do not see is tried too: a consumer's name in the request, the
+reply subject of a question, and the subject that a consumer delivers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from builders_bus import make_order, make_outcome
+from chart.conftest import Run
+from chart.test_chart import objects, template
+from fixtures_nats import NatsServer
+from makeway.bus.client import Bus
+from makeway.bus.consumer import consumer_drift, ensure_consumer
+from makeway.bus.streams import evictor_config, wrong_streams
+from makeway.bus.subjects import Subjects, inbox
+
+pytestmark = pytest.mark.nats
+
+SUBJECTS: Final = Subjects("one.two")
+USERS: Final = ("planner", "evictor", "scheduler", "streams", "viewer", "operator")
+STREAMS: Final = {
+    "O": SUBJECTS.orders_stream,
+    "U": SUBJECTS.outcomes_stream,
+    "D": SUBJECTS.decisions_stream,
+    "C": SUBJECTS.control_stream,
+    "Q": SUBJECTS.quarantine_stream,
+    "R": SUBJECTS.recordings_stream,
+    "E": f"KV_{SUBJECTS.epochs_bucket}",
+}
+ALL: Final = "OUDCQRE"
+
+ELSEWHERE: Final = (SUBJECTS.control, SUBJECTS.pod_order("u"), SUBJECTS.outcome("o"))
+"""Subjects of streams that are named as where to answer."""
+
+OF_A_STREAM: Final = {
+    **{
+        f"STREAM.{verb}": f"STREAM.{verb}.{{stream}}"
+        for verb in [
+            "INFO",
+            "CREATE",
+            "UPDATE",
+            "DELETE",
+            "PURGE",
+            "SNAPSHOT",
+            "RESTORE",
+            "MSG.GET",
+            "MSG.DELETE",
+            "LEADER.STEPDOWN",
+            "PEER.REMOVE",
+            "PEER.EVACUATE",
+            "CANCEL_MOVE",
+        ]
+    },
+    "DIRECT.GET": "DIRECT.GET.{stream}",
+    "DIRECT.GET subject": "DIRECT.GET.{stream}.one.two.v1.x",
+    "CONSUMER.CREATE": "CONSUMER.CREATE.{stream}",
+    "CONSUMER.NAMES": "CONSUMER.NAMES.{stream}",
+    "CONSUMER.LIST": "CONSUMER.LIST.{stream}",
+}
+OF_A_CONSUMER: Final = {
+    **{
+        f"CONSUMER.{verb}": f"CONSUMER.{verb}.{{stream}}.{{consumer}}"
+        for verb in [
+            "CREATE",
+            "DURABLE.CREATE",
+            "INFO",
+            "DELETE",
+            "PAUSE",
+            "RESET",
+            "UNPIN",
+            "MSG.NEXT",
+            "LEADER.STEPDOWN",
+            "PEER.REMOVE",
+            "PEER.EVACUATE",
+        ]
+    },
+    "CONSUMER.CREATE filter": "CONSUMER.CREATE.{stream}.{consumer}.one.two.v1.orders.>",
+}
+OF_THE_SERVER: Final = [
+    "INFO",
+    "STREAM.NAMES",
+    "STREAM.LIST",
+    "META.LEADER.STEPDOWN",
+    "META.RESCUE",
+    "SERVER.REMOVE",
+    "SERVER.EVACUATE",
+    "ACCOUNT.PURGE.MAKEWAY",
+    "ACCOUNT.STREAM.MOVE.MAKEWAY.ONE_TWO_ORDERS",
+    "ACCOUNT.STREAM.CANCEL_MOVE.MAKEWAY.ONE_TWO_ORDERS",
+]
+
+MAY: Final[Mapping[str, Mapping[str, str]]] = {
+    "planner": {
+        "STREAM.INFO": ALL,
+        "STREAM.MSG.GET": "OUDCE",
+        "DIRECT.GET": "OUD",
+        "DIRECT.GET subject": "OUDCE",
+    },
+    "evictor": {
+        "STREAM.INFO": ALL,
+        "STREAM.MSG.GET": "OUCE",
+        "DIRECT.GET": "OUC",
+        "DIRECT.GET subject": "OUCE",
+        "CONSUMER.INFO evictor": "O",
+        "CONSUMER.MSG.NEXT evictor": "O",
+        "CONSUMER.DELETE evictor": "O",
+        "CONSUMER.CREATE filter evictor": "O",
+    },
+    "scheduler": {
+        "STREAM.INFO": "OUC",
+        "STREAM.MSG.GET": "OUC",
+        "DIRECT.GET": "OUC",
+        "DIRECT.GET subject": "OUC",
+        "CONSUMER.CREATE other": "OUC",
+        "CONSUMER.CREATE filter other": "OUC",
+        "CONSUMER.INFO other": "OUC",
+        "CONSUMER.MSG.NEXT other": "OUC",
+        "CONSUMER.DELETE other": "OUC",
+        "CONSUMER.INFO evictor": "OUC",
+        # Of other streams, where the evictors have none.
+        "CONSUMER.CREATE evictor": "UC",
+        "CONSUMER.CREATE filter evictor": "UC",
+        "CONSUMER.MSG.NEXT evictor": "UC",
+        "CONSUMER.DELETE evictor": "UC",
+    },
+    "streams": {"STREAM.INFO": ALL, "STREAM.CREATE": ALL, "STREAM.UPDATE": ALL},
+    "viewer": {},
+    "operator": {
+        "STREAM.INFO": ALL,
+        "STREAM.MSG.GET": ALL,
+        "DIRECT.GET": ALL,
+        "DIRECT.GET subject": ALL,
+        "STREAM.MSG.DELETE": "Q",
+        "CONSUMER.INFO evictor": "O",
+    },
+}
+"""What each login may ask, and of which streams; everything else is denied."""
+
+VIEWER_MAY: Final = {**MAY["operator"], "STREAM.MSG.DELETE": ""}
+"""The same for the viewer, with the prefix of its account."""
+
+REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "streams", "operator"}
+"""Logins that can have an answer of the JetStream API stored; see docs/reliability.md."""
+
+DELIVERIES_REACH_STREAMS: Final = {"scheduler"}
+"""Logins that can have a consumer deliver into a stream; see docs/reliability.md."""
+
+
+def asks(stream: str) -> Iterator[tuple[str, str]]:
+    """Every subject of the API about one stream, by what MAY calls it."""
+    for name, subject in OF_A_STREAM.items():
+        yield name, subject.format(stream=stream)
+    for name, subject in OF_A_CONSUMER.items():
+        for consumer in ("evictor", "other"):
+            yield f"{name} {consumer}", subject.format(stream=stream, consumer=consumer)
+
+
+@pytest.fixture
+def server(run: Run, nats_server: NatsServer) -> NatsServer:
+    """A nats-server with the accounts as the chart renders them; every password is `p`."""
+    rendered = objects(template(run, f"subjectPrefix={SUBJECTS.prefix}"))
+    config = next(
+        one for one in rendered if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "makeway-nats"
+    )["data"]["nats.conf"]
+    (accounts,) = re.findall(r"^accounts \{\n.*?^\}", config, re.DOTALL | re.MULTILINE)
+    nats_server.extra = re.sub(r"\$[A-Z]+_PASSWORD", "p", accounts)
+    nats_server.restart()
+    return nats_server
+
+
+class Asker:
+    """A login, and what the server has denied it."""
+
+    def __init__(self, client: Client, denied: list[str]) -> None:
+        self.client = client
+        self._denied = denied
+
+    async def denied(self, subjects: list[str]) -> set[str]:
+        """Publish to all of these, and tell which the server did not take."""
+        self._denied.clear()
+        for subject in subjects:
+            await self.client.publish(subject, b"{}")
+        await self.client.flush()
+        await asyncio.sleep(0.1)
+        found = {text.partition('"')[2].rpartition('"')[0] for text in self._denied}
+        return {subject for subject in subjects if subject.lower() in found}
+
+
+@asynccontextmanager
+async def login(server: NatsServer, user: str) -> AsyncIterator[Asker]:
+    denied: list[str] = []
+
+    async def note(error: Exception) -> None:
+        denied.append(str(error).lower())
+
+    client = await nats.connect(
+        f"nats://{user}:p@127.0.0.1:{server.port}",
+        inbox_prefix=inbox(user),
+        error_cb=note,
+        allow_reconnect=False,
+    )
+    try:
+        yield Asker(client, denied)
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def bus_of(server: NatsServer, user: str) -> AsyncIterator[Bus]:
+    name = "cli/test" if user in ("viewer", "operator") else f"{user}/test"
+    bus = await Bus.connect(f"nats://{user}:p@127.0.0.1:{server.port}", name=name, prefix=SUBJECTS.prefix)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def set_up(server: NatsServer) -> None:
+    """Have the streams, the evictors' consumer, an order and its outcome."""
+    order = make_order("uid-1")
+    async with bus_of(server, "streams") as streams:
+        await streams.ensure_streams()
+    async with bus_of(server, "evictor") as evictor:
+        await make_consumer(evictor)
+        await evictor.publish_outcome(make_outcome(order))
+    async with bus_of(server, "scheduler") as scheduler:
+        await scheduler.publish_order(order, 0)
+
+
+async def make_consumer(evictor: Bus) -> None:
+    await ensure_consumer(
+        evictor.jetstream, SUBJECTS.orders_stream, evictor_config(SUBJECTS), datetime.now(UTC)
+    )
+
+
+async def stored(operator: Bus) -> dict[str, int]:
+    """How many messages each stream has ever stored."""
+    return {
+        stream: (await operator.jetstream.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+        for stream in STREAMS.values()
+    }
+
+
+async def consumer(operator: Bus) -> dict[str, Any]:
+    info = await operator.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
+    return {**info["config"], "created": info["created"]}
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_each_login_may_ask_what_it_needs_and_nothing_else(server: NatsServer, user: str) -> None:
+    tables = {"$JS.API": MAY[user]}
+    if user == "viewer":
+        tables[SUBJECTS.viewers_api] = VIEWER_MAY
+    async with login(server, user) as asker:
+        for prefix, table in tables.items():
+            allowed: list[str] = []
+            refused = [f"{prefix}.{subject}" for subject in OF_THE_SERVER]
+            for letter, stream in STREAMS.items():
+                for name, subject in asks(stream):
+                    wanted = allowed if letter in table.get(name, "") else refused
+                    wanted.append(f"{prefix}.{subject}")
+
+            assert await asker.denied(allowed) == set()
+            assert await asker.denied(refused) == set(refused)
+
+
+async def test_no_login_changes_the_evictors_consumer_by_a_name_in_the_request(server: NatsServer) -> None:
+    await set_up(server)
+    stream = SUBJECTS.orders_stream
+    creates = [subject for name, subject in asks(stream) if "CREATE" in name and "STREAM" not in name]
+    async with bus_of(server, "operator") as operator:
+        before = await consumer(operator)
+        # As it is but for one thing: what is fixed when a consumer is made would be refused.
+        ours = {key: value for key, value in before.items() if key != "created"}
+        changes: list[dict[str, Any]] = [
+            {"filter_subject": "one.two.v1.orders.none"},
+            {"headers_only": True},
+            {"max_ack_pending": 1},
+        ]
+        # On the subject without a name the server takes a name, but no durable one.
+        nameless = {key: value for key, value in ours.items() if key != "durable_name"}
+        bodies = [
+            {"stream_name": stream, "config": {**whole, **change}}
+            for whole in (ours, nameless)
+            for change in changes
+        ]
+        for user in USERS:
+            async with login(server, user) as asker:
+                for prefix in ("$JS.API", SUBJECTS.viewers_api):
+                    for subject in creates:
+                        # Its own subject is the evictors' to use.
+                        if user == "evictor" and ".evictor." in subject:
+                            continue
+                        for body in bodies:
+                            await asker.client.publish(f"{prefix}.{subject}", json.dumps(body).encode())
+                await asker.client.flush()
+            await asyncio.sleep(0.1)
+            assert await consumer(operator) == before, user
+
+
+async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_reply_they_name(
+    server: NatsServer,
+) -> None:
+    await set_up(server)
+    reached = set()
+    async with bus_of(server, "operator") as operator, bus_of(server, "evictor") as evictor:
+        for user in USERS:
+            before = await stored(operator)
+            async with login(server, user) as asker:
+                for subject in questions(user):
+                    for reply in ELSEWHERE:
+                        body = b'{"seq":1,"batch":1}' if "GET" in subject else b""
+                        await asker.client.publish(subject, body, reply=reply)
+                await asker.client.flush()
+            await asyncio.sleep(0.3)
+            if await stored(operator) != before:
+                reached.add(user)
+            await make_consumer(evictor)
+
+    assert reached == REPLIES_REACH_STREAMS
+
+
+def questions(user: str) -> Iterator[str]:
+    """All that a login may ask of the API, and of the components."""
+    prefix, table = (SUBJECTS.viewers_api, VIEWER_MAY) if user == "viewer" else ("$JS.API", MAY[user])
+    for letter, stream in STREAMS.items():
+        for name, subject in asks(stream):
+            if letter in table.get(name, "") and "DELETE" not in name:
+                yield f"{prefix}.{subject}"
+    yield SUBJECTS.status
+    yield SUBJECTS.queues
+
+
+async def test_no_login_but_the_schedulers_has_a_consumer_deliver_into_a_stream(server: NatsServer) -> None:
+    await set_up(server)
+    reached = set()
+    async with bus_of(server, "operator") as operator:
+        for user in USERS:
+            before = await stored(operator)
+            async with login(server, user) as asker:
+                for number, (stream, filter_) in enumerate(
+                    ((SUBJECTS.orders_stream, SUBJECTS.orders), (SUBJECTS.outcomes_stream, SUBJECTS.outcomes))
+                ):
+                    for subject in pushes(stream, f"push-{user}-{number}", filter_):
+                        name = "evictor" if ".evictor" in subject else f"push-{user}-{number}"
+                        config = {
+                            "name": name,
+                            "deliver_policy": "all",
+                            "ack_policy": "none",
+                            "filter_subject": filter_,
+                            "deliver_subject": SUBJECTS.control,
+                        }
+                        body = json.dumps({"stream_name": stream, "config": config}).encode()
+                        for prefix in ("$JS.API", SUBJECTS.viewers_api):
+                            await asker.client.publish(f"{prefix}.{subject}", body)
+                await asker.client.flush()
+            await asyncio.sleep(0.3)
+            if await stored(operator) != before:
+                reached.add(user)
+
+        assert reached == DELIVERIES_REACH_STREAMS
+        assert await wrong_streams(operator.jetstream, SUBJECTS) == {}
+        info = await operator.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
+        assert consumer_drift(evictor_config(SUBJECTS), info) == {}
+
+
+def pushes(stream: str, name: str, filter_: str) -> Iterator[str]:
+    """Every subject on which a consumer can be made."""
+    yield f"CONSUMER.CREATE.{stream}"
+    for one in (name, "evictor"):
+        yield f"CONSUMER.CREATE.{stream}.{one}"
+        yield f"CONSUMER.CREATE.{stream}.{one}.{filter_}"
+        yield f"CONSUMER.DURABLE.CREATE.{stream}.{one}"
+
+
+async def test_the_read_only_login_reads_everything_through_its_account(server: NatsServer) -> None:
+    await set_up(server)
+    async with bus_of(server, "viewer") as viewer:
+        order = await viewer.last_order("uid-1")
+
+        assert order is not None
+        assert await viewer.outcome(order.message.order_id) is not None
+        assert await wrong_streams(viewer.jetstream, SUBJECTS) == {}
+        assert viewer.healthy() == ""
