@@ -1,6 +1,7 @@
 """One order from its delivery to its outcome, on a cluster and a bus in memory and in virtual time."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -25,6 +26,7 @@ from makeway.evictor.service import (
     EvictorSettings,
 )
 from makeway.evictor.slots import Slots
+from makeway.evictor.verdicts import Refused
 from makeway.runtime.config import Config, ConfigContent
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.queues_config import QUEUES
@@ -66,7 +68,8 @@ class World:
         if queues_read:
             self.queues.offer(ConfigContent("queues.yaml", QUEUES_YAML))
         self.queues_trouble = ""
-        self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake)
+        self.breaker: Callable[[EvictionOrder], Refused | None] = lambda order: None
+        self.mode_guard = ModeGuard(mode, lambda: self.policy, lambda: self.cluster.seen_brake, self._against)
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
@@ -99,6 +102,9 @@ class World:
             await asyncio.sleep(0)
         writing.cancel()
         return [msgspec.json.decode(e) for e in self.cluster.events]
+
+    def _against(self, order: EvictionOrder) -> Refused | None:
+        return self.breaker(order)
 
     def nominated_node(self) -> str | None:
         return self.cluster.pods["urgent"].status.nominated_node_name

@@ -49,6 +49,9 @@ SUB_COMMANDS = {
         "Check an installation: rights, versions, NATS, profile, planner, clocks.",
     ),
     "mode": SubCommand("makeway.cli.mode.command", "Show how far makeway goes, or change it."),
+    "breaker": SubCommand(
+        "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
+    ),
     "history": SubCommand(
         "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),

@@ -14,6 +14,7 @@ INSTALLATION = "makeway-installation"
 SCHEDULER = "makeway-scheduler"
 POLICY = "makeway-policy"
 ADMISSION = "makeway-admission"
+BREAKER = "makeway-breaker"
 _TOKEN_VALID_SECONDS = 30 * 24 * 3600
 
 
@@ -28,6 +29,7 @@ def grant(site: Site, api: AdminApi) -> None:
         api.apply_file(RBAC_MANIFESTS / f"{account}.yaml")
     if site.options.fallback:
         api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
+    _configmap(api, BREAKER, {})
     for account in ACCOUNTS:
         name = f"makeway-{account}"
         token = api.token(NAMESPACE, name, _TOKEN_VALID_SECONDS)

@@ -158,6 +158,20 @@ class EvictorMetrics:
             ["span"],
             registry=registry,
         )
+        self.breaker = Gauge(
+            "makeway_evictor_breaker_open",
+            "For how many causes the evictor's breaker is open. scope: cluster (nothing is deleted), "
+            "namespaces (nothing is deleted for their preemptors).",
+            ["scope"],
+            registry=registry,
+        )
+        self.breaker_evidence = Counter(
+            "makeway_evictor_breaker_evidence",
+            "What speaks for opening the breaker. cause: wasted-victims (in victims), mismatches (in "
+            "orders), signatures (in orders), clock-skew (in readings).",
+            ["cause"],
+            registry=registry,
+        )
         self.waiting = Gauge(
             "makeway_evictor_orders_waiting",
             "Orders in hand that wait for one of the slots (--concurrency).",

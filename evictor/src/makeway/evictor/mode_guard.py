@@ -18,13 +18,17 @@ from makeway.evictor.verdicts import Refused
 
 
 class ModeGuard:
-    """One evictor's. Nothing of it awaits. `brake`: as it was read last. `own_namespace`: makeway's."""
+    """One evictor's. Nothing of it awaits.
+
+    `brake`: as it was read last. `breaker`: what it has against an order. `own_namespace`: makeway's.
+    """
 
     def __init__(
         self,
         own_mode: Mode,
         policy: Callable[[], Policy] = Policy,
         brake: Callable[[], Brake] = lambda: RELEASED,
+        breaker: Callable[[EvictionOrder], Refused | None] = lambda order: None,
         *,
         own_namespace: str = "",
     ) -> None:
@@ -32,6 +36,7 @@ class ModeGuard:
         self._own_namespace = own_namespace
         self._policy = policy
         self._brake = brake
+        self._breaker = breaker
         self._control: ControlState | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -124,7 +129,7 @@ class ModeGuard:
                     return Refused(
                         "mode-observe", f"the mode for namespace {namespace} is observe: nothing is evicted"
                     )
-        return None
+        return self._breaker(order)
 
     def too_large(self, order: EvictionOrder) -> Refused | None:
         """Return that an order has more victims than allowed, or counts on too many other orders.

@@ -11,9 +11,12 @@ import structlog
 from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
+from makeway.evictor.breaker import Breaker
+from makeway.evictor.breaker_store import BreakerStore
 from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
@@ -31,6 +34,7 @@ from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from makeway.evictor.status import EvictorStatus
+from makeway.evictor.wasted import WastedVictims
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
@@ -84,9 +88,16 @@ async def run(
         metrics, clock, config_metrics = EvictorMetrics(REGISTRY), SystemClock(), ConfigMetrics(REGISTRY)
         policy = Config(POLICY, config_metrics, remembered=said.policy_revision if said else "")
         brake = BrakeReader(api, BrakeMetrics(REGISTRY), config_metrics, namespace=config.namespace)
+        breaker = Breaker(clock, metrics)
+        breaker_store = BreakerStore(api, breaker, namespace=config.namespace)
         mode_guard = ModeGuard(
-            mode, lambda: policy.current, lambda: brake.current, own_namespace=config.namespace
+            mode,
+            lambda: policy.current,
+            lambda: brake.current,
+            breaker.refusal_of,
+            own_namespace=config.namespace,
         )
+        breaker.subscribe(mode_guard.changed)
         brake.subscribe(mode_guard.changed)
         control = FollowingControl(bus, cluster_uid, mode_guard, metrics)
         known = asyncio.Event()
@@ -123,10 +134,16 @@ async def run(
         )
         cluster = ApiCluster(api, metrics, brake.fresh)
         events = Events(cluster, clock, metrics, identity)
-        probe = ApiProbe(api, cluster_uid)
+        probe = ApiProbe(api, cluster_uid, clock, breaker.clock_read)
+        wasted = WastedVictims(cluster, clock, breaker)
         slots = Slots(concurrency, metrics)
         caps = Caps(mode_guard.rates, identity, metrics)
         outcomes = FollowingOutcomes(bus, cluster_uid, caps, clock)
+
+        def ended(order: EvictionOrder, outcome: Outcome) -> None:
+            breaker.ended(outcome)
+            wasted.follow(order, outcome)
+
         evictor = Evictor(
             EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
             cluster=cluster,
@@ -138,6 +155,7 @@ async def run(
             queue_guard=queue_guard,
             slots=slots,
             caps=caps,
+            ended=ended,
         )
         mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
@@ -150,6 +168,7 @@ async def run(
                 "kubernetes": probe.unhealthy(),
                 "configuration": source.unhealthy() or policy.unsynced(),
                 "brake": brake.unhealthy(),
+                "breaker": breaker.everywhere(),
             }
 
         status = EvictorStatus(
@@ -161,6 +180,7 @@ async def run(
                 trouble for trouble in (*checks().values(), queues_source.unhealthy()) if trouble
             ),
             caps=lambda: caps.describe(clock.now()),
+            breaker=breaker.describe,
         )
         answering = await opened.starting.reach(partial(bus.components.answer, status.now))
         closing.push_async_callback(answering.unsubscribe)
@@ -175,6 +195,7 @@ async def run(
             await brake.known.wait()
             await control.read.wait()
             await outcomes.read.wait()
+            await breaker_store.known.wait()
             # Not waited for without end: orders of pods do not depend on the queues.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUEUES_WAIT_SECONDS):
@@ -191,6 +212,8 @@ async def run(
             brake.run(),
             control.follow_forever(),
             outcomes.follow_forever(),
+            breaker_store.keep_forever(),
+            wasted.look_forever(),
             events.write_forever(),
             probe.probe_forever(),
             orders.keep_forever(),

@@ -93,8 +93,10 @@ class Evictor:
         queue_guard: QueueGuard,
         slots: Slots,
         caps: Caps | None = None,
+        ended: Callable[[EvictionOrder, Outcome], None] = lambda order, outcome: None,
     ) -> None:
         self._slots = slots
+        self._ended = ended
         self.caps = caps or Caps(mode_guard.rates, settings.identity, metrics)
         self._settings = settings
         self._mode_guard = mode_guard
@@ -276,6 +278,7 @@ class Evictor:
         if outcome.result == "succeeded" and deletes:
             self._metrics.order_to_last_delete_seconds.observe(_since(order.created_at, max(deletes)))
         self._events.ended(order, outcome)
+        self._ended(order, outcome)
         _log.info(
             "order_ended",
             result=outcome.result,

@@ -15,7 +15,7 @@ class EvictorStatus:
     """One evictor's.
 
     `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work. `caps`: how much of
-    the policy's caps is used.
+    the policy's caps is used. `breaker`: for what it is open.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class EvictorStatus:
         policy_revision: Callable[[], str],
         trouble: Callable[[], str],
         caps: Callable[[], str],
+        breaker: Callable[[], str],
     ) -> None:
         self._identity = identity
         self._cluster_uid = cluster_uid
@@ -34,6 +35,7 @@ class EvictorStatus:
         self._policy_revision = policy_revision
         self._trouble = trouble
         self._caps = caps
+        self._breaker = breaker
 
     def now(self) -> ComponentStatus:
         """Return it as it is."""
@@ -57,4 +59,5 @@ class EvictorStatus:
             brake=self._mode_guard.brake.scope(),
             trouble=self._trouble(),
             caps=self._caps(),
+            breaker=self._breaker(),
         )

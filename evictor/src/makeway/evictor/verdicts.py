@@ -91,6 +91,8 @@ class Refused:
         "other-cluster",
         "mode-off",
         "mode-observe",
+        "breaker-open",
+        "breaker-open-namespace",
         "too-many-victims",
         "too-many-awaited",
         "too-many-awaiting",

@@ -33,6 +33,7 @@ def judge(
     yield from _versions(statuses, version)
     yield from _in_step(statuses)
     yield from _caps([one for one in statuses if one.caps])
+    yield from _breakers([one for one in statuses if one.component == "evictor"])
 
 
 def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
@@ -71,6 +72,16 @@ def _caps(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             if waits
             else "",
         )
+
+
+def _breakers(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
+    """Whether the breaker of an evictor is open, and for what."""
+    remedy = "find the cause by docs/runbooks/MakewayBreakerOpen.md, then: makeway breaker reset"
+    for one in evictors:
+        if one.breaker:
+            yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)
+    if evictors and not any(one.breaker for one in evictors):
+        yield CheckResult("breaker", "ok", "closed in every evictor")
 
 
 def _leading(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:

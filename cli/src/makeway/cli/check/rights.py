@@ -17,6 +17,7 @@ import msgspec
 
 from makeway.cli.check.result import CheckResult
 from makeway.core.policy.brake import CONFIGMAP
+from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.runtime.kube import Api, ApiError
 
 MAKEWAY: Final = "makeway's own namespace"
@@ -91,6 +92,7 @@ RIGHTS: Final = (
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("evictor", "", "configmaps", "get patch", namespace=MAKEWAY, name=BREAKER),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
     *_rights("scheduler", "", "pods/status", "patch"),
@@ -107,6 +109,7 @@ _OWN: Final = {
     "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
     "change the mode": Right("", "patch", "", "configmaps", MAKEWAY, _POLICY),
     "set the brake": Right("", "patch", "", "configmaps", MAKEWAY, CONFIGMAP),
+    "reset the breaker": Right("", "patch", "", "configmaps", MAKEWAY, BREAKER),
     "simulate on the live cluster": Right("", "list", "", "pods"),
 }
 """What commands do with the rights of whoever runs them."""

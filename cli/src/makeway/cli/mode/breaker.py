@@ -1,0 +1,116 @@
+"""`makeway breaker`: what the evictors' breaker has stopped, and how to close it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Final, Literal
+
+import msgspec
+import typer
+
+from makeway.cli.connect.session import Installation, connected
+from makeway.cli.errors import NEGATIVE
+from makeway.cli.output import OutputOption, Printer
+from makeway.core.k8s.objects import ConfigMap
+from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, Trip, parse_breaker
+from makeway.runtime.kube import Api, ApiError
+
+app = typer.Typer(add_completion=False)
+
+_APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
+
+
+@app.command()
+@connected
+async def breaker(
+    installation: Installation,
+    action: Annotated[
+        Literal["reset"] | None,
+        typer.Argument(metavar="[reset]", help="Close it; nothing shows what it has stopped."),
+    ] = None,
+    *,
+    output: OutputOption = "text",
+) -> int | None:
+    """Show for what the evictors' breaker is open, or close it.
+
+    While it is open, evictors delete nothing: everywhere, or for the preemptors of a namespace. It is kept in
+    the ConfigMap makeway-breaker. A clock that is off is told by its evictor, in `makeway check`; no reset
+    helps. Look at the cause first: docs/runbooks/MakewayBreakerOpen.md. Exit code 1 where it is open.
+    """
+    printer = Printer(output)
+    namespace = installation.makeway_namespace
+    now = datetime.now(UTC)
+    async with installation.api() as api:
+        data = await _read(api, namespace)
+        trips, reset_at = parse_breaker(data or {})
+        held = [trip for trip in trips.values() if trip.holds(now)]
+        if action == "reset":
+            await _reset(api, namespace, data, now)
+    if printer.data:
+        printer.document(BreakerReport(CONFIGMAP, action == "reset", reset_at, tuple(held)))
+        return NEGATIVE if held and action is None else None
+    for trip in held:
+        printer.line(trip.describe())
+    if not held:
+        printer.line("the breaker is closed")
+    if action == "reset":
+        printer.line(
+            f"the breaker is reset; evictors follow within seconds  (ConfigMap {namespace}/{CONFIGMAP})"
+        )
+        return None
+    if held:
+        printer.line("`makeway breaker reset` closes it, once the cause is gone")
+        return NEGATIVE
+    return None
+
+
+class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What is shown with `--output json`. `open` is as it was before a reset."""
+
+    configmap: str
+    reset: bool
+    reset_at: datetime | None
+    open: tuple[Trip, ...]
+
+
+async def stored_trips(api: Api, namespace: str, now: datetime) -> list[Trip]:
+    """Read for what the breaker is open. Raises ApiError, ApiUnavailable."""
+    trips, _ = parse_breaker(await _read(api, namespace) or {})
+    return [trip for trip in trips.values() if trip.holds(now)]
+
+
+async def _read(api: Api, namespace: str) -> dict[str, str] | None:
+    """The ConfigMap's data; None where there is no ConfigMap."""
+    try:
+        body = await api.request("GET", _path(namespace))
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+    return msgspec.json.decode(body, type=ConfigMap).data or {}
+
+
+async def _reset(api: Api, namespace: str, data: dict[str, str] | None, now: datetime) -> None:
+    """Say that nothing older holds, and take out what was there; the object is made where it is missing."""
+    reset_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if data is None:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIGMAP, "namespace": namespace},
+            "data": {RESET_AT: reset_at},
+        }
+        query = {"fieldManager": "makeway-breaker"}
+        await api.request(
+            "PATCH", _path(namespace), query=query, body=msgspec.json.encode(manifest), content_type=_APPLY
+        )
+        return
+    removed: dict[str, str | None] = dict.fromkeys(data)
+    body = msgspec.json.encode({"data": {**removed, RESET_AT: reset_at}})
+    await api.request("PATCH", _path(namespace), body=body, content_type=_MERGE)
+
+
+def _path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"

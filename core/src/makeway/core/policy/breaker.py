@@ -1,0 +1,83 @@
+"""What the evictors' breaker has stopped, as ConfigMap `makeway-breaker` keeps it. Pure.
+
+A key is a cause, or `CAUSE.NAMESPACE` where only preemptors of that namespace are stopped; its value is since
+when, and why. `resetAt` is when an administrator closed it last: nothing older holds. The evictors write it,
+`makeway breaker reset` empties it. It outlives the processes, so that a crash closes no breaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+CONFIGMAP: Final = "makeway-breaker"
+RESET_AT: Final = "resetAt"
+
+Cause = Literal["wasted-victims", "mismatches", "signatures", "clock-skew"]
+"""Why the breaker opens; docs/reliability.md has them with their thresholds."""
+
+CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
+
+LASTS: Final = timedelta(minutes=10)
+"""How long the breaker stays open for a namespace. Open for all, it stays so until it is reset."""
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One thing for which the breaker is open. `namespace`: of the preemptors; empty: for all."""
+
+    cause: Cause
+    namespace: str
+    since: datetime
+    detail: str = ""
+
+    @property
+    def key(self) -> str:
+        """The ConfigMap's."""
+        return f"{self.cause}.{self.namespace}" if self.namespace else self.cause
+
+    def holds(self, now: datetime) -> bool:
+        """Report whether the breaker is open for it still."""
+        return not self.namespace or now < self.since + LASTS
+
+    def describe(self) -> str:
+        """Return a sentence about it for a person."""
+        scope = f"for namespace {self.namespace}" if self.namespace else "everywhere"
+        said = f"the breaker is open {scope} since {_written(self.since)}: {self.cause}"
+        return f"{said}: {self.detail}" if self.detail else said
+
+
+def data_of(trip: Trip) -> dict[str, str]:
+    """Return what the ConfigMap says of it."""
+    return {trip.key: f"{_written(trip.since)} {trip.detail}".strip()}
+
+
+def parse_breaker(data: Mapping[str, str]) -> tuple[dict[str, Trip], datetime | None]:
+    """Return what is open by key, and when it was reset. A known cause whose value cannot be read is open."""
+    reset_at = _time(data.get(RESET_AT, ""))
+    trips = {}
+    for key, value in data.items():
+        name, _, namespace = key.partition(".")
+        cause = next((one for one in CAUSES if one == name), None)
+        if cause is None:
+            continue
+        first, _, detail = value.partition(" ")
+        since = _time(first)
+        trip = Trip(cause, namespace, since or datetime.max.replace(tzinfo=UTC) - LASTS, detail or value)
+        if since is None or reset_at is None or since > reset_at:
+            trips[key] = trip
+    return trips, reset_at
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

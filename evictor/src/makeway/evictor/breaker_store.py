@@ -1,0 +1,94 @@
+"""Keeping the breaker in ConfigMap `makeway-breaker`: for a restart, for other evictors, and for people.
+
+An evictor may read and patch that one object, and make none; the chart does. Where it is missing, each
+process keeps its breaker to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, NoReturn, Protocol
+
+import msgspec
+import structlog
+
+from makeway.core.k8s.objects import ConfigMap
+from makeway.core.policy.breaker import CONFIGMAP, data_of, parse_breaker
+from makeway.evictor.breaker import Breaker
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+POLL_SECONDS: Final = 2.0
+"""Between two reads: how long after another evictor's this one's breaker opens, and after a reset closes."""
+
+_READ_SECONDS: Final = 5.0
+_MERGE: Final = "application/merge-patch+json"
+
+_log = structlog.get_logger()
+
+
+class BreakerApi(Protocol):
+    """What is used of `makeway.runtime.kube.Api`."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = 10.0,
+    ) -> bytes:
+        """Send a request; raises ApiError or ApiUnavailable."""
+
+
+class BreakerStore:
+    """One process's."""
+
+    def __init__(self, api: BreakerApi, breaker: Breaker, *, namespace: str) -> None:
+        self._api = api
+        self._breaker = breaker
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"
+        self._trouble = ""
+        self.known = asyncio.Event()
+        """Set when it was read once, or is known to be missing."""
+
+    def unhealthy(self) -> str:
+        """Return why the breaker of before a restart may not hold; empty where nothing is wrong."""
+        return self._trouble
+
+    async def keep_forever(self) -> NoReturn:
+        """Read and write until the process ends."""
+        while True:
+            await self.sync()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def sync(self) -> None:
+        """Tell what has opened, then go by what is there."""
+        try:
+            if new := self._breaker.unstored():
+                data = {key: value for trip in new for key, value in data_of(trip).items()}
+                await self._request("PATCH", msgspec.json.encode({"data": data}))
+            found = msgspec.json.decode(await self._request("GET"), type=ConfigMap)
+        except ApiError as error:
+            self._failed(str(error))
+            if error.status == HTTPStatus.NOT_FOUND:
+                self.known.set()
+        except (ApiUnavailable, msgspec.DecodeError) as error:
+            self._failed(str(error))
+        else:
+            self._trouble = ""
+            self._breaker.take(*parse_breaker(found.data or {}))
+            self.known.set()
+
+    async def _request(self, method: str, body: bytes | None = None) -> bytes:
+        return await self._api.request(
+            method, self._path, body=body, content_type=_MERGE, timeout_seconds=_READ_SECONDS
+        )
+
+    def _failed(self, error: str) -> None:
+        if not self._trouble:
+            _log.warning("breaker_not_kept", error=error)
+        self._trouble = f"ConfigMap {CONFIGMAP}, which keeps the breaker, cannot be used: {error}"

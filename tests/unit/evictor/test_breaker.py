@@ -1,0 +1,244 @@
+"""The breaker: what opens it and for whom, what it stops, and how it is kept and reset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus.messages import Outcome, VictimOutcome
+from makeway.core.k8s.objects import Pod
+from makeway.core.policy.breaker import LASTS, Trip, data_of, parse_breaker
+from makeway.evictor.breaker import OPENS_AT, SKEWED_READINGS, Breaker
+from makeway.evictor.breaker_store import BreakerStore
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.probe import ahead_of
+from makeway.evictor.wasted import WastedVictims, in_vain
+from makeway.runtime.kube import ApiError
+from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod
+from unit.evictor.fakes import FakeCluster, VirtualClock
+from unit.evictor.test_service import World, running
+
+SECOND = timedelta(seconds=1)
+
+
+def make_breaker(clock: VirtualClock | None = None) -> Breaker:
+    return Breaker(clock or VirtualClock(), EvictorMetrics(CollectorRegistry()))
+
+
+def opened(cause: str = "mismatches") -> Breaker:
+    breaker = make_breaker()
+    for _ in range(OPENS_AT["mismatches"]):
+        breaker.report("mismatches" if cause == "mismatches" else "signatures", "x")
+    return breaker
+
+
+def changed(outcome: Outcome, **fields: object) -> Outcome:
+    return msgspec.structs.replace(outcome, **fields)
+
+
+class FakeConfigMap:
+    """The object as the API server keeps it; None: it does not exist."""
+
+    def __init__(self, data: dict[str, str] | None) -> None:
+        self.data = data
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = 10.0,
+    ) -> bytes:
+        if self.data is None:
+            raise ApiError(404, "NotFound", "not found")
+        if method == "PATCH":
+            self.data |= msgspec.json.decode(body or b"{}")["data"]
+        return msgspec.json.encode({"metadata": {"name": "makeway-breaker"}, "data": self.data})
+
+
+# ----------------------------------------------------------------------------------- what opens it
+
+
+async def test_orders_that_no_planner_writes_open_it_everywhere_and_stop_the_deletes() -> None:
+    world = World(a_pod("a").priority(2000).build(), *running("b"))
+    breaker = make_breaker()
+    refused = await world.carry_out(make_order("a"))
+    for _ in range(OPENS_AT["mismatches"]):
+        assert not breaker.everywhere()
+        breaker.ended(refused)
+
+    assert "mismatches" in breaker.everywhere()
+    stopped = breaker.refusal_of(make_order("b"))
+    assert stopped is not None
+    assert stopped.reason == "breaker-open"
+
+
+@pytest.mark.parametrize("reason", ["never-evict", "protected-namespace", "not-bound", "disruption-budget"])
+def test_what_a_victims_owner_can_bring_about_opens_nothing(reason: str) -> None:
+    breaker, outcome = make_breaker(), make_outcome("o", "refused")
+    victim = VictimOutcome(namespace="a", name="x", uid="x", result="spared", reason=reason)
+    spared = changed(outcome, reason="victim-spared", victims=(victim,))
+    gone = changed(make_outcome("o", "cancelled"), reason="preemptor-gone")
+    for _ in range(1000):
+        breaker.ended(spared)
+        breaker.ended(gone)
+
+    assert breaker.open() == ()
+
+
+def test_victims_in_vain_open_it_for_their_preemptors_namespace_alone_and_for_ten_minutes() -> None:
+    clock = VirtualClock()
+    breaker = make_breaker(clock)
+    for _ in range(20):
+        breaker.placed("greedy", 1, wasted=True)
+
+    assert breaker.refusal_of(make_order("a")) is None
+    greedy = make_order("a", preemptor=make_preemptor(namespace="greedy"))
+    refused = breaker.refusal_of(greedy)
+    assert refused is not None
+    assert refused.reason == "breaker-open-namespace"
+    assert not breaker.everywhere()
+    clock.time += LASTS
+    assert breaker.refusal_of(greedy) is None
+
+
+def test_victims_in_vain_open_nothing_where_most_are_not() -> None:
+    breaker = make_breaker()
+    for number in range(60):
+        breaker.placed("busy", 1, wasted=number % 3 == 0)
+
+    assert breaker.open() == ()
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        (preemptor_pod().build(), True),
+        (preemptor_pod().on(NODE).build(), False),
+        (preemptor_pod().on("node-b").build(), True),
+        (preemptor_pod().terminating().build(), None),
+        (preemptor_pod().phase("Succeeded").build(), None),
+        (preemptor_pod().uid("another").build(), None),
+        (None, None),
+    ],
+)
+def test_victims_are_in_vain_where_the_preemptor_lives_on_without_the_place(
+    pod: Pod | None, told: bool | None
+) -> None:
+    assert in_vain(make_order("a"), pod) is told
+
+
+async def test_preemptors_are_looked_at_a_minute_after_their_victims_should_be_gone() -> None:
+    world = World(*running("a"))
+    outcome = await world.carry_out(make_order("a"))
+    clock, breaker = VirtualClock(), make_breaker()
+    wasted = WastedVictims(FakeCluster(), clock, breaker)
+    for _ in range(20):
+        wasted.follow(make_order("a"), outcome)
+
+    clock.time = NOW + 89 * SECOND
+    await wasted.look()
+    assert breaker.open() == ()
+    clock.time = NOW + 91 * SECOND
+    await wasted.look()
+    assert [trip.key for trip in breaker.open()] == ["wasted-victims.default"]
+
+
+def test_a_clock_that_is_off_opens_it_for_this_process_until_it_agrees() -> None:
+    breaker = make_breaker()
+    for _ in range(SKEWED_READINGS - 1):
+        breaker.clock_read(timedelta(seconds=-60))
+    assert breaker.open() == ()
+    breaker.clock_read(timedelta(seconds=-60))
+
+    assert "60 s behind" in breaker.everywhere()
+    assert breaker.unstored() == ()
+    breaker.clock_read(timedelta(0))
+    assert breaker.open() == ()
+
+
+def test_a_clock_is_off_only_by_what_neither_the_way_nor_the_rounding_explains() -> None:
+    assert ahead_of(NOW, NOW, NOW + 5 * SECOND) == timedelta(0)
+    assert ahead_of(NOW, NOW + 0.9 * SECOND, NOW + 2 * SECOND) == timedelta(0)
+    assert ahead_of(NOW, NOW + 31 * SECOND, NOW + 32 * SECOND) == 30 * SECOND
+    assert ahead_of(NOW, NOW - 32 * SECOND, NOW - 30 * SECOND) == -30 * SECOND
+
+
+def test_signatures_that_fail_open_it() -> None:
+    assert "signatures" in opened("signatures").everywhere()
+
+
+# ------------------------------------------------------------------------------------ what it stops
+
+
+async def test_an_order_under_way_stops_and_is_rolled_back_when_it_opens() -> None:
+    world, breaker = World(*running("a", "b")), make_breaker()
+    world.breaker = breaker.refusal_of
+    breaker.subscribe(world.mode_guard.changed)
+
+    def open_it() -> None:
+        for _ in range(OPENS_AT["mismatches"]):
+            breaker.report("mismatches", "x")
+
+    world.cluster.before("delete", "a", open_it)
+
+    outcome = await world.carry_out(make_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "breaker-open")
+    assert world.cluster.deletes() == ["a"]
+    assert not world.cluster.is_marked("b")
+    assert world.nominated_node() is None
+
+
+# ------------------------------------------------------------------------------------ how it is kept
+
+
+async def test_it_is_open_after_a_restart_and_in_other_evictors() -> None:
+    configmap = FakeConfigMap({})
+    await BreakerStore(configmap, opened(), namespace="m").sync()
+
+    other = make_breaker()
+    await BreakerStore(configmap, other, namespace="m").sync()
+
+    assert "mismatches" in other.everywhere()
+
+
+async def test_a_reset_closes_it_everywhere_and_the_evidence_of_before_does_not_open_it_again() -> None:
+    configmap, first, second = FakeConfigMap({}), opened(), make_breaker()
+    stores = [BreakerStore(configmap, one, namespace="m") for one in (first, second)]
+    for store in stores:
+        await store.sync()
+
+    configmap.data = {"resetAt": "2026-01-31T12:00:00Z"}
+    for store in stores:
+        await store.sync()
+    first.report("mismatches", "x")
+
+    assert first.open() == second.open() == ()
+
+
+async def test_without_the_configmap_it_holds_in_its_process_and_a_reset_reaches_it() -> None:
+    configmap, breaker = FakeConfigMap(None), opened()
+    store = BreakerStore(configmap, breaker, namespace="m")
+    await store.sync()
+
+    assert store.known.is_set()
+    assert "cannot be used" in store.unhealthy()
+    assert breaker.everywhere()
+    configmap.data = {"resetAt": (NOW + SECOND).isoformat()}
+    await store.sync()
+    assert not breaker.everywhere()
+
+
+def test_what_is_written_is_read_again_and_what_cannot_be_read_is_open() -> None:
+    trip = Trip("wasted-victims", "shop", datetime.fromisoformat("2026-01-31T12:00:00+00:00"), "20 of 20")
+    assert parse_breaker(data_of(trip)) == ({"wasted-victims.shop": trip}, None)
+    trips, _ = parse_breaker({"mismatches": "yesterday", "other": "x", "resetAt": "2026-01-31T12:00:00Z"})
+    assert list(trips) == ["mismatches"]
