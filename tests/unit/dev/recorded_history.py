@@ -17,7 +17,7 @@ from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.check import check
 from makeway.dev.checker.findings import Findings
-from makeway.dev.checker.history import Accounts, RecordedHistory, StoredRecord, Streams
+from makeway.dev.checker.history import Accounts, InForce, RecordedHistory, StoredRecord, Streams
 
 BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ACCOUNTS = Accounts()
@@ -72,6 +72,7 @@ class Recording:
     outages: list[tuple[datetime, datetime]] = field(default_factory=list)
     silent: tuple[float, float] | None = None
     simple_preemptor: bool = False
+    in_force: InForce = field(default_factory=InForce)
     _objects: dict[str, Body] = field(default_factory=dict)
     _revision: int = 100
 
@@ -221,6 +222,7 @@ class Recording:
             fallback=fallback,
             simple_preemptor=self.simple_preemptor,
             outages=tuple(self.outages),
+            in_force=self.in_force,
         )
         return check(history, at(seconds))
 

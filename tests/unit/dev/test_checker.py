@@ -12,7 +12,7 @@ import pytest
 
 from makeway.bus.messages import Awaited
 from makeway.dev.checker.findings import Invariant
-from makeway.dev.checker.history import Streams
+from makeway.dev.checker.history import InForce, Streams
 from unit.dev.falsifying import MUTATIONS
 from unit.dev.recorded_history import (
     PLANNER,
@@ -292,6 +292,12 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
     "a higher priority for a pod bound to the node": (
         "victim-not-lower",
         lambda: made_room_for_pinned(victim_priority=1),
+    ),
+    "an equal priority for a DaemonSet of a namespace that the policy does not list": (
+        "victim-not-lower",
+        lambda: replace(
+            made_room_for_pinned(), in_force=InForce(daemonset_namespaces=frozenset({"kube-system"}))
+        ),
     ),
     "an equal priority that is system-critical": (
         "victim-not-lower",

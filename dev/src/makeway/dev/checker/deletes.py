@@ -87,7 +87,12 @@ def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: 
         )
         return
     objects, at = (pod, preemptor.described), victim.leaving_at or case.now
-    equal = case.history.simple_preemptor and _may_take_equals(victim, preemptor, order.order.node)
+    listed = case.history.in_force.daemonset_namespaces
+    equal = (
+        case.history.simple_preemptor
+        and (preemptor.namespace in listed or "*" in listed)
+        and _may_take_equals(victim, preemptor, order.order.node)
+    )
     if victim.priority > preemptor.priority or (victim.priority == preemptor.priority and not equal):
         evidence = f"deleted at {when} with priority {victim.priority} for {preemptor.priority}"
         yield Violation(Invariant.VICTIM_NOT_LOWER, objects, at, evidence)

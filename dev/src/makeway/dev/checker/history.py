@@ -105,13 +105,15 @@ class InForce:
     """What policy and brake said while everything happened, as whoever wrote them tells.
 
     protected_namespaces, never_evict_namespaces, hard_namespaces: those of the policy; `*` stands for every
-    one. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
+    one. daemonset_namespaces: whose DaemonSets may take pods of equal priority, where the simple preemptor is
+    on. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
     known.
     """
 
     protected_namespaces: frozenset[str] = frozenset()
     never_evict_namespaces: frozenset[str] = frozenset()
     hard_namespaces: frozenset[str] = frozenset()
+    daemonset_namespaces: frozenset[str] = frozenset({"*"})
     brakes: tuple[tuple[datetime, datetime], ...] = ()
     cluster_uid: str = ""
 
