@@ -10,6 +10,10 @@ from typing import Any
 
 Manifest = dict[str, Any]
 
+SYSTEM = "camp-system"
+"""Where a DaemonSet runs that may displace pods of equal priority in all namespaces."""
+DAEMON_CLASS = "camp-usual"
+
 TENANTS = ("camp-a", "camp-b", "camp-c", "camp-quota", "camp-budget", "camp-hostile")
 """Namespaces of tenants; what each is for is in the policy and the queues of `settings`."""
 PROTECTED = "camp-protected"
@@ -83,7 +87,7 @@ def hostile(chance: random.Random, name: str) -> Manifest:
     metadata, spec = pod["metadata"], pod["spec"]
     for _ in range(chance.randint(1, 3)):
         match chance.choice(
-            ("queue", "never-evict", "daemon", "long", "nominated", "grace", "gate", "labels")
+            ("queue", "never-evict", "daemon", "pinned", "long", "nominated", "grace", "gate", "labels")
         ):
             case "queue":
                 metadata["labels"][chance.choice(("queue", "yunikorn.apache.org/queue"))] = chance.choice(
@@ -92,6 +96,13 @@ def hostile(chance: random.Random, name: str) -> Manifest:
             case "never-evict":
                 metadata["annotations"][NEVER_EVICT] = chance.choice(("true", "TRUE", "yes", "1", ""))
             case "daemon":
+                metadata["ownerReferences"] = [_forged_owner(chance)]
+            case "pinned":
+                # As the DaemonSet controller pins a pod to its node.
+                field = {"key": "metadata.name", "operator": "In", "values": [f"camp-{chance.randint(1, 8)}"]}
+                terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+                required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+                spec["affinity"] = {"nodeAffinity": required}
                 metadata["ownerReferences"] = [_forged_owner(chance)]
             case "long":
                 metadata["annotations"]["camp.example/long"] = chance.choice("xé漢") * (_LONG // 3)
@@ -107,6 +118,19 @@ def hostile(chance: random.Random, name: str) -> Manifest:
                 }
                 metadata["labels"]["app"] = chance.choice(("web", "api"))
     return pod
+
+
+def daemon_set() -> Manifest:
+    """A DaemonSet with a small pod on every node."""
+    labels = {"app": "agent"}
+    spec = _pod(SYSTEM, "agent", DAEMON_CLASS, 200)["spec"]
+    return {
+        "metadata": {"name": "agent"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
 
 
 def change(chance: random.Random) -> Manifest:

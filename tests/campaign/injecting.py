@@ -61,6 +61,8 @@ class Injector:
         self.counts: Counter[str] = Counter()
         self.requests_spoilt = 0
         self.outages: list[tuple[datetime, datetime]] = []
+        self.done: list[tuple[datetime, datetime, str]] = []
+        """When each injection began and ended, and what it was."""
 
     async def play(self, injections: Sequence[Injection]) -> None:
         """Inject everything, each in its time."""
@@ -74,7 +76,9 @@ class Injector:
             try:
                 await self._inject(one)
             finally:
-                self.outages.append((started, datetime.now(UTC) + RECOVERY))
+                ended = datetime.now(UTC)
+                self.outages.append((started, ended + RECOVERY))
+                self.done.append((started, ended, str(one)))
 
         async with asyncio.TaskGroup() as group:
             for one in injections:

@@ -27,12 +27,13 @@ POLL_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in the end. `left`: what had not settled."""
+    """What was found in the end. `left`: what had not settled; `injected`: what was done meanwhile."""
 
     findings: Findings
     left: tuple[str, ...]
     streams: Streams
     history: RecordedHistory
+    injected: tuple[tuple[datetime, datetime, str], ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -65,12 +66,18 @@ class Judge:
             requests,
             without(self.streams, self.forged),
             fallback=False,
+            simple_preemptor=True,
             outages=tuple(outages),
             in_force=in_force(self.cluster_uid, tuple(self.brakes)),
         )
         return await asyncio.to_thread(check, history, datetime.now(UTC)), history
 
-    async def settle(self, load: Load, outages: Sequence[tuple[datetime, datetime]]) -> Verdict:
+    async def settle(
+        self,
+        load: Load,
+        outages: Sequence[tuple[datetime, datetime]],
+        injected: Sequence[tuple[datetime, datetime, str]],
+    ) -> Verdict:
         """Wait until all urgent pods are bound and nothing is left behind, then judge."""
         deadline = asyncio.get_running_loop().time() + QUIET_SECONDS
         while left := await unsettled(load):
@@ -84,7 +91,7 @@ class Judge:
             if asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(POLL_SECONDS)
-        return Verdict(findings, tuple(left), self.streams, history)
+        return Verdict(findings, tuple(left), self.streams, history, tuple(injected))
 
 
 def without(streams: Streams, forged: Collection[tuple[str, int]]) -> Streams:

@@ -84,7 +84,7 @@ class Load:
     async def pods(self) -> list[Pod]:
         """All pods of the tenants."""
         found = _decode(await self._api.request("GET", "/api/v1/pods"))
-        ours = (*grammar.TENANTS, grammar.PROTECTED)
+        ours = (*grammar.TENANTS, grammar.PROTECTED, grammar.SYSTEM)
         return [pod for pod in found.items if pod.metadata.namespace in ours]
 
     async def drain(self) -> None:
@@ -118,6 +118,10 @@ class Load:
                 spared += cpu if _may_be_spared(manifest) else 0
                 self.counts["other pods created"] += 1
                 waiting += 1
+        agents = [pod for pod in pods if pod.metadata.namespace == grammar.SYSTEM]
+        if agents and self._chance.random() < self._rate / 4:
+            await self._delete(self._chance.choice(agents))
+            self.counts["pods of a DaemonSet made anew"] += 1
         if self._chance.random() < self._rate / 2:
             await self._be_hostile([pod for pod in pods if pod.metadata.namespace == grammar.HOSTILE])
 
@@ -186,7 +190,7 @@ def is_urgent(pod: Pod) -> bool:
 
 
 def is_spared(pod: Pod) -> bool:
-    """Whether a rule of the policy may spare it, whoever needs its room."""
+    """Whether a rule of the policy may spare it, or kube-scheduler's own: whoever needs its room."""
     return (
         pod.metadata.namespace in grammar.SPARED_NAMESPACES
         or pod.spec.priority_class_name in grammar.SPARED_CLASSES

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ from makeway.dev.progress import ConsoleProgress
 PLANNERS, EVICTORS, SCHEDULERS = 2, 3, 2
 KEEP_SECONDS = 30.0
 MOST_SHOWN = 40
+CONTEXT = timedelta(seconds=60)
+"""So long after its end an injection is told of beside a violation."""
 
 
 def options(nats_servers: int) -> ClusterOptions:
@@ -90,7 +92,7 @@ async def campaign(
         async with cluster.connect() as api:
             quiet = Load(api, arguments.seed, arguments.nodes, 0)
             await quiet.drain()
-            verdict = await judge.settle(quiet, injector.outages)
+            verdict = await judge.settle(quiet, injector.outages, injector.done)
     return verdict, {
         "seed": arguments.seed,
         "minutes": round(lasted / 60, 1),
@@ -123,8 +125,14 @@ async def _watch(judge: Judge, load: Load, say: Any) -> None:
 def report(verdict: Verdict, summary: dict[str, Any]) -> str:
     """What a person reads in the end."""
     lines = [json.dumps(summary, indent=2)]
-    for name, found in (("violation", verdict.findings.violations), ("pending", verdict.findings.pending)):
-        lines += [f"{name}: {one}" for one in found[:MOST_SHOWN]]
+    for violation in verdict.findings.violations[:MOST_SHOWN]:
+        lines.append(f"violation: {violation}")
+        lines += [
+            f"    {begun:%H:%M:%S} to {ended:%H:%M:%S}: {what}"
+            for begun, ended, what in verdict.injected
+            if begun <= violation.at <= ended + CONTEXT
+        ]
+    lines += [f"pending: {one}" for one in verdict.findings.pending[:MOST_SHOWN]]
     lines += [f"not settled: {one}" for one in verdict.left[:MOST_SHOWN]]
     return "\n".join(lines)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from campaign.grammar import CLASSES, HARD_BUDGETS, PROTECTED, TENANTS
+from campaign.grammar import CLASSES, HARD_BUDGETS, PROTECTED, SYSTEM, TENANTS, daemon_set
 from integration.cluster import RunningCluster
 from integration.configuring import put
 from integration.queueing import queue, queues_yaml
@@ -28,6 +28,12 @@ def policy() -> dict[str, Any]:
         "disruptionBudgets": "hard",
         "hardBudgetNamespaces": [HARD_BUDGETS],
         "protection": {"namespaces": [PROTECTED], "neverEvictNamespaces": ["camp-c"]},
+        "daemonSets": {
+            "enabled": True,
+            "preemption_start_delay": "1s",
+            "namespaces": [SYSTEM],
+            "beyond_own_namespace": [SYSTEM],
+        },
         "whenUnplanned": "hold",
         # A cluster this small takes more than its part of all pods in ten minutes.
         "limits": {"victimsPercentPerTenMinutes": 100},
@@ -40,6 +46,7 @@ def in_force(cluster_uid: str, brakes: tuple[tuple[datetime, datetime], ...] = (
         protected_namespaces=frozenset({PROTECTED}),
         never_evict_namespaces=frozenset({"camp-c"}),
         hard_namespaces=frozenset({HARD_BUDGETS}),
+        daemonset_namespaces=frozenset({SYSTEM}),
         brakes=brakes,
         cluster_uid=cluster_uid,
     )
@@ -76,8 +83,9 @@ def _make(cluster: RunningCluster, count: int) -> None:
                 "value": value,
             }
         )
-    for name in (*TENANTS, PROTECTED):
+    for name in (*TENANTS, PROTECTED, SYSTEM):
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    api.request("POST", f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets", daemon_set())
     for app in ("web", "api"):
         api.apply(
             {
