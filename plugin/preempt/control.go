@@ -55,7 +55,17 @@ const (
 const (
 	reasonOldRevision    = "old-revision"
 	reasonUnusableQueues = "unusable-queues"
+	reasonFutureRevision = "future-revision"
 )
+
+// revisionAhead is how far ahead of this process's clock the revision of a control state may be, which is a time in
+// milliseconds since 1970. Further, it is no planner's: every one that a planner gives later would be older.
+const revisionAhead = time.Hour
+
+// isAhead reports whether no planner can have given a revision by now.
+func isAhead(revision int64, now time.Time) bool {
+	return revision > now.Add(revisionAhead).UnixMilli()
+}
 
 // controlSnapshot is the control state in force.
 type controlSnapshot struct {
@@ -318,7 +328,7 @@ func (e *engine) gateShuts(ctx context.Context, why string) {
 }
 
 // takeControl puts a control state in force. One that is not understood, or not meant for this cluster, or
-// older than the one in force leaves that as it is.
+// older than the one in force, or of a time that cannot be, leaves that as it is.
 func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
@@ -328,6 +338,10 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != state.ClusterUID {
 		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + state.ClusterUID})
+		return
+	}
+	if now := e.clock.Now(); isAhead(state.Revision, now) {
+		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonFutureRevision, fmt.Sprintf("revision %d is more than %s ahead of %s", state.Revision, revisionAhead, now.UTC().Format(time.RFC3339))})
 		return
 	}
 	// Two may come at once while a consumer is made anew: the older must not replace the newer.

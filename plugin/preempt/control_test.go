@@ -1,7 +1,10 @@
 package preempt
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +64,44 @@ func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
 	}
 }
 
+func TestAControlStateOfTheFarFutureDoesNotKeepOutTheNext(t *testing.T) {
+	w, _, _ := simple(t, setup{}, nil)
+	w.tells(enforcing(5, nil), at(1))
+
+	w.tells(enforcing(math.MaxInt64, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), at(1))
+	w.tells(enforcing(6, func(s *wire.ControlState) { s.Mode = wire.ModeObserve }), at(1))
+
+	if current := w.plugin.engine.control.current.Load().state; current.Revision != 6 || current.Mode != wire.ModeObserve {
+		t.Errorf("in force is %+v", current)
+	}
+}
+
+func TestRevisionsThatNoPlannerCanHaveGivenAreThoseOfThePlannersTable(t *testing.T) {
+	data, err := os.ReadFile("../../bus/testdata/revisions/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Cases []struct {
+			Name     string    `json:"name"`
+			Now      time.Time `json:"now"`
+			Revision int64     `json:"revision"`
+			Refused  bool      `json:"refused"`
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, c := range table.Cases {
+		if isAhead(c.Revision, c.Now) != c.Refused {
+			t.Errorf("%s: %d at %s: refused is %t", c.Name, c.Revision, c.Now, !c.Refused)
+		}
+	}
+}
+
 func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 	stream := at(1)
 	for name, tell := range map[string]func(*world){
@@ -75,6 +116,13 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 		},
 		"not understood": func(w *world) {
 			w.plugin.engine.takeControl(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
+		},
+		"a revision that leaves no room for another": func(w *world) {
+			w.tells(enforcing(math.MaxInt64, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), stream)
+		},
+		"a revision more than an hour ahead": func(w *world) {
+			ahead := w.plugin.engine.clock.Now().Add(time.Hour).UnixMilli() + 1
+			w.tells(enforcing(ahead, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), stream)
 		},
 		"the same again": func(w *world) { w.tells(enforcing(5, nil), stream) },
 	} {

@@ -137,7 +137,7 @@ var (
 
 	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
-		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, unusable-queues, other.",
+		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, other.",
 	}, []string{"reason"})
 
 	repliesRefused = metrics.NewCounter(&metrics.CounterOpts{

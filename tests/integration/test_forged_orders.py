@@ -32,14 +32,14 @@ async def forged(space: Space, path: str, *pods: Pod) -> EvictionOrder:
     ]
     path_of_lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/makeway-planner"
 
-    async def read_lease() -> int:
+    async def read_lease() -> tuple[int]:
         try:
             lease = json.loads(await space.api.request("GET", path_of_lease))
         except ApiError as error:
             raise NotYet(str(error)) from error
-        return int(lease["spec"].get("leaseTransitions") or 0)
+        return (int(lease["spec"].get("leaseTransitions") or 0),)
 
-    epoch = await until("a planner leads", read_lease)
+    (epoch,) = await until("a planner leads", read_lease)
     now = datetime.now(UTC)
     return EvictionOrder(
         order_id=ids.order_id(now),

@@ -41,7 +41,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process) 
     bus = SimulatedBus(nats, process, "evictor")
     api = ApiCluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
     guard = ModeGuard("enforce")
-    control = FollowingControl(bus, CLUSTER, guard, _METRICS)
+    control = FollowingControl(bus, CLUSTER, guard, _METRICS, now=process.now)
     slots = Slots(CONCURRENCY, _METRICS)
     evictor = Evictor(
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),

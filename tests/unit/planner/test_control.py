@@ -168,11 +168,12 @@ async def test_what_was_lost_or_spoilt_is_said_again(monkeypatch: pytest.MonkeyP
 
 async def test_a_rival_is_noticed_and_its_revision_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = Bus()
-    bus.rival = replace(STATE, mode="off", revision=2**60)
+    ahead = int(datetime.now(UTC).timestamp() * 1000) + 1_800_000
+    bus.rival = replace(STATE, mode="off", revision=ahead)
 
     await speaking(bus, [STATE], monkeypatch)
 
-    assert [state.revision for state in bus.said] == [2**60 + 1]
+    assert [state.revision for state in bus.said] == [ahead + 1]
 
 
 async def test_a_bus_that_was_away_is_told_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +190,25 @@ def test_a_revision_is_above_all_that_came_before_also_where_the_stream_was_lost
     assert next_revision(replace(STATE, revision=NOW_MS + 5), "c", 0, NOW) == NOW_MS + 6
     assert next_revision(None, "c", NOW_MS + 8, NOW) == NOW_MS + 9
     assert next_revision(replace(STATE, cluster_uid="x", revision=2**62), "c", 0, NOW) == NOW_MS
-    with pytest.raises(OverflowError, match="leaves no room"):
-        next_revision(replace(STATE, revision=2**63 - 1), "c", 0, NOW)
+
+
+@pytest.mark.parametrize("revision", [2**63 - 1, 2**63 - 2, NOW_MS + 3_600_001])
+def test_a_revision_that_no_planner_can_have_given_does_not_count(revision: int) -> None:
+    assert next_revision(replace(STATE, revision=revision), "c", 0, NOW) == NOW_MS
+    assert next_revision(None, "c", revision, NOW) == NOW_MS
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_a_state_that_no_follower_takes_is_replaced(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it says what should be in force."""
+    bus = Bus(replace(STATE, mode=mode, revision=2**63 - 1), sequence=7)
+
+    await speaking(bus, [STATE], monkeypatch)
+
+    assert [state.mode for state in bus.said] == ["observe"]
+    assert not codec.is_ahead(bus.said[0].revision, datetime.now(UTC))
 
 
 modes: st.SearchStrategy[Mode] = st.sampled_from(["off", "observe", "enforce"])

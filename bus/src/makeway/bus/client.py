@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
@@ -363,7 +363,7 @@ class Bus:
     async def control(self) -> tuple[ControlState | None, int]:
         """The last control state, of whatever cluster, and its sequence; 0 where nothing was ever said.
 
-        The state is None too where it is not understood.
+        The state is None too where it is not understood, or of a time that cannot be.
 
         Raises:
             BusUnavailable: it could not be read.
@@ -375,7 +375,7 @@ class Bus:
         if stored is None:
             return None, 0
         try:
-            return codec.unwrap_control(stored.data), stored.sequence
+            return codec.unwrap_control(stored.data, datetime.now(UTC)), stored.sequence
         except Malformed as error:
             metrics.MALFORMED.labels("control", error.reason).inc()
             return None, stored.sequence

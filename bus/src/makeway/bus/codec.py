@@ -18,6 +18,7 @@ from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import (
     API_VERSION,
+    REVISION_AHEAD,
     TYPE_CONTROL,
     TYPE_DECISION,
     TYPE_ORDER,
@@ -186,9 +187,20 @@ def unwrap_decision(data: bytes) -> DecisionRecord:
     return _only(data, DecisionRecord)
 
 
-def unwrap_control(data: bytes) -> ControlState:
-    """Read an envelope that must hold a control state; raises `Malformed`."""
-    return _only(data, ControlState)
+def unwrap_control(data: bytes, now: datetime | None = None) -> ControlState:
+    """Read an envelope that must hold a control state, and one of a time that can be; raises `Malformed`.
+
+    `now`: of the reader's clock; None where the revision is not judged.
+    """
+    state = _only(data, ControlState)
+    if now is not None and is_ahead(state.revision, now):
+        raise Malformed("future-revision", f"revision {state.revision} is more than {REVISION_AHEAD} ahead")
+    return state
+
+
+def is_ahead(revision: int, now: datetime) -> bool:
+    """Report whether no planner can have given a revision by now; see `REVISION_AHEAD`."""
+    return revision > int((now + REVISION_AHEAD).timestamp() * 1000)
 
 
 def source(component: str, identity: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-MalformedReason = Literal["too-large", "too-deep", "not-json", "invalid", "unknown-version", "unknown-type"]
+MalformedReason = Literal[
+    "too-large", "too-deep", "not-json", "invalid", "unknown-version", "unknown-type", "future-revision"
+]
 
 
 class BusError(Exception):

@@ -44,6 +44,10 @@ LONGEST_NOT_AFTER = timedelta(minutes=11)
 The plugin allows itself ten minutes; the rest is for clocks that differ. An order without an end in
 sight would be taken for a live one for ever."""
 
+REVISION_AHEAD = timedelta(hours=1)
+"""How far ahead of a reader's clock the revision of a control state may be, which is a time in milliseconds
+since 1970. Further, it is no planner's: one that was believed could never be followed by another."""
+
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 """A required text."""
 

@@ -51,7 +51,8 @@ STREAMS_WRONG: Final = Gauge(
 MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",
     "Messages that were not understood, by kind (request, order, outcome, decision, control, status, "
-    "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type.",
+    "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, "
+    "future-revision (of a control state).",
     ["kind", "reason"],
 )
 REPLIES_REFUSED: Final = Counter(

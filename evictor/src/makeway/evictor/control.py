@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import structlog
 
@@ -22,11 +24,20 @@ class FollowingControl:
     They are taken in the order of the stream, in which a writer puts one only if it has read the one before.
     """
 
-    def __init__(self, bus: Bus, cluster_uid: str, mode_guard: ModeGuard, metrics: EvictorMetrics) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        cluster_uid: str,
+        mode_guard: ModeGuard,
+        metrics: EvictorMetrics,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._mode_guard = mode_guard
         self._metrics = metrics
+        self._now = now
         self.read = asyncio.Event()
         """Set when what had been said before this process began has been read."""
 
@@ -35,7 +46,7 @@ class FollowingControl:
         stream = self._bus.subjects.control_stream
         async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):
             try:
-                state = codec.unwrap_control(message.data)
+                state = codec.unwrap_control(message.data, self._now())
             except Malformed as error:
                 self._refuse(message.sequence, error.reason)
                 continue

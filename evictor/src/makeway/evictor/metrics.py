@@ -113,7 +113,8 @@ class EvictorMetrics:
         )
         self.control = Counter(
             "makeway_evictor_control_states",
-            "Control states read. result: taken, refused (not understood, or another cluster's).",
+            "Control states read. result: taken, refused (not understood, another cluster's, or of a time "
+            "that cannot be).",
             ["result"],
             registry=registry,
         )

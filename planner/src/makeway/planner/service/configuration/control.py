@@ -34,8 +34,6 @@ RETRY_SECONDS: Final = 0.5
 MOST_BYTES: Final = codec.MAX_BYTES - 4096
 """Of a control state; the rest is for its envelope."""
 
-_LAST_REVISION: Final = 2**63 - 1
-
 _log = structlog.get_logger()
 
 
@@ -132,14 +130,12 @@ def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> Contr
 def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
     """Return a revision above every one that this cluster has seen.
 
-    Milliseconds, so that it also rises where the stream was lost together with what stood in it. Raises
-    OverflowError where the stored one leaves no room.
+    Milliseconds, so that it also rises where the stream was lost together with what stood in it. One that is
+    too far ahead of `now` does not count: no follower has taken it, and none would take one above it.
     """
     seen = stored.revision if stored is not None and stored.cluster_uid == cluster_uid else 0
-    revision = max(seen + 1, own + 1, int(now.timestamp() * 1000))
-    if revision > _LAST_REVISION:
-        raise OverflowError(f"revision {seen} of the stored control state leaves no room for another")
-    return revision
+    counting = (one for one in (seen, own) if not codec.is_ahead(one, now))
+    return max((int(now.timestamp() * 1000), *(one + 1 for one in counting)))
 
 
 class Control:
@@ -189,10 +185,10 @@ class Control:
             self._changed.clear()
             try:
                 pause = POLL_SECONDS if await self._publish() else RETRY_SECONDS
-            except (BusError, OverflowError) as error:
+            except BusError as error:
                 self._metrics.control.labels("failed").inc()
                 _log.warning("control_not_published", error=str(error))
-                pause = RETRY_SECONDS if isinstance(error, BusError) else POLL_SECONDS
+                pause = RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
@@ -203,6 +199,8 @@ class Control:
         if in_force is None:
             return True
         stored, sequence = await self._bus.control()
+        if stored is not None and codec.is_ahead(stored.revision, self._now()):
+            stored = None  # no follower takes it, even where it says what it should
         settled = self._settled()
         if settled is None:
             ours = stored is not None and stored.cluster_uid == self._cluster_uid

@@ -1,0 +1,95 @@
+"""Which control states an evictor takes: those of its cluster, understood, and of a time that can be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.errors import Malformed
+from makeway.bus.messages import ControlState
+from makeway.bus.subjects import Subjects
+from makeway.core.policy.mode import Mode
+from makeway.evictor.control import FollowingControl
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.mode_guard import ModeGuard
+from unit.evictor.building import CLUSTER, NOW
+
+_ROOT = Path(__file__).parents[3]
+CASES = json.loads((_ROOT / "bus/testdata/revisions/cases.json").read_text())["cases"]
+NOW_MS = int(NOW.timestamp() * 1000)
+
+
+@dataclass
+class Message:
+    data: bytes
+    sequence: int = 1
+
+
+@dataclass
+class Following:
+    """What is used of the bus: a stream that ends."""
+
+    messages: list[Message]
+    subjects: Subjects = field(default_factory=Subjects)
+
+    async def follow(self, stream: str, **_: Any) -> AsyncIterator[Message]:
+        for message in self.messages:
+            await asyncio.sleep(0)
+            yield message
+
+
+def said(revision: int, mode: Mode = "enforce", cluster_uid: str = CLUSTER) -> bytes:
+    state = ControlState(revision=revision, mode=mode, cluster_uid=cluster_uid)
+    return codec.wrap(state, "makeway/planner/test", at=NOW)
+
+
+async def after(*messages: bytes) -> tuple[ModeGuard, CollectorRegistry]:
+    """What is in force once an evictor has read these messages."""
+    guard, registry = ModeGuard("enforce"), CollectorRegistry()
+    bus = cast("Bus", Following([Message(data) for data in messages]))
+    await FollowingControl(bus, CLUSTER, guard, EvictorMetrics(registry), now=lambda: NOW).follow_forever()
+    return guard, registry
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_revision_more_than_an_hour_ahead_is_refused_as_by_the_plugin(case: dict[str, Any]) -> None:
+    now = datetime.fromisoformat(case["now"])
+    data = said(case["revision"])
+
+    if case["refused"]:
+        with pytest.raises(Malformed) as refused:
+            codec.unwrap_control(data, now)
+        assert refused.value.reason == "future-revision"
+    else:
+        assert codec.unwrap_control(data, now).revision == case["revision"]
+
+
+async def test_a_state_of_the_far_future_switches_nothing_off_and_the_next_is_taken() -> None:
+    guard, registry = await after(said(NOW_MS), said(2**63 - 1, "off"))
+    assert guard.mode("any") == "enforce"
+    refused = registry.get_sample_value("makeway_evictor_control_states_total", {"result": "refused"})
+    assert refused == 1
+
+    guard, _ = await after(said(NOW_MS), said(2**63 - 1, "off"), said(NOW_MS + 1, "observe"))
+    assert guard.mode("any") == "observe"
+
+
+async def test_a_state_of_another_cluster_changes_nothing() -> None:
+    guard, _ = await after(said(NOW_MS, "observe"), said(NOW_MS + 1, "off", "another"))
+
+    assert guard.mode("any") == "observe"
+
+
+def test_without_a_clock_no_revision_is_judged() -> None:
+    assert codec.unwrap_control(said(2**63 - 1), None).revision == 2**63 - 1
+    assert codec.is_ahead(2**63 - 1, datetime.now(UTC))
