@@ -1,7 +1,14 @@
-"""The last run's numbers, in docs/reliability.md."""
+"""The numbers of runs, in docs/reliability.md.
+
+    PYTHONPATH=tests .venv/bin/python -m campaign.document run-1.json run-2.json
+
+writes those of several runs, as `--json` of `campaign.run` has kept them.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,3 +52,7 @@ def table(summaries: list[Mapping[str, Any]]) -> str:
 
 def _list(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items()) or "nothing"
+
+
+if __name__ == "__main__":
+    write([json.loads(Path(name).read_text()) for name in sys.argv[1:]])

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from builders_bus import make_outcome
 from campaign import document, grammar
 from campaign.injecting import rule_of
+from campaign.judging import without
 from campaign.schedule import API, CLOCK, KILL, LINE, MOST_AT_ONCE, STOP, draw, storms, usual_processes
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.subjects import Subjects
+from makeway.dev.checker.history import StoredRecord, Streams
+from unit.dev.recorded_history import at, order_of
+
+M = TypeVar("M", EvictionOrder, Outcome)
 
 PROCESSES = usual_processes(planners=2, evictors=3, schedulers=2, nats_servers=3)
 
@@ -69,3 +78,18 @@ def test_the_numbers_of_a_run_stand_between_the_marks_of_the_document(tmp_path: 
     assert "0 violations" in text
     with pytest.raises(ValueError, match="has no line"):
         document.write([summary], Path(__file__).parents[3] / "README.md")
+
+
+def test_what_was_forged_is_no_part_of_the_history_that_is_judged() -> None:
+    real, forged = order_of(1), order_of(2)
+    streams = Streams(orders=(stored(1, real), stored(2, forged)), outcomes=(stored(7, make_outcome(real)),))
+    answered = Streams(
+        orders=streams.orders, outcomes=(*streams.outcomes, stored(8, make_outcome(forged, result="refused")))
+    )
+
+    assert without(answered, {(Subjects().orders_stream, 2)}) == Streams(streams.orders[:1], streams.outcomes)
+    assert without(answered, {(Subjects().outcomes_stream, 7)}).outcomes == answered.outcomes[1:]
+
+
+def stored(sequence: int, message: M) -> StoredRecord[M]:
+    return StoredRecord(sequence, at(sequence), "subject", message)
