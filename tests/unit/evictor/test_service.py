@@ -502,6 +502,21 @@ class TestFailure:
 
 
 class TestActingOnWhatWasReadJustNow:
+    async def test_an_evictor_that_was_stopped_deletes_nothing_for_an_order_that_another_has_ended(self) -> None:
+        # The preemptor may have been nominated to the same node once more, for a later order.
+        world = World(*running("a"))
+
+        def stopped() -> None:
+            world.clock.time += timedelta(seconds=15)
+            world.records.outcomes["ord-1"] = make_outcome("ord-1", "failed")
+
+        world.cluster.before("mark", "a", stopped)
+
+        outcome = await world.carry_out(make_order("a"))
+
+        assert world.cluster.deletes() == []
+        assert (outcome.result, outcome.evictor) == ("failed", "another")
+
     async def test_an_evictor_that_was_stopped_looks_again_before_it_deletes(self) -> None:
         world = World(*running("a"))
 

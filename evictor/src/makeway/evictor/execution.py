@@ -36,6 +36,7 @@ from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import (
+    Cancelled,
     Delete,
     Epoch,
     Exempt,
@@ -146,6 +147,8 @@ class Execution:
         self.progress = {v.uid: VictimProgress(v) for v in order.victims}
         self.preemptor = PreemptorFacts(0)
         self._checked_at = stored_at
+        self._open_at = turn.now()
+        """When the order was last known to have no outcome: it was looked up just before."""
         self._classes: dict[str, PriorityClass] = {}
         self._class_names: set[str] = set()
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
@@ -331,12 +334,27 @@ class Execution:
     async def _check(self) -> Proceed | Stop:
         """`_still_wanted`: a no stops everything at once, a yes counts from when it was asked."""
         asked_at = self._clock.now()
-        wanted = await self._still_wanted()
+        wanted = await self._ended_elsewhere() or await self._still_wanted()
         if isinstance(wanted, Proceed):
             self._checked_at = max(self._checked_at, asked_at)
         else:
             self._stop(wanted)
         return wanted
+
+    async def _ended_elsewhere(self) -> Cancelled | None:
+        """Whether the order has its outcome: another evictor may have it where this one was stopped for long.
+
+        Its preemptor may be nominated to the same node again, for a later order with other victims. An order
+        that is carried out at once is not asked about a second time.
+        """
+        asked_at = self._clock.now()
+        if asked_at - self._open_at <= CHECK_LASTS:
+            return None
+        ended = await self._records.outcome(self.order.order_id)
+        if ended is None:
+            self._open_at = asked_at
+            return None
+        return Cancelled("ended-elsewhere", f"evictor {ended.evictor} has ended the order: {ended.result}")
 
     async def _still_wanted(self) -> Proceed | Stop:
         """The order against fence, preemptor and node as they are now; the brake is read beside them."""

@@ -114,7 +114,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The preemptor or its node no longer needs the room."""
+    """The preemptor or its node no longer needs the room, or the order has ended already."""
 
     reason: Literal[
         "preemptor-gone",
@@ -123,6 +123,7 @@ class Cancelled:
         "preemptor-bound",
         "nomination-moved",
         "node-gone",
+        "ended-elsewhere",
     ]
     message: str
 
