@@ -104,7 +104,7 @@ differential-test: setup ## 300 fresh clusters, and every case that once differe
 
 .PHONY: protocol-test
 protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
-	$(BIN)/pytest -q tests/protocol
+	$(BIN)/pytest -q -n auto --dist worksteal tests/protocol
 	PYTHONPATH=tests $(BIN)/python -m protocol.run
 
 .PHONY: simulate-protocol

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import structlog
@@ -32,7 +32,7 @@ def quiet() -> None:
     )
 
 
-def simulate(seeds: Sequence[int], *, trace: bool = False) -> Iterator[Result]:
+def simulate(seeds: Iterable[int], *, trace: bool = False) -> Iterator[Result]:
     """Simulate some seeds, one after the other."""
     quiet()
     table = load()

@@ -37,7 +37,6 @@ from protocol.table import Table
 from protocol.world import UnansweredError, World
 
 LEASE = "makeway-scheduler"
-NOT_AFTER_SECONDS = 12.0
 PLAN_TIMEOUT_SECONDS = 0.1
 ENDED = ("failed", "expired", "refused", "cancelled")
 
@@ -106,6 +105,7 @@ class Scheduler:
         self.seen = asyncio.Event()
         self.epoch: int | None = None
         self.orders = 0
+        self.not_after = 12.0
         self.begun: list[Any] = []
         """Called with each order that is begun."""
         self.leading = Leading(world, cluster, process, LEASE)
@@ -348,7 +348,7 @@ class Scheduler:
                     self.world.loop.call_later(self.world.latency(), planner.call, handler, question, reply)
 
         try:
-            await self.world.request(self.process, "nats", send, PLAN_TIMEOUT_SECONDS)
+            await self.world.request(self.process, "nats", send, PLAN_TIMEOUT_SECONDS, counted=False)
             async with asyncio.timeout(PLAN_TIMEOUT_SECONDS):
                 found = await answer
         except (TimeoutError, UnansweredError):
@@ -366,7 +366,7 @@ class Scheduler:
             pod.metadata.name,
             chosen.node,
             now,
-            now + self.seconds["nominationWait"] + NOT_AFTER_SECONDS + self.seconds["gateSlack"],
+            now + self.seconds["nominationWait"] + self.not_after + self.seconds["gateSlack"],
             list(chosen.victims),
             dict(chosen.awaited),
         )
@@ -435,7 +435,7 @@ class Scheduler:
             fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
             writer=f"makeway/scheduler/{self.process.identity}",
             created_at=self._when(now),
-            not_after=self._when(now + NOT_AFTER_SECONDS),
+            not_after=self._when(now + self.not_after),
             preemptor=Preemptor(
                 namespace=NAMESPACE,
                 name=pod.metadata.name,
@@ -454,7 +454,7 @@ class Scheduler:
             ),
         )
         await self._publish(order)
-        self.inflight.commit(order_id, now + NOT_AFTER_SECONDS + self.seconds["gateSlack"])
+        self.inflight.commit(order_id, now + self.not_after + self.seconds["gateSlack"])
         if (outcome := self.inflight.outcomes.get(order_id)) is not None:
             self._apply_outcome(outcome)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from protocol.planner import Planner
 from protocol.scheduler import Scheduler
 from protocol.streams import Nats
 from protocol.table import Table
-from protocol.world import Faults, ViolationError, World
+from protocol.world import Ambush, Faults, ViolationError, World
 
 SETTLES_WITHIN_SECONDS = 400.0
 """How long after the last fault everything may take to end: the longest pauses are a minute, and add up."""
@@ -50,6 +51,9 @@ class Simulation:
         self.rng = random.Random(seed)
         self.world = World(seed, self.loop, self.rng)
         self.world.kill = self._killed
+        self.world.wipe = self._wipe
+        self.world.disturb = self._disturb
+        self.world.forget = self._forget
         self.table = table
         self.cluster = Cluster(self.world)
         self.nats = Nats(self.world)
@@ -59,6 +63,7 @@ class Simulation:
         self.starts: dict[str, int] = {}
         self.offsets: dict[str, float] = {}
         self.mode: Mode = "enforce"
+        self.not_after = self.rng.choice((12.0, 30.0))
         self.expected = 0
 
     # ----------------------------------------------------------------------------------- processes
@@ -72,6 +77,7 @@ class Simulation:
         kind = name.partition("-")[0]
         if kind == "scheduler":
             scheduler = Scheduler(self.world, self.cluster, self.nats, process, self.table)
+            scheduler.not_after = self.not_after
             scheduler.begun.append(self.checker.begun)
             self.schedulers[name] = scheduler
             scheduler.start()
@@ -120,7 +126,7 @@ class Simulation:
 
             self.loop.call_later(at, unless_over)
 
-        for number in range(rng.randint(1, 5)):
+        for number in range(rng.randint(2, 6)):
             later(rng.uniform(1.0, until * 0.8), self._create_preemptor, number)
         for _ in range(rng.choice((0, 1, 2))):
             later(rng.uniform(1.0, until), self._delete_any)
@@ -138,7 +144,37 @@ class Simulation:
             self.cluster.refused.add(rng.choice(sorted(self.cluster.pods)))
         for _ in range(rng.choice((0, 1, 2))):
             later(rng.uniform(1.0, until), self._stop_one)
+        for _ in range(rng.choice((0, 1, 2, 3))):
+            self.world.ambushes.append(self._ambush())
         self.cluster.changed.append(self._recreate)
+
+    def _ambush(self) -> Ambush:
+        rng = self.rng
+        kind = rng.choice(("evictor", "evictor", "evictor", "scheduler", "scheduler", "planner"))
+        actions = ("kill", "stop", "stop", "deafen", "deafen", "wipe", "forget")
+        action = rng.choice((*actions, "disturb", "disturb") if kind == "evictor" else actions)
+        when = rng.choice(("sent", "answered")) if action in ("kill", "stop", "disturb") else "done"
+        seconds = rng.choice((3.0, 8.0, 8.0, 13.0, 25.0))
+        return Ambush(kind, rng.randint(1, 12 if kind == "scheduler" else 30), action, seconds, when)
+
+    def _disturb(self, order_id: str) -> None:
+        """Delete what an order is about, while its evictor is stopped."""
+        known = self.checker.orders.get(order_id)
+        if known is None or known.order.preemptor is None:
+            return
+        uid = self.rng.choice([known.order.preemptor.uid, *(v.uid for v in known.order.victims)])
+
+        def act() -> None:
+            if (pod := self.cluster.by_uid(uid)) is not None:
+                self.world.note("world", f"deletes {pod.metadata.name}")
+                self.cluster.delete(pod, "user")
+
+        self.loop.call_later(self.rng.uniform(0.1, 3.0), act)
+
+    def _forget(self) -> None:
+        for name in sorted(self.processes):
+            if name.startswith("scheduler"):
+                self._killed(self.processes[name])
 
     def _create_preemptor(self, number: int) -> None:
         rng = self.rng
@@ -237,7 +273,7 @@ class Simulation:
 
     async def _drive(self) -> None:
         self._populate()
-        until = self.rng.choice((6.0, 12.0, 25.0))
+        until = self.rng.choice((8.0, 15.0, 30.0))
         self.loop.call_later(0.6, self._plan_events, until)
         self.world.faults = self._faults()
         self.world.note("world", f"faults for {until} s: {self.world.faults}")
@@ -255,9 +291,10 @@ class Simulation:
 
     async def _pass(self, seconds: float) -> None:
         """Let time pass, but not beyond a violation."""
-        until = self.loop.virtual + seconds
-        while self.loop.virtual < until and not self._failed():  # noqa: ASYNC110 - time is virtual
-            await asyncio.sleep(min(0.25, max(until - self.loop.virtual, 0.001)))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0 if self._failed() else seconds):
+                await self.checker.broken.wait()
+        self._failed()
 
     def _failed(self) -> bool:
         defects = [f for f in self.loop.failures if not isinstance(f, ViolationError)]

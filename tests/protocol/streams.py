@@ -63,6 +63,12 @@ class Pending:
 class Nats:
     """The server."""
 
+    compares = True
+    """Whether a publish with an expected sequence is compared; a defect of `mutants` where not."""
+
+    redelivers = True
+    """Whether an order that was not acknowledged comes again; the same."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.streams = {
@@ -74,8 +80,6 @@ class Nats:
         """Called with every message that is stored."""
         self.planners: dict[Process, Callable[..., None]] = {}
         self.repairs: dict[Process, Callable[[bytes], Any]] = {}
-        self.deduplicates = True
-        self.compares = True
 
     def stream_of(self, subject: str) -> Stream:
         """The stream that holds a subject."""
@@ -91,7 +95,7 @@ class Nats:
         """Take a message; the acknowledgement, or an error as JetStream words it."""
         stream = self.stream_of(subject)
         known = stream.ids.get(message_id)
-        if self.deduplicates and known and self.world.loop.virtual - known[0] < DUPLICATE_WINDOW_SECONDS:
+        if known and self.world.loop.virtual - known[0] < DUPLICATE_WINDOW_SECONDS:
             return {"stream": stream.name, "seq": known[1], "duplicate": True}
         last = stream.last_of.get(subject)
         if self.compares and expected is not None and expected != (last.sequence if last else 0):
@@ -127,6 +131,8 @@ class Nats:
         """Give out the next order that nobody holds."""
         now = self.world.loop.virtual
         for pending in self.waiting.values():
+            if pending.deliveries and not self.redelivers:
+                continue
             if pending.due <= now or (
                 pending.last_to != by and self.world.chance(self.world.faults.repeat, "delivered twice")
             ):
@@ -210,7 +216,9 @@ class Orders:
                 return Delivery(self._nats, process, found)
             arrived = self._nats.streams[SUBJECTS.orders_stream].arrived
             # Rather often: a message may fall due by a word of another's.
-            wait = min(1.0, max(self._nats.next_due() - world.loop.virtual, 0.005))
+            wait = min(1.0, max(self._nats.next_due() - world.loop.virtual, 0.02))
+            if world.is_cut(process.name, "nats"):
+                wait = max(wait, world.cut[process.name, "nats"] - world.loop.virtual)
             await _either(arrived, wait)
         return None
 

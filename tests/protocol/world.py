@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+import structlog
+
 from protocol.loop import START, Process, VirtualLoop
 
 T = TypeVar("T")
@@ -36,6 +38,23 @@ class Faults:
 
 
 @dataclass
+class Ambush:
+    """A mishap at one certain request of a kind of process; of an evictor, with an order in hand.
+
+    kill, stop: right after it is sent, or answered. disturb: as stop, and its order's preemptor or victims
+    are deleted meanwhile. deafen: it is carried out, and nothing is heard of the server for a while. wipe: it
+    is carried out, then the process is killed and the streams are lost. forget: so is every scheduler.
+    """
+
+    kind: str
+    left: int
+    action: str
+    seconds: float
+    when: str
+    order_id: str = ""
+
+
+@dataclass
 class World:
     """One simulation's. `faults` are those of now; none once they have ended."""
 
@@ -48,6 +67,10 @@ class World:
     cut: dict[tuple[str, str], float] = field(default_factory=dict)
     injected: dict[str, int] = field(default_factory=dict)
     kill: Callable[[Process], None] = lambda _: None
+    wipe: Callable[[], None] = lambda: None
+    disturb: Callable[[str], None] = lambda _: None
+    forget: Callable[[], None] = lambda: None
+    ambushes: list[Ambush] = field(default_factory=list)
 
     def now(self) -> datetime:
         """The true time."""
@@ -92,16 +115,61 @@ class World:
             self.note(process.identity, f"is stopped for {seconds} s")
             process.stop(seconds)
 
-    async def request(self, process: Process, server: str, act: Callable[[], T], timeout_seconds: float) -> T:
+    def _ambushed(self, process: Process, server: str) -> Ambush | None:
+        """The ambush that this request runs into."""
+        if not self.faulty or not self.ambushes:
+            return None
+        kind = process.name.partition("-")[0]
+        if kind == "evictor" and "order_id" not in structlog.contextvars.get_contextvars():
+            return None
+        if kind == "scheduler" and server != "nats":
+            return None
+        for ambush in self.ambushes:
+            if ambush.kind == kind:
+                ambush.left -= 1
+                if not ambush.left:
+                    self.ambushes.remove(ambush)
+                    ambush.order_id = str(structlog.contextvars.get_contextvars().get("order_id", ""))
+                    return ambush
+        return None
+
+    def _spring(self, ambush: Ambush | None, when: str, process: Process, server: str) -> None:
+        if ambush is None or ambush.when != when:
+            return
+        self.count(f"ambushed: {ambush.action}")
+        self.note(process.identity, f"is ambushed: {ambush.action} {ambush.seconds} s")
+        if ambush.action in ("stop", "disturb"):
+            process.stop(ambush.seconds)
+            if ambush.action == "disturb":
+                self.disturb(ambush.order_id)
+        elif ambush.action == "deafen":
+            self.cut[process.name, server] = self.loop.virtual + ambush.seconds
+        else:
+            self.kill(process)
+            if ambush.action in ("wipe", "forget"):
+                self.wipe()
+            if ambush.action == "forget":
+                self.forget()
+
+    async def request(
+        self,
+        process: Process,
+        server: str,
+        act: Callable[[], T],
+        timeout_seconds: float,
+        *,
+        counted: bool = True,
+    ) -> T:
         """One request to a server, at which `act` is done; its error is raised here.
 
         It may be lost on either way. The process may be killed or stopped once it is sent, and when the
-        answer comes.
+        answer comes. `counted`: whether it may be one that an ambush waits for.
         """
         await process.run_on()
         answer: asyncio.Future[T] = self.loop.create_future()
         lost = self.chance(self.faults.lose_request, "requests lost")
         unheard = not lost and self.chance(self.faults.lose_answer, "answers lost")
+        ambush = self._ambushed(process, server) if counted else None
 
         def arrive() -> None:
             if lost or self.is_cut(process.name, server):
@@ -114,6 +182,7 @@ class World:
                 raise
             except Exception as raised:  # noqa: BLE001 - what a server answers, an error too
                 error = raised
+            self._spring(ambush, "done", process, server)
             if not unheard:
                 self.loop.call_later(self.latency(), deliver, result, error)
 
@@ -131,11 +200,13 @@ class World:
 
         self.loop.call_later(self.latency(), arrive)
         timer = self.loop.call_later(timeout_seconds, expire)
+        self._spring(ambush, "sent", process, server)
         self.strike(process)
         try:
             return await answer
         finally:
             timer.cancel()
             if process.alive and answer.done() and not answer.cancelled():
+                self._spring(ambush, "answered", process, server)
                 self.strike(process)
             await process.run_on()

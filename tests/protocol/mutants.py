@@ -1,0 +1,237 @@
+"""Defects of the protocol that the simulation has to find: `python -m protocol.mutants` looks for each.
+
+Those of the evictor and the bus are made in the product's own code; those of the plugin in its table and
+model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.bus.publishing import AlreadyExists, Published, publish
+from makeway.core.policy.rules import PreemptorFacts
+from makeway.evictor import decide, execution, patches
+from makeway.evictor.rollback import RollbackReport, RollbackRun
+from makeway.evictor.service import Evictor
+from makeway.evictor.verdicts import Cancelled, Proceed
+from makeway.planner.service.orders.repair import RepairProposer
+from protocol.run import simulate
+from protocol.scheduler import Scheduler, UnstoredError
+from protocol.streams import Nats
+from protocol.table import Table
+
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect; `break_` makes it while it is entered.
+
+    `seed`: one that found it when it was written, which a test tries first.
+    """
+
+    name: str
+    text: str
+    break_: Callable[[], contextlib.AbstractContextManager[Any]]
+    seed: int
+
+
+def _no_compare_and_set() -> Any:
+    return patch.object(Nats, "compares", False)
+
+
+def _no_not_after() -> Any:
+    return patch.object(decide, "expired", lambda order, now: None)
+
+
+def _no_preconditions() -> Any:
+    return patch.object(patches, "delete_options", lambda uid, version: b"{}")
+
+
+def _no_fence() -> Any:
+    def fenced(order: EvictionOrder, *, now: datetime, **_: Any) -> Any:
+        return decide.expired(order, now)
+
+    return patch.object(decide, "fenced", fenced)
+
+
+def _outcome_before_rollback() -> Any:
+    real = RollbackRun.run
+    later: set[asyncio.Future[Any]] = set()
+
+    async def run(self: RollbackRun, undecided: Iterable[Victim]) -> RollbackReport:
+        task = asyncio.ensure_future(real(self, undecided))
+        later.add(task)
+        task.add_done_callback(later.discard)
+        return RollbackReport()
+
+    return patch.object(RollbackRun, "run", run)
+
+
+def _nomination_stays() -> Any:
+    async def nothing(self: RollbackRun) -> None:
+        return
+
+    return patch.object(RollbackRun, "_revert_nomination", nothing)
+
+
+def _marks_stay() -> Any:
+    async def nothing(self: RollbackRun, victim: Victim) -> None:
+        return
+
+    return patch.object(RollbackRun, "_clear_mark", nothing)
+
+
+def _acknowledge_first() -> Any:
+    real = Evictor.handle
+
+    async def handle(self: Evictor, delivery: Any) -> None:
+        with contextlib.suppress(Exception):
+            await delivery.ack_sync()
+        await real(self, delivery)
+
+    return patch.object(Evictor, "handle", handle)
+
+
+def _no_redelivery() -> Any:
+    return patch.object(Nats, "redelivers", False)
+
+
+def _outcomes_overwrite() -> Any:
+    async def publish_outcome(self: Bus, outcome: Outcome) -> Published | AlreadyExists:
+        return await publish(
+            self.jetstream,
+            "outcome",
+            stream=self.subjects.outcomes_stream,
+            subject=self.subjects.outcome(outcome.order_id),
+            message_id=f"{codec.envelope_id(outcome)}-{outcome.evictor}",
+            data=codec.wrap(outcome, self.source),
+            expected_last_sequence=None,
+        )
+
+    return patch.object(Bus, "publish_outcome", publish_outcome)
+
+
+def _cancelled_goes_on() -> Any:
+    real = decide.still_wanted
+
+    def still_wanted(order: EvictionOrder, **facts: Any) -> Any:
+        found = real(order, **facts)
+        if isinstance(found, Cancelled) and order.preemptor is not None:
+            return Proceed(PreemptorFacts(order.preemptor.priority, order.preemptor.namespace))
+        return found
+
+    return patch.object(decide, "still_wanted", still_wanted)
+
+
+def _old_looks_count() -> Any:
+    return patch.object(execution, "CHECK_LASTS", timedelta(hours=1))
+
+
+def _foreign_outcome() -> Any:
+    real = Scheduler._apply_outcome
+
+    def apply_outcome(self: Scheduler, outcome: Outcome) -> None:
+        entry = self.inflight.by_pod.get(outcome.preemptor_uid)
+        if entry is not None:
+            outcome = msgspec.structs.replace(outcome, order_id=entry.order_id)
+        real(self, outcome)
+
+    return patch.object(Scheduler, "_apply_outcome", apply_outcome)
+
+
+def _no_read_back() -> Any:
+    async def read_back(self: Scheduler, order: EvictionOrder, subject: str) -> None:
+        raise UnstoredError("no answer")
+
+    return patch.object(Scheduler, "_read_back", read_back)
+
+
+def _no_repair() -> Any:
+    async def propose_once(self: RepairProposer, now: datetime) -> None:
+        return
+
+    return patch.object(RepairProposer, "propose_once", propose_once)
+
+
+def _without_row(phase: str, event: str) -> Callable[[], Any]:
+    @contextmanager
+    def changed() -> Iterator[None]:
+        real = Table.step
+
+        def step(self: Table, at: str, happened: str) -> tuple[str, tuple[str, ...]] | None:
+            return None if (at, happened) == (phase, event) else real(self, at, happened)
+
+        with patch.object(Table, "step", step):
+            yield
+
+    return changed
+
+
+MUTANTS = (
+    Mutant(
+        "no-compare-and-set", "the streams take an order whatever the last one is", _no_compare_and_set, 198
+    ),
+    Mutant(
+        "outcome-before-rollback",
+        "the outcome is written before the rollback is done",
+        _outcome_before_rollback,
+        6,
+    ),
+    Mutant("no-not-after", "evictors do not look at notAfter", _no_not_after, 72),
+    Mutant("no-preconditions", "a delete names neither UID nor version", _no_preconditions, 1),
+    Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 699),
+    Mutant("ack-before-act", "an order is acknowledged before it is carried out", _acknowledge_first, 5),
+    Mutant("no-redelivery", "an order is delivered once", _no_redelivery, 9),
+    Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 13),
+    Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 41),
+    Mutant(
+        "old-looks-count", "an evictor that was stopped deletes by what it read before", _old_looks_count, 737
+    ),
+    Mutant(
+        "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 198
+    ),
+    Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 332),
+    Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 6),
+    Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 6),
+    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 233),
+    Mutant(
+        "lost-revert",
+        "a revert that failed is not tried again",
+        _without_row("clearing", "revertFailed"),
+        302,
+    ),
+)
+
+
+def seeds_needed(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, str]:
+    """The first of some seeds that finds a defect, and what it breaks; 0 where none does."""
+    with mutant.break_():
+        for result in simulate(seeds):
+            if result.problem:
+                return result.seed, result.problem.partition(":")[0]
+    return 0, ""
+
+
+def main() -> None:
+    """Look for all of them; print the table of docs/reliability.md."""
+    print("| Defect | Seeds until it is found | The invariant that it breaks |\n|---|---:|---|")
+    for mutant in MUTANTS:
+        seeds, broken = seeds_needed(mutant, range(1, MOST_SEEDS + 1))
+        print(f"| {mutant.text} (`{mutant.name}`) | {seeds or 'not found'} | {broken} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
