@@ -178,7 +178,8 @@ func (g *Gate) countAll(usage *queueUsage) error {
 			continue
 		}
 		bound := pod.Spec.NodeName != ""
-		usage.count(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: bound || reserved, leaving: pod.DeletionTimestamp != nil})
+		wanted := demandOf(pod)
+		usage.count(pod.UID, &member{demand: wanted, label: wanted.asked, bound: bound, placed: bound || reserved, leaving: pod.DeletionTimestamp != nil})
 	}
 	return nil
 }
@@ -532,9 +533,16 @@ func (g *Gate) count(pod *v1.Pod, bound, placed bool) {
 	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed, leaving: pod.DeletionTimestamp != nil})
 }
 
+// recount counts a pod as it is now. One that has a place keeps the queue that it had when it was placed: a label that is
+// changed later frees no quota.
 func (g *Gate) recount(uid types.UID, m *member) {
-	if before := g.usage.members[uid]; before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
-		before.bound = m.bound
+	before := g.usage.members[uid]
+	m.label = m.asked
+	if before != nil && before.placed && m.placed {
+		m.asked = before.asked
+	}
+	if before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
+		before.bound, before.label = m.bound, m.label
 		return
 	}
 	g.noteFreed(g.usage.forget(uid))
@@ -551,7 +559,7 @@ func (g *Gate) settle(uid types.UID) {
 	}
 	if _, held := g.held[uid]; held {
 		pending := *g.usage.members[uid]
-		pending.placed = false
+		pending.placed, pending.asked = false, pending.label
 		g.usage.count(uid, &pending)
 		return
 	}

@@ -501,6 +501,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 		w := limited(t, trees[0]...)
 		pods, nodes, tree := map[types.UID]*v1.Pod{}, map[types.UID]bool{}, 0
 		reserved, held := map[types.UID]bool{}, map[types.UID]bool{}
+		fixed := map[types.UID]string{} // the queue that a pod named when it was placed
 		for step := range 300 {
 			name := fmt.Sprintf("p%d", random.IntN(30))
 			uid := types.UID(name)
@@ -548,9 +549,21 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 			}
 
 			recount := newQueueUsage(treeOf(t, trees[tree]...), nil)
+			for uid := range fixed {
+				if !nodes[uid] && !reserved[uid] {
+					delete(fixed, uid)
+				}
+			}
 			for uid, p := range pods {
 				if nodes[uid] || reserved[uid] || held[uid] {
-					recount.count(uid, &member{demand: demandOf(p), bound: nodes[uid], placed: nodes[uid] || reserved[uid]})
+					wanted := demandOf(p)
+					if nodes[uid] || reserved[uid] {
+						if _, placed := fixed[uid]; !placed {
+							fixed[uid] = wanted.asked
+						}
+						wanted.asked = fixed[uid]
+					}
+					recount.count(uid, &member{demand: wanted, bound: nodes[uid], placed: nodes[uid] || reserved[uid]})
 				}
 			}
 			when := fmt.Sprintf("seed %d, step %d", seed, step)
@@ -914,4 +927,25 @@ func TestAStandbysPromisesLastUntilItLeads(t *testing.T) {
 // pod makes a pod whose UID is its name; on is its node, empty for a pending one.
 func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *st.PodWrapper {
 	return st.MakePod().Namespace("default").SchedulerName("default-scheduler").Name(name).UID(name).Node(on).Priority(priority).Req(requests).StartTime(metav1.NewTime(time.Unix(1, 0)))
+}
+
+func TestALabelThatIsChangedOnARunningPodFreesNoQuota(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit("root.b"))
+	w.shows(on(in("root.a", "runs", low, 100).Obj(), "n1"))
+
+	w.shows(on(in("root.b", "runs", low, 100).Obj(), "n1"), on(in("", "runs", low, 100).Obj(), "n1"))
+
+	if got := w.rejected(in("root.a", "waits", low, 100).Obj()); got == nil {
+		t.Error("the pod passes: the relabelled one no longer counts in its queue")
+	}
+}
+
+func TestAPodThatNoQueueTakesIsHeldAndSaysWhy(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 100), limit(unplacedQueue, "pods", 0))
+	w.shows(on(in("nonsense", "runs", low, 1).Obj(), "n1"))
+
+	got := w.rejected(in("nonsense", "waits", high, 1).Obj())
+	if got == nil || got.reason != rejectedFull || !strings.Contains(got.message, "no queue takes the pod") {
+		t.Errorf("rejected with %+v, want that no queue takes it", got)
+	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	rootQueue    = "root"
 	defaultQueue = "root.default"
+	// unplacedQueue is where pods count that no queue takes, where these are held: its max is no pod.
+	unplacedQueue = "root.@unplaced"
 	// unlimited stands where a queue has no max of a resource.
 	unlimited = int64(math.MaxInt64)
 	// mostOfOnePod bounds what one pod counts for, so that sums cannot overflow: 256 TiB, or as many
@@ -35,8 +37,10 @@ type queueTree struct {
 	queues   []*queue // parents before children
 	byPath   map[string]*queue
 	fallback *queue
-	index    map[string]int // of the resources that a queue limits or guarantees
-	names    []string       // of the resources, by index, sorted
+	unplaced *queue              // nil: pods that no queue takes count in fallback
+	named    map[string]struct{} // namespaces that a queue lists, or a queue below root is called after
+	index    map[string]int      // of the resources that a queue limits or guarantees
+	names    []string            // of the resources, by index, sorted
 	// guarantees: a queue has one.
 	guarantees bool
 }
@@ -76,7 +80,7 @@ type need struct {
 // newQueueTree builds the tree of a control state. root.default is added where it is missing: open to
 // all, without limits of its own.
 func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
-	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}}
+	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}, named: map[string]struct{}{}}
 	for _, limit := range limits {
 		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Max))
 		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Guaranteed))
@@ -96,7 +100,7 @@ func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
 			return nil, err
 		}
 	}
-	tree.fallback = tree.byPath[defaultQueue]
+	tree.fallback, tree.unplaced = tree.byPath[defaultQueue], tree.byPath[unplacedQueue]
 	if !tree.fallback.leaf {
 		return nil, fmt.Errorf("queue %s has queues below it", defaultQueue)
 	}
@@ -125,6 +129,12 @@ func (t *queueTree) enter(limit wire.QueueLimit) error {
 		q.guaranteed[i] = limit.Guaranteed[name]
 		t.guarantees = t.guarantees || q.guaranteed[i] > 0
 	}
+	if q.depth() == 1 && q.path != defaultQueue && q.path != unplacedQueue {
+		t.named[strings.TrimPrefix(q.path, rootQueue+".")] = struct{}{}
+	}
+	for _, namespace := range q.namespaces {
+		t.named[namespace] = struct{}{}
+	}
 	t.queues = append(t.queues, q)
 	t.byPath[q.path] = q
 	return nil
@@ -137,11 +147,26 @@ func (t *queueTree) place(asked, namespace string) *queue {
 	if asked == "" {
 		path = rootQueue + "." + namespace
 	}
-	q := t.byPath[path]
-	if q == nil || !q.leaf || (len(q.namespaces) > 0 && !slices.Contains(q.namespaces, namespace)) {
+	if q := t.byPath[path]; q != nil && q.leaf && t.mayUse(q, namespace) {
+		return q
+	}
+	if t.unplaced == nil || asked == "" && t.mayUse(t.fallback, namespace) {
 		return t.fallback
 	}
-	return q
+	return t.unplaced
+}
+
+// mayUse reports whether a namespace may use a queue. Where pods that no queue takes are held, a namespace that the tree
+// names has its queues: an open one is none of them, unless it is root.<namespace> or below.
+func (t *queueTree) mayUse(q *queue, namespace string) bool {
+	if len(q.namespaces) > 0 {
+		return slices.Contains(q.namespaces, namespace)
+	}
+	if _, named := t.named[namespace]; t.unplaced == nil || !named {
+		return true
+	}
+	own := rootQueue + "." + namespace
+	return q.path == own || strings.HasPrefix(q.path, own+".")
 }
 
 // needs are the amounts that count in this tree.

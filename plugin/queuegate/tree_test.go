@@ -20,6 +20,10 @@ type golden struct {
 		Name, Namespace, Queue string
 		Labels                 map[string]string
 	}
+	Held []struct {
+		Name, Namespace, Queue string
+		Labels                 map[string]string
+	}
 	Requests []struct {
 		Name    string
 		Pod     v1.Pod
@@ -47,6 +51,21 @@ func TestPodsArePlacedAsThePlannerPlacesThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range cases.Placements {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Labels: test.Labels}}
+
+		if got := tree.place(askedQueue(pod), test.Namespace).path; got != test.Queue {
+			t.Errorf("%s: placed in %s, want %s", test.Name, got, test.Queue)
+		}
+	}
+}
+
+func TestPodsThatNoQueueTakesAreHeldAsThePlannerHoldsThem(t *testing.T) {
+	cases := readGolden(t)
+	tree, err := newQueueTree(append(cases.Queues, wire.QueueLimit{Path: unplacedQueue, Max: map[string]int64{"pods": 0}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range cases.Held {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Labels: test.Labels}}
 
 		if got := tree.place(askedQueue(pod), test.Namespace).path; got != test.Queue {

@@ -41,9 +41,10 @@ func (d *demand) like(other *demand) bool {
 // demand never changes, so that a cycle may read that without the gate's lock.
 type member struct {
 	demand
-	bound   bool // the informer shows it on a node
-	placed  bool // on a node, if only in the scheduler's memory
-	leaving bool // being deleted
+	label   string // the queue that it names now; asked is the one when it was placed
+	bound   bool   // the informer shows it on a node
+	placed  bool   // on a node, if only in the scheduler's memory
+	leaving bool   // being deleted
 }
 
 // stays reports whether a pod is on a node and not being deleted.
@@ -201,6 +202,9 @@ func (u *queueUsage) mayPreempt(wanted *demand, own *member, rank int64) bool {
 
 // String names queue, used, asked and max, as in "queue root.ml: cpu 48 of 50 used, 4 asked".
 func (s shortage) String() string {
+	if s.queue.path == unplacedQueue {
+		return "no queue takes the pod: its label names none that its namespace may use, or it has none and its namespace has queues"
+	}
 	return "queue " + s.queue.path + ": " + s.resource + " " + written(s.resource, s.used) + " of " + written(s.resource, s.max) +
 		" used, " + written(s.resource, s.asked) + " asked"
 }

@@ -39,6 +39,16 @@ def test_pods_are_placed_as_the_gate_places_them(case: dict[str, Any]) -> None:
     assert place(tree, asked_for(case["labels"]), case["namespace"]).queue.path == case["queue"]
 
 
+@pytest.mark.parametrize("case", CASES["held"], ids=lambda case: case["name"])
+def test_pods_that_no_queue_takes_are_held_as_the_gate_holds_them(case: dict[str, Any]) -> None:
+    tree = QueueTree.of(spec("root"), hold=True)
+
+    found = place(tree, asked_for(case["labels"]), case["namespace"])
+
+    assert found.queue.path == case["queue"]
+    assert bool(found.warning) == (case["queue"] == "root.@unplaced")
+
+
 @pytest.mark.parametrize("case", CASES["requests"], ids=lambda case: case["name"])
 def test_requests_count_as_the_gate_counts_them(case: dict[str, Any]) -> None:
     pod = msgspec.convert(case["pod"], Pod)

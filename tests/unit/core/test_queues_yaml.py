@@ -9,6 +9,7 @@ import pytest
 
 from makeway.core.config.document import ConfigError
 from makeway.core.queues.parsing import Queues, parse_queues
+from makeway.core.queues.placement import place
 
 WHOLE = """
 partitions:
@@ -56,6 +57,7 @@ def test_a_whole_file_becomes_a_tree() -> None:
         "root.team-a.batch",
         "root.team-a.web",
         "root.default",
+        "root.@unplaced",
     ]
     assert tree.quota_preemption
     assert team.guaranteed == {"cpu": 2000, "memory": 10 * 2**30}
@@ -74,18 +76,18 @@ def with_delay(delay: str, *, enabled: bool = True) -> Queues:
 
 
 def test_a_delay_that_never_evicts_is_warned_of() -> None:
-    (warning,) = with_delay("300", enabled=False).warnings
+    warning, *_ = with_delay("300", enabled=False).warnings
 
     assert "quota.preemption.delay of root.a has no effect" in warning
     assert "quotapreemptionenabled" in warning
 
 
 def test_a_delay_too_short_to_take_a_mistake_back_is_warned_of() -> None:
-    (warning,) = with_delay("5").warnings
+    warning, *_ = with_delay("5").warnings
 
     assert "quota.preemption.delay of root.a is below 60s" in warning
-    assert not with_delay("60").warnings
-    assert not with_delay("0").warnings
+    assert not [one for one in with_delay("60").warnings if "delay" in one]
+    assert not [one for one in with_delay("0").warnings if "delay" in one]
 
 
 def test_the_longest_delay_of_yunikorn_is_accepted() -> None:
@@ -97,7 +99,7 @@ def test_the_longest_delay_of_yunikorn_is_accepted() -> None:
 def test_what_has_no_meaning_here_is_accepted_and_named() -> None:
     warnings = parse_queues(WHOLE, "queues.yaml").warnings
 
-    named = [warning.partition(" ")[0] for warning in warnings]
+    named = [warning.partition(" ")[0] for warning in warnings if "meaning" in warning]
     assert named == [
         "partitions[0].placementrules",
         "partitions[0].preemption.enabled",
@@ -105,7 +107,7 @@ def test_what_has_no_meaning_here_is_accepted_and_named() -> None:
         'partitions[0].queues[0].queues[0].queues[0].properties["application.sort.policy"]',
         'partitions[0].queues[0].queues[0].queues[0].properties["priority.offset"]',
     ]
-    assert "of root.team-a.batch" in warnings[-1]
+    assert "of root.team-a.batch" in [one for one in warnings if "meaning" in one][-1]
 
 
 def test_quota_preemption_is_off_unless_it_is_turned_on() -> None:
@@ -274,3 +276,42 @@ def test_all_problems_are_told_at_once() -> None:
 
     assert len(refused.value.problems) == 3
     assert all(problem.remedy for problem in refused.value.problems)
+
+
+def limited(rest: str = "", unplaced: str = "") -> Queues:
+    """A leaf with a max, and more below root."""
+    said = f"unplaced: {unplaced}, " if unplaced else ""
+    leaf = "{name: a, resources: {max: {vcore: 1}}}"
+    return parse_queues(f"partitions: [{{{said}queues: [{leaf}{rest}]}}]", "queues.yaml")
+
+
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        (limited(), True),
+        (limited(unplaced="hold"), True),
+        (limited(unplaced="default"), False),
+        (parse_queues("partitions: [{queues: [{name: a}]}]", "x"), False),
+        (parse_queues("partitions: [{unplaced: hold, queues: [{name: a}]}]", "x"), True),
+        (parse_queues("partitions: [{queues: [{name: root, resources: {max: {vcore: 1}}}]}]", "x"), True),
+    ],
+    ids=["a max", "hold", "default", "no max", "no max but hold", "a max of root"],
+)
+def test_pods_that_no_queue_takes_are_held_where_any_queue_has_a_max_unless_told_otherwise(
+    found: Queues, held: bool
+) -> None:
+    assert (place(found.tree, "nonsense", "x").queue.path == "root.@unplaced") is held
+
+
+def test_no_queue_may_be_called_as_the_one_for_pods_that_are_held() -> None:
+    with pytest.raises(ConfigError, match="no queue takes"):
+        limited(', {name: "@unplaced"}')
+
+
+def test_an_open_leaf_and_a_default_without_max_are_warned_of_where_any_queue_has_a_max() -> None:
+    safe = ", {name: default, resources: {max: {pods: 5}}}"
+
+    assert [one.partition(" ")[0] for one in limited().warnings] == ["root.a:", "root.default"]
+    assert [one.partition(" ")[0] for one in limited(safe).warnings] == ["root.a:"]
+    assert "any namespace may name it" in limited(unplaced="default").warnings[0]
+    assert parse_queues("partitions: [{queues: [{name: a}]}]", "x").warnings == ()

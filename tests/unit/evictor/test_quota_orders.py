@@ -283,10 +283,13 @@ async def test_a_pod_of_another_queue_is_spared() -> None:
 
 
 async def test_a_pod_that_names_a_queue_it_may_not_use_counts_where_the_planner_counts_it() -> None:
-    world = World(a_pod("a").in_queue("root.nonsense").build())
+    held, counted = World(a_pod("a").in_queue("nonsense").build()), World(a_pod("a").in_queue("x").build())
+    text = QUEUES_YAML.replace("preemption:", "unplaced: default\n    preemption:")
+    counted.queues.offer(ConfigContent("queues.yaml", text))
 
-    outcome = await world.carry_out(quota_order("a"))
+    refused, outcome = [await world.carry_out(quota_order("a")) for world in (held, counted)]
 
+    assert "the pod is in root.@unplaced" in refused.message
     assert results(outcome) == {"a": "deleted"}
 
 

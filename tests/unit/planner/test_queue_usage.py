@@ -192,3 +192,22 @@ def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:
     assert len(recorded.notes) == AT_ONCE
     warnings.tell()
     assert len(recorded.notes) == AT_ONCE + 5
+
+
+def test_a_label_that_is_changed_on_a_running_pod_frees_no_quota() -> None:
+    snapshot = snapshot_with(FLAT, pod_in("root.a", "p"))
+
+    snapshot.apply(PutPod(pod_in("root.b", "p")))
+    snapshot.apply(PutPod(pod_in("", "p")))
+
+    assert (member_uids(snapshot, "root.a"), member_uids(snapshot, "root.b")) == ({"p"}, set())
+
+
+def test_a_label_counts_as_it_is_while_a_pod_is_pending_and_anew_for_another_pod_of_that_name() -> None:
+    snapshot = snapshot_with(FLAT, pod_in("root.a", "p", node=""))
+
+    snapshot.apply(PutPod(pod_in("root.b", "p")))
+    snapshot.apply(RemovePod("p"))
+    snapshot.apply(PutPod(pod_in("root.a", "p")))
+
+    assert member_uids(snapshot, "root.a") == {"p"}

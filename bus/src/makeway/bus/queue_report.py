@@ -76,7 +76,8 @@ class QueueReport(Message, frozen=True):
     """All queues, or one with its ancestors left out. `unknown`: there is none of the path asked for.
 
     `revision` is empty where there is no configuration of queues. `misplaced`: pods that name a queue which
-    is not there, is no leaf, or may not be used by their namespace, and count in root.default.
+    is not there, is no leaf, or may not be used by their namespace, so that they are held or count in
+    root.default.
     """
 
     api_version: Text

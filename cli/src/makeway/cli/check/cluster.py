@@ -168,4 +168,12 @@ def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Check
         remedy = f"the last good one is in force; see `{show} | makeway policy lint -`"
         yield CheckResult(kind, "wrong", f"refused: {told}{more}", remedy)
         return
-    yield CheckResult(kind, "ok", f"accepted: {findings[0].revision}")
+    accepted = f"accepted: {findings[0].revision}"
+    warnings = [warning for finding in findings for warning in finding.warnings]
+    if warnings:
+        remedy = (
+            f"`kubectl get cm -n {namespace} {one.metadata.name} -o yaml | makeway policy lint -` shows all"
+        )
+        yield CheckResult(kind, "warning", f"{accepted}; {'; '.join(warnings)}", remedy)
+        return
+    yield CheckResult(kind, "ok", accepted)

@@ -67,7 +67,7 @@ def summary(report: QueueReport) -> str:
         parts.append("quota preemption is off: a lowered max evicts nobody")
     if report.misplaced:
         pods = "1 pod names" if report.misplaced == 1 else f"{report.misplaced} pods name"
-        parts.append(f"{pods} a queue that they cannot use, and count in root.default")
+        parts.append(f"{pods} a queue that they cannot use, and are held or count in root.default")
     return "; ".join(parts)
 
 

@@ -1,16 +1,16 @@
 """The form of queues.yaml: YuniKorn's, so that a file from there can be taken over.
 
 Everything YuniKorn knows is known here; what has no meaning here is accepted, and `ignored` names it.
-Two keys are makeway's own: `namespaces` of a queue, since a pod in Kubernetes has a namespace but no
-submitter that a label could not forge (YuniKorn's `submitacl` is about users and groups), and
-`quota.preemption.miss`. Source: yunikorn-core, pkg/common/configs.
+Three keys are makeway's own: `namespaces` of a queue, since a pod in Kubernetes has a namespace but no
+submitter that a label could not forge (YuniKorn's `submitacl` is about users and groups),
+`quota.preemption.miss`, and `unplaced` of the partition. Source: yunikorn-core, pkg/common/configs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -108,6 +108,9 @@ class Partition(QueuesSection, frozen=True, kw_only=True):
         name: `default`.
         queues: The queues; where the one topmost queue is not called root, they are all below root.
         preemption: Preemption for all queues.
+        unplaced: What becomes of a pod that no queue takes: its label names none that its namespace may use,
+            or it has none, and its namespace has queues of its own. `hold`: it waits. `default`: it counts in
+            root.default. Absent: hold where any queue has a max, else default.
         placementrules: Accepted, without a meaning here: the pod's label or its namespace decides.
         limits: Accepted, without a meaning here.
         nodesortpolicy: Accepted, without a meaning here: nodes are kube-scheduler's.
@@ -117,6 +120,7 @@ class Partition(QueuesSection, frozen=True, kw_only=True):
     name: Property = "default"
     queues: tuple[QueueEntry, ...]
     preemption: PartitionPreemption = PartitionPreemption()
+    unplaced: Literal["hold", "default"] | None = None
     placementrules: Any = None
     limits: Any = None
     nodesortpolicy: Any = None

@@ -13,7 +13,16 @@ from makeway.core.config.shapes import join_path
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name
 from makeway.core.queues.checks import check
 from makeway.core.queues.document import DELAY, MISS, QueueEntry, QueuesFile, ignored
-from makeway.core.queues.tree import EVICT_WHAT_IS_POSSIBLE, NEVER, ROOT, QueueSpec, QueueTree
+from makeway.core.queues.tree import (
+    DEFAULT_PATH,
+    EVICT_WHAT_IS_POSSIBLE,
+    NEVER,
+    ROOT,
+    UNPLACED,
+    UNPLACED_PATH,
+    QueueSpec,
+    QueueTree,
+)
 from makeway.core.text import counted
 
 KEY = "queues.yaml"
@@ -47,8 +56,35 @@ def parse_queues(text: str, source: str) -> Queues:
     if problems:
         raise ConfigError(source, problems)
     partition = document.value.partitions[0]
-    tree = QueueTree.of(root, quota_preemption=partition.preemption.quotapreemptionenabled)
-    return Queues(tree, (*reading.warnings, *_delays(tree)))
+    limited = any(spec.maximum for spec in _all(root))
+    hold = limited if partition.unplaced is None else partition.unplaced == "hold"
+    tree = QueueTree.of(root, quota_preemption=partition.preemption.quotapreemptionenabled, hold=hold)
+    return Queues(tree, (*reading.warnings, *_delays(tree), *_open(tree, limited=limited, hold=hold)))
+
+
+def _all(spec: QueueSpec) -> Iterator[QueueSpec]:
+    """Return a queue and all below it."""
+    yield spec
+    for child in spec.children:
+        yield from _all(child)
+
+
+def _open(tree: QueueTree, *, limited: bool, hold: bool) -> Iterator[str]:
+    """Return which queues do not bind those whom they are for."""
+    if not limited:
+        return
+    leaves = [queue for queue in tree if queue.is_leaf and queue.path not in (DEFAULT_PATH, UNPLACED_PATH)]
+    if paths := [queue.path for queue in leaves if not queue.namespaces]:
+        yield (
+            f"{_some(paths)}: open, so that any namespace"
+            f"{' without queues of its own' if hold else ''} may name it and fill it; list its namespaces"
+        )
+    default = tree.at(DEFAULT_PATH)
+    if not any(queue.maximum for queue in tree.line(default.number)):
+        yield (
+            f"{DEFAULT_PATH} has no max: pods in it are not limited"
+            f"{'' if hold else ', and any pod gets there by a label that names no queue'}; give it one"
+        )
 
 
 def _delays(tree: QueueTree) -> Iterator[str]:
@@ -106,6 +142,8 @@ class _Reading:
                 self._refuse(f"{path}.name", message, "give each its own name; capitals make no difference")
             elif entry.name.lower() == ROOT and above == ROOT:
                 self._refuse(f"{path}.name", "stands beside other queues", "put them below it")
+            elif entry.name == UNPLACED and above == ROOT:
+                self._refuse(f"{path}.name", "is where pods count that no queue takes", "call it otherwise")
             else:
                 read_.append(self._queue(entry, path, above))
             seen.add(entry.name.lower())

@@ -3,19 +3,23 @@
 The order, the same in the scheduler's queue gate:
 
 1. the label `yunikorn.apache.org/queue`, else `queue`: the queue's full path,
-2. else `root.<namespace>`, where that queue is defined,
-3. else `root.default`.
+2. without a label `root.<namespace>`, where that queue is defined,
+3. without either `root.default`.
 
-A label that names no leaf, or one that the pod's namespace may not use, counts as `root.default`, with a
-warning. `root.<namespace>` counts under the same conditions, without a warning, as the pod did not ask for
-it.
+Pods run in leaves. A queue with a list of namespaces is for these alone, one without is open. What follows
+for a pod whose label names no leaf that its namespace may use depends on the configuration:
+
+* `unplaced: hold`: it counts in a queue that has no room, and so is held. A namespace that the tree names has
+  its queues: an open queue is none of them, unless it is `root.<namespace>` or below, so that no label, and
+  no lack of one, takes its pods elsewhere.
+* `unplaced: default`: it counts as `root.default`, with a warning.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from makeway.core.queues.tree import DEFAULT_PATH, ROOT, Queue, QueueTree
+from makeway.core.queues.tree import DEFAULT_PATH, ROOT, UNPLACED_PATH, Queue, QueueTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +32,31 @@ class QueuePlacement:
 
 def place(tree: QueueTree, asked: str, namespace: str) -> QueuePlacement:
     """Find a pod's queue. O(1)."""
+    held = tree.find(UNPLACED_PATH)
     default = tree.at(DEFAULT_PATH)
+    instead, then = (default, f"counted in {DEFAULT_PATH}") if held is None else (held, "the pod is held")
     if not asked:
         own = tree.find(f"{ROOT}.{namespace}")
+        if own is not None and own.is_leaf and _may_use(tree, own, namespace):
+            return QueuePlacement(own)
+        if held is None or _may_use(tree, default, namespace):
+            return QueuePlacement(default)
         return QueuePlacement(
-            own if own is not None and own.is_leaf and _may_use(own, namespace) else default
+            held, f"namespace {namespace} may not use {DEFAULT_PATH}: name a queue by label; {then}"
         )
     queue = tree.find(asked)
     if queue is None:
-        return QueuePlacement(default, f"there is no queue {asked}; counted in {DEFAULT_PATH}")
+        return QueuePlacement(instead, f"there is no queue {asked}; {then}")
     if not queue.is_leaf:
-        return QueuePlacement(
-            default, f"{asked} has queues below it: name one of them; counted in {DEFAULT_PATH}"
-        )
-    if not _may_use(queue, namespace):
-        return QueuePlacement(
-            default, f"namespace {namespace} may not use {asked}; counted in {DEFAULT_PATH}"
-        )
+        return QueuePlacement(instead, f"{asked} has queues below it: name one of them; {then}")
+    if not _may_use(tree, queue, namespace):
+        return QueuePlacement(instead, f"namespace {namespace} may not use {asked}; {then}")
     return QueuePlacement(queue)
 
 
-def _may_use(queue: Queue, namespace: str) -> bool:
-    return not queue.namespaces or namespace in queue.namespaces
+def _may_use(tree: QueueTree, queue: Queue, namespace: str) -> bool:
+    if queue.namespaces:
+        return namespace in queue.namespaces
+    if UNPLACED_PATH not in tree.numbers or namespace not in tree.named:
+        return True
+    return f"{queue.path}.".startswith(f"{ROOT}.{namespace}.")

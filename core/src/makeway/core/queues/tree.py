@@ -14,6 +14,10 @@ DEFAULT: Final = "default"
 DEFAULT_PATH: Final = f"{ROOT}.{DEFAULT}"
 """Where pods go that name no queue, or one that they may not use. It is always there."""
 
+UNPLACED: Final = "@unplaced"
+UNPLACED_PATH: Final = f"{ROOT}.{UNPLACED}"
+"""Where pods count that no queue takes, and so are held: no label can name it, and its max is 0 pods."""
+
 NEVER: Final = timedelta(0)
 """The delay that means: a lowered quota evicts no pod."""
 
@@ -73,25 +77,33 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """All queues, each followed by its subtree. `quota_preemption`: whether it is on at all."""
+    """All queues, each followed by its subtree. `quota_preemption`: whether it is on at all.
+
+    `named`: the namespaces that the tree knows, by a queue's list or by a queue below root of that name.
+    """
 
     queues: tuple[Queue, ...]
     numbers: Mapping[str, int]
     quota_preemption: bool
+    named: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, root: QueueSpec, *, quota_preemption: bool = True) -> QueueTree:
+    def of(cls, root: QueueSpec, *, quota_preemption: bool = True, hold: bool = False) -> QueueTree:
         """Number a tree. `root.default` is added where it is missing: for every namespace, without limits.
 
-        O(queues · depth). Raises ValueError where the root is called otherwise, two children of one queue
-        have one name, or `root.default` has children.
+        `hold`: pods that no queue takes are held, by a queue for them that has no room. O(queues · depth).
+        Raises ValueError where the root is called otherwise, two children of one queue have one name, or
+        `root.default` has children.
         """
         if root.name != ROOT:
             raise ValueError(f"the topmost queue is {ROOT}, not {root.name}")
         queues: list[Queue | None] = []
-        _number(_with_default(root), "", (), frozenset(), queues)
+        _number(_with_added(root, hold=hold), "", (), frozenset(), queues)
         made = tuple(queue for queue in queues if queue is not None)
-        tree = cls(made, {queue.path: queue.number for queue in made}, quota_preemption)
+        named = {queue.path.removeprefix(f"{ROOT}.") for queue in made if queue.depth == 1}
+        named -= {DEFAULT, UNPLACED}
+        named.update(*(queue.namespaces for queue in made))
+        tree = cls(made, {queue.path: queue.number for queue in made}, quota_preemption, frozenset(named))
         if len(tree.numbers) != len(made):
             raise ValueError("two queues have one path")
         if not tree.at(DEFAULT_PATH).is_leaf:
@@ -124,10 +136,15 @@ class QueueTree:
         return [one for one in self.queues[queue.number : queue.below] if one.is_leaf]
 
 
-def _with_default(root: QueueSpec) -> QueueSpec:
-    if any(child.name == DEFAULT for child in root.children):
+def _with_added(root: QueueSpec, *, hold: bool) -> QueueSpec:
+    """Return the tree with the queues that are always there, and the one for pods that are held."""
+    added = []
+    if not any(child.name == DEFAULT for child in root.children):
+        added.append(QueueSpec(name=DEFAULT, namespaces=()))
+    if hold:
+        added.append(QueueSpec(name=UNPLACED, maximum={"pods": 0}, namespaces=()))
+    if not added:
         return root
-    default = QueueSpec(name=DEFAULT, namespaces=())
     return QueueSpec(
         name=root.name,
         guaranteed=root.guaranteed,
@@ -135,7 +152,7 @@ def _with_default(root: QueueSpec) -> QueueSpec:
         delay=root.delay,
         miss_percent=root.miss_percent,
         namespaces=root.namespaces,
-        children=(*root.children, default),
+        children=(*root.children, *added),
     )
 
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set
 
 import numpy as np
+from msgspec.structs import replace
 
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
@@ -348,6 +349,9 @@ class Snapshot:
         """Add a pod or put its new version in its place. O(slots of its node + budgets of its namespace)."""
         uid = pod.uid
         before = self.pods.get(uid)
+        if before is not None and before.node and before.facts.queue != pod.facts.queue:
+            # The queue of a pod is fixed when it is placed: a label that is changed later frees no quota.
+            pod = replace(pod, facts=replace(pod.facts, queue=before.facts.queue))
         if before == pod:
             return
         named = self._uids.get(pod.namespace, _NO_PODS).get(pod.name)
