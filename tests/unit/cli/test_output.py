@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+import typer
 import yaml
+from rich.text import Text
 
+from makeway.cli.errors import fail
 from makeway.cli.output import Output, Printer
 
 
@@ -64,3 +67,22 @@ def test_in_a_pipe_a_table_is_not_folded_and_progress_is_silent(capsys: pytest.C
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1].rstrip() == "a     " + "x" * 300
     assert captured.err == "that is all\n"
+
+
+HOSTILE = "evil\x1b[2J\x1b]0;owned\x07\x9b1m\u202e"
+"""What a terminal acts on: it clears the screen, sets a title, turns the writing round."""
+
+
+def test_no_text_reaches_a_terminal_with_what_it_would_act_on(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = Printer("text")
+
+    printer.line(HOSTILE)
+    printer.line(Text(HOSTILE, style="bold"))
+    printer.table(("NAME",), [(HOSTILE,), (Text(HOSTILE),)])
+    printer.note(HOSTILE)
+    with pytest.raises(typer.Exit):
+        fail(HOSTILE)
+
+    shown = "".join(capsys.readouterr())
+    assert shown.replace("\\x07", "").count("evil\\x1b[2J\\x1b]0;owned\\x9b1m\\u202e") == 6
+    assert all(c.isprintable() or c == "\n" for c in shown)

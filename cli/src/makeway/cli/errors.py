@@ -10,6 +10,8 @@ from typing import Final, NoReturn
 
 import typer
 
+from makeway.cli.text import safe_lines
+
 NEGATIVE: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
@@ -18,5 +20,5 @@ INTERRUPTED: Final = 130
 
 def fail(message: str, code: int = NEGATIVE) -> NoReturn:
     """Print `makeway: <message>` on stderr and end with the exit code."""
-    typer.echo(f"makeway: {message}", err=True)
+    typer.echo(f"makeway: {safe_lines(message)}", err=True)
     raise typer.Exit(code)

@@ -9,7 +9,8 @@ A command declares `output: OutputOption = "text"`, makes one `Printer(output)` 
         printer.table(COLUMNS, rows(report))
         printer.note("nothing else")         # about the answer, not part of it: stderr
 
-What is data is only ever on stdout, what is about it only ever on stderr.
+What is data is only ever on stdout, what is about it only ever on stderr. Control characters in text are
+escaped here, whoever wrote them; a command whose lines must not be broken by what they quote uses `safe`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from makeway.cli.text import safe_lines
 
 Output = Literal["text", "json", "yaml"]
 
@@ -69,7 +72,7 @@ class Printer:
 
     def line(self, text: str | Text) -> None:
         """Print one line for a person; never folded by us."""
-        self.console.print(text, soft_wrap=True)
+        self.console.print(_shown(text), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
         """Print a table as kubectl does: capitals on top, no lines, no folded cell; ids can be copied."""
@@ -77,12 +80,12 @@ class Printer:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(_shown, row))
         Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH).print(table)
 
     def note(self, text: str) -> None:
         """Say something about the answer, on stderr."""
-        typer.echo(text, err=True)
+        typer.echo(safe_lines(text), err=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
@@ -93,6 +96,13 @@ class Printer:
             return
         with console.status(what):
             yield
+
+
+def _shown(text: str | Text) -> str | Text:
+    """Return a text without what a terminal would act on: much of it was written by those who create pods."""
+    if isinstance(text, str):
+        return safe_lines(text)
+    return text if safe_lines(text.plain) == text.plain else Text(safe_lines(text.plain))
 
 
 def _plain(value: Any) -> Any:

@@ -6,3 +6,8 @@ from __future__ import annotations
 def safe(text: str) -> str:
     """Escape what a terminal would act on."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def safe_lines(text: str) -> str:
+    """Escape what a terminal would act on, but for the ends of lines and tabs."""
+    return text if text.isprintable() else "".join(c if c in "\n\t" else safe(c) for c in text)

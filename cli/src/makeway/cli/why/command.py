@@ -15,6 +15,7 @@ from makeway.cli.connect.session import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
 from makeway.cli.offline.finding import order_by_id
 from makeway.cli.output import OutputOption, Printer
+from makeway.cli.text import safe
 from makeway.cli.why import text as why_text
 from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
 from makeway.core.k8s.objects import Pod, PodCondition
@@ -93,7 +94,7 @@ async def why(
         printer.document(answer)
         return
     for line in _lines(answer):
-        printer.line(line)
+        printer.line(safe(line))
 
 
 async def _order(bus: Bus, order_id: str) -> Explanation:
