@@ -29,6 +29,7 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, LIFTED_RATES, NATS, ClusterOptions
+from makeway.dev.services import TEST_FENCE
 from makeway.runtime.kube import Api
 
 NAMESPACE = "default"
@@ -92,7 +93,7 @@ class Scene:
             order_id=ids.order_id(now),
             kind="pod",
             cluster_uid=self.cluster_uid,
-            fence=Fence(kind="kv", name="bench", epoch=0),
+            fence=Fence(kind="kv", name=TEST_FENCE, epoch=0),
             writer="bench",
             created_at=now,
             not_after=now + timedelta(minutes=10),

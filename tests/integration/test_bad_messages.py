@@ -116,7 +116,13 @@ class Forger:
         older = Fence(kind="lease", namespace="kube-system", name="makeway-scheduler", epoch=self.epoch - 1)
         yield bad("of an older epoch", self.order("low", fence=older), "refused", "stale-epoch")
         nowhere = Fence(kind="lease", namespace="kube-system", name="nobodys", epoch=9)
-        yield bad("fenced by nothing", self.order("low", fence=nowhere), "failed", "read-refused")
+        yield bad("fenced by nothing", self.order("low", fence=nowhere), "refused", "fence-unknown")
+        later = msgspec.structs.replace(older, epoch=self.epoch + 1)
+        yield bad("of an epoch to come", self.order("low", fence=later), "refused", "future-epoch")
+        counted = Fence(kind="kv", name="somebodys", epoch=0)
+        yield bad(
+            "fenced by a counter of its own", self.order("low", fence=counted), "refused", "fence-unknown"
+        )
         yield bad("equal priority", self.order("equal"), "refused", "victim-spared")
         yield bad("a system pod", self.order("system"), "refused", "victim-spared")
         yield bad("a pod of another node", self.order("elsewhere"), "refused", "victim-spared")

@@ -6,7 +6,6 @@ first part is made with the evictor's own service account, so that its role is s
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
+from makeway.dev.services import TEST_FENCE
 from makeway.evictor import decide
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.events import CONTROLLER
@@ -298,7 +298,7 @@ class Scene:
             "order_id": ids.order_id(now),
             "kind": "pod",
             "cluster_uid": await self.space.api.cluster_uid(),
-            "fence": Fence(kind="kv", name=f"test-{secrets.token_hex(4)}", epoch=0),
+            "fence": Fence(kind="kv", name=TEST_FENCE, epoch=0),
             "writer": "test",
             "created_at": now,
             "not_after": now + timedelta(seconds=seconds),

@@ -37,7 +37,7 @@ def quota_order(
         preemptor=preemptor,
         node="",
         node_uid="",
-        fence=Fence(kind="lease", namespace="kube-system", name="makeway-planner", epoch=EPOCH),
+        fence=Fence(kind="lease", namespace="makeway-system", name="makeway-planner", epoch=EPOCH),
     )
     return msgspec.structs.replace(order, awaited=())
 
@@ -97,7 +97,8 @@ async def test_pods_that_left_meanwhile_count_as_gone() -> None:
 async def test_an_order_of_a_deposed_planner_is_refused_before_anybody_goes() -> None:
     world = World(*running("a"))
     order = msgspec.structs.replace(
-        quota_order("a"), fence=Fence(kind="lease", namespace="kube-system", name="makeway-planner", epoch=1)
+        quota_order("a"),
+        fence=Fence(kind="lease", namespace="makeway-system", name="makeway-planner", epoch=1),
     )
 
     outcome = await world.carry_out(order)

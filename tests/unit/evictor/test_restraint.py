@@ -199,7 +199,7 @@ async def test_a_braked_namespace_keeps_its_preemptors_from_evicting_and_no_othe
 async def test_a_quota_order_stops_for_the_brake_as_well() -> None:
     world = World(*running("a", "b"))
     world.cluster.brake = EVERYWHERE
-    order = make_order("a", "b", kind="quota", queue="root.default", preemptor=None, node="", node_uid="")
+    order = quota_order("a", "b")
 
     outcome = await world.carry_out(order)
 

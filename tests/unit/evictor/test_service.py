@@ -14,6 +14,7 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.events import Events
+from makeway.evictor.fences import Fences
 from makeway.evictor.intake import take_forever
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -57,7 +58,9 @@ from unit.evictor.fakes import (
 class World:
     """An evictor with everything round it."""
 
-    def __init__(self, *pods: Pod, mode: Mode = "enforce", queues_read: bool = True) -> None:
+    def __init__(
+        self, *pods: Pod, mode: Mode = "enforce", queues_read: bool = True, fences: Fences | None = None
+    ) -> None:
         self.cluster = FakeCluster(*pods)
         self.records = FakeRecords()
         self.clock = VirtualClock()
@@ -73,7 +76,7 @@ class World:
         self.events = Events(self.cluster, self.clock, metrics, "evictor-1")
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
-            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
+            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", fences=fences or Fences.of()),
             cluster=self.cluster,
             records=self.records,
             clock=self.clock,
@@ -502,7 +505,9 @@ class TestFailure:
 
 
 class TestActingOnWhatWasReadJustNow:
-    async def test_an_evictor_that_was_stopped_deletes_nothing_for_an_order_that_another_has_ended(self) -> None:
+    async def test_an_evictor_that_was_stopped_deletes_nothing_for_an_order_that_another_has_ended(
+        self,
+    ) -> None:
         # The preemptor may have been nominated to the same node once more, for a later order.
         world = World(*running("a"))
 
@@ -617,7 +622,7 @@ class TestWhatIsNotNeededOrNotAllowed:
         assert not world.cluster.marks()
 
     async def test_an_epoch_may_be_a_counter_on_the_bus(self) -> None:
-        world = World(*running("a"))
+        world = World(*running("a"), fences=Fences.of(["kv/default-scheduler"]))
         world.records.epochs["default-scheduler"] = 8
         fence = Fence(kind="kv", name="default-scheduler", epoch=7)
 

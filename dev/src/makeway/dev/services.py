@@ -10,6 +10,9 @@ from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
 _MAKEWAY = Path(sys.executable).parent / "makeway"
+TEST_FENCE = "tests"
+"""The counter that fences orders which tests and benchmarks write."""
+
 _WITH_FAILPOINTS = (sys.executable, "-m", "makeway.dev.failpoints")
 
 
@@ -20,7 +23,7 @@ def planner(site: Site) -> Program:
 
 def evictor(site: Site) -> Program:
     """`makeway evictor`."""
-    return _service(site, EVICTOR, site.options.evictor_arguments, EVICTOR, site.ports[EVICTOR])
+    return _service(site, EVICTOR, _evictor_arguments(site), EVICTOR, site.ports[EVICTOR])
 
 
 def streams(site: Site) -> Program:
@@ -45,8 +48,20 @@ def replica(site: Site, service: str, name: str, port: int) -> Program:
     """Another planner, evictor or scheduler beside the first, under a name and on a port of its own."""
     if service == SCHEDULER:
         return scheduler.program(site, name, port)
-    extra = {PLANNER: site.options.planner_arguments, EVICTOR: site.options.evictor_arguments}
+    extra = {PLANNER: site.options.planner_arguments, EVICTOR: _evictor_arguments(site)}
     return _service(site, service, extra[service], name, port)
+
+
+def _evictor_arguments(site: Site) -> tuple[str, ...]:
+    """Return the fences of scheduler, planner with and without a Lease, and tests; then the options."""
+    return (
+        f"--scheduler-fence=lease/{scheduler.LEASE_NAMESPACE}/{scheduler.LEASE_NAME}",
+        f"--scheduler-fence=kv/{TEST_FENCE}",
+        *(f"--scheduler-fence=kv/{profile}" for profile in site.options.profiles),
+        "--planner-fence=lease/makeway-system/makeway-planner",
+        "--planner-fence=kv/makeway-planner",
+        *site.options.evictor_arguments,
+    )
 
 
 def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: int) -> Program:

@@ -23,6 +23,7 @@ from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
+from makeway.evictor.fences import LEASE, Fences
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -43,6 +44,8 @@ KnownDaemonSets: TypeAlias = Mapping[tuple[str, str], DaemonSetOwner | None]
 """DaemonSets that were read just now, by namespace and name; None where there is none of that name."""
 
 NO_DAEMONSETS: Final[KnownDaemonSets] = {}
+
+CHART_FENCES: Final = Fences.of()
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
@@ -66,7 +69,9 @@ def misrouted(order: EvictionOrder, subject: str, subjects: Subjects) -> str:
     return "" if subject == expected else expected
 
 
-def admit(order: EvictionOrder, *, cluster_uid: str, now: datetime) -> Stop | None:
+def admit(
+    order: EvictionOrder, *, cluster_uid: str, now: datetime, fences: Fences = CHART_FENCES
+) -> Stop | None:
     """Judge an order before anything is read for it; None means: read on."""
     if order.cluster_uid != cluster_uid:
         return Refused(
@@ -78,6 +83,8 @@ def admit(order: EvictionOrder, *, cluster_uid: str, now: datetime) -> Stop | No
         return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
     if (name := _bad_name(order)) is not None:
         return Refused("invalid-name", f"{name!r} is no name of a Kubernetes object")
+    if unknown := fences.refusal_of(order):
+        return Refused("fence-unknown", unknown)
     if (late := expired(order, now)) is not None:
         return late
     if order.not_after - now > LONGEST_NOT_AFTER:
@@ -105,13 +112,17 @@ def fenced(
 
     `stored_at` is when the stream took the order; `epoch` is what the fence's object holds now, None
     where that object does not exist. An order of an earlier epoch stands where it was stored before the
-    present one began: its writer led then, and its successor has adopted it.
+    present one began: its writer led then, and its successor has adopted it. A Lease was read after the order
+    came, so no writer can have had a later epoch. A counter may be behind: NATS may have lost it.
     """
     if (late := expired(order, now)) is not None:
         return late
     if epoch is None:
         fence = order.fence
         return Refused("fence-missing", f"{fence.kind} {fence.namespace}/{fence.name} does not exist")
+    if order.fence.kind == LEASE and order.fence.epoch > epoch.number:
+        message = f"written in epoch {order.fence.epoch}, the epoch is only {epoch.number}"
+        return Refused("future-epoch", message)
     if order.fence.epoch < epoch.number and (epoch.since is None or stored_at >= epoch.since):
         return Refused("stale-epoch", f"written in epoch {order.fence.epoch}, the epoch is {epoch.number}")
     return None

@@ -21,6 +21,7 @@ from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
+from makeway.evictor.fences import Fences
 from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import EvictorMetrics
@@ -61,6 +62,7 @@ async def run(
     config: ConfigSettings,
     mode: Mode,
     concurrency: int,
+    fences: Fences,
     identity: str,
 ) -> int:
     """Run an evictor until it is told to stop; returns the exit code.
@@ -145,7 +147,7 @@ async def run(
             wasted.follow(order, outcome)
 
         evictor = Evictor(
-            EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects),
+            EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects, fences=fences),
             cluster=cluster,
             records=BusRecords(bus),
             clock=clock,

@@ -26,6 +26,7 @@ from makeway.evictor.caps import Caps
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
+from makeway.evictor.fences import Fences
 from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -70,11 +71,13 @@ class EvictorSettings:
     cluster_uid: of the cluster it is connected to; orders for another are refused.
     identity: of this process, in outcomes and Events.
     subjects: which subject an order has to come on.
+    fences: which fences an order may name.
     """
 
     cluster_uid: str
     identity: str
     subjects: Subjects = field(default_factory=Subjects)
+    fences: Fences = field(default_factory=Fences.of)
 
 
 class Evictor:
@@ -222,7 +225,9 @@ class Evictor:
             caps=self.caps,
             deliveries=delivery.deliveries,
         )
-        execution.stop = decide.admit(order, cluster_uid=self._settings.cluster_uid, now=started_at)
+        execution.stop = decide.admit(
+            order, cluster_uid=self._settings.cluster_uid, now=started_at, fences=self._settings.fences
+        )
         execution.stop = execution.stop or self._mode_guard.too_large(order)
         if execution.stop is None:
             await execution.run()

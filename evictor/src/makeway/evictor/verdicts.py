@@ -104,6 +104,8 @@ class Refused:
         "not-after-too-far",
         "stale-epoch",
         "fence-missing",
+        "fence-unknown",
+        "future-epoch",
         "preemption-policy-never",
         "victim-spared",
         "queues-not-read",

@@ -9,6 +9,7 @@ import typer
 
 from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
+from makeway.evictor.fences import PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
 from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
 
@@ -41,6 +42,26 @@ async def evictor(
             help="Orders that work at once; those that wait to try again do not count.",
         ),
     ] = 32,
+    scheduler_fence: Annotated[
+        list[str],
+        typer.Option(
+            "--scheduler-fence",
+            envvar="MAKEWAY_SCHEDULER_FENCE",
+            metavar="FENCE",
+            help="What fences the orders of a scheduler, repeatable: lease/NAMESPACE/NAME, or kv/PROFILE "
+            "where it runs without leader election. Orders that name another are refused.",
+        ),
+    ] = list(SCHEDULER_FENCES),  # noqa: B006 - typer copies it
+    planner_fence: Annotated[
+        list[str],
+        typer.Option(
+            "--planner-fence",
+            envvar="MAKEWAY_PLANNER_FENCE",
+            metavar="FENCE",
+            help="What fences the planner's orders for quotas, as --scheduler-fence; kv/makeway-planner "
+            "where it runs without leader election.",
+        ),
+    ] = list(PLANNER_FENCES),  # noqa: B006
     queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
     queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
@@ -56,5 +77,6 @@ async def evictor(
         config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
         mode=mode,
         concurrency=concurrency,
+        fences=Fences.of(scheduler_fence, planner_fence),
         identity=shared.identity,
     )
