@@ -1,9 +1,14 @@
 """nats-server with JetStream on loopback, its store in the cluster's directory: one, or a NATS cluster."""
 
+import json
+from typing import Any
+
+from makeway.bus.permissions import permissions, server_accounts, server_permissions
+from makeway.bus.subjects import Subjects
 from makeway.dev.options import NATS
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
-from makeway.dev.site import Site, nats_servers
+from makeway.dev.site import NATS_PASSWORD, Site, nats_servers
 
 _CONFIGURATION = """\
 server_name: makeway-dev-{name}
@@ -15,6 +20,14 @@ jetstream {{
   max_file_store: 3GB
 }}
 """
+
+_ACCOUNTS = """\
+accounts: {accounts}
+no_auth_user: {developer}
+"""
+
+_DEVELOPER = "developer"
+"""Who gives no login: tests and people, who may do everything that the parts may not."""
 
 _CLUSTER = """\
 cluster {{
@@ -36,6 +49,9 @@ def _program(site: Site, name: str) -> Program:
     text = _CONFIGURATION.format(
         name=name, store=f'"{site.directory / name}"', port=port, monitor_port=monitor_port
     )
+    text += _ACCOUNTS.format(
+        accounts=json.dumps(_accounts(Subjects(site.options.subject_prefix))), developer=_DEVELOPER
+    )
     if site.options.nats_servers > 1:
         routes = ", ".join(
             f"nats://127.0.0.1:{site.ports[f'{other}-route']}" for other in nats_servers(site.options)
@@ -50,3 +66,13 @@ def _program(site: Site, name: str) -> Program:
         argv=(str(site.built["nats-server"]), f"--config={configuration}"),
         ready=http_ok(f"http://127.0.0.1:{monitor_port}/healthz?js-enabled-only=true"),
     )
+
+
+def _accounts(subjects: Subjects) -> dict[str, Any]:
+    """Return the chart's accounts and permissions, and the developer beside the parts."""
+    users: dict[str, dict[str, Any]] = {
+        name: {"user": name, "password": NATS_PASSWORD, "permissions": server_permissions(given)}
+        for name, given in permissions(subjects).items()
+    }
+    users[_DEVELOPER] = {"user": _DEVELOPER, "password": NATS_PASSWORD}
+    return server_accounts(subjects, users)

@@ -34,7 +34,7 @@ def streams(site: Site) -> Program:
             str(_MAKEWAY),
             STREAMS,
             "--keep",
-            f"--nats-url={site.nats_urls}",
+            f"--nats-url={site.nats_urls_of(STREAMS)}",
             f"--stream-replicas={site.options.nats_servers}",
             f"--subject-prefix={site.options.subject_prefix}",
         ),

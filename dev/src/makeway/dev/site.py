@@ -49,6 +49,10 @@ def _line_names(options: ClusterOptions) -> list[tuple[str, str]]:
     return [(process, end) for process in processes for end in (API_LINE, *nats_servers(options))]
 
 
+NATS_PASSWORD = "makeway-dev"  # noqa: S105 - of a server on loopback, for development
+"""Of every login; whoever gives none is the developer, who may do everything."""
+
+
 def nats_servers(options: ClusterOptions) -> tuple[str, ...]:
     """Return the names of a cluster's nats-servers."""
     return _NATS_NAMES[: options.nats_servers]
@@ -92,19 +96,15 @@ class Site:
         return self.server_for(process.partition("-")[0])
 
     def nats_urls_of(self, process: str) -> str:
-        """URLs of all nats-servers for one process, separated by commas."""
+        """URLs of all nats-servers for one process, with its login, separated by commas."""
         ports = [self.lines.get((process, name), self.ports[name]) for name in nats_servers(self.options)]
-        return ",".join(f"nats://127.0.0.1:{port}" for port in ports)
+        login = f"{process.partition('-')[0]}:{NATS_PASSWORD}"
+        return ",".join(f"nats://{login}@127.0.0.1:{port}" for port in ports)
 
     @property
     def nats_url(self) -> str:
         """URL of the first nats-server."""
         return f"nats://127.0.0.1:{self.ports[NATS]}"
-
-    @property
-    def nats_urls(self) -> str:
-        """URLs of all of them, separated by commas."""
-        return ",".join(f"nats://127.0.0.1:{self.ports[name]}" for name in nats_servers(self.options))
 
     @property
     def audit_log(self) -> Path:
