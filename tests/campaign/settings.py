@@ -15,6 +15,8 @@ from integration.queueing import queue, queues_yaml
 from makeway.dev import nodes
 from makeway.dev.checker.history import InForce
 
+VICTIMS_PER_MINUTE = 60
+"""Reached now and then: orders wait for the rest of a minute."""
 NODE_CPU = 4000
 """Milli-CPU of each node."""
 
@@ -36,7 +38,7 @@ def policy() -> dict[str, Any]:
         },
         "whenUnplanned": "hold",
         # A cluster this small takes more than its part of all pods in ten minutes.
-        "limits": {"victimsPercentPerTenMinutes": 100},
+        "limits": {"victimsPercentPerTenMinutes": 100, "victimsPerMinute": VICTIMS_PER_MINUTE},
     }
 
 
@@ -49,6 +51,8 @@ def in_force(cluster_uid: str, brakes: tuple[tuple[datetime, datetime], ...] = (
         daemonset_namespaces=frozenset({SYSTEM}),
         brakes=brakes,
         cluster_uid=cluster_uid,
+        victims_per_order=100,
+        victims_per_minute=VICTIMS_PER_MINUTE,
     )
 
 

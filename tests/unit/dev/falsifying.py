@@ -447,6 +447,12 @@ MUTATIONS: dict[str, Mutation] = {
             brakes=((sample.event.at - timedelta(seconds=5), sample.event.at + timedelta(seconds=5)),)
         ),
     ),
+    "an order of more victims than the policy allows": Mutation(
+        "cap-exceeded", lambda sample: sample.in_force(victims_per_order=0)
+    ),
+    "more victims in a minute than the policy allows": Mutation(
+        "cap-exceeded", lambda sample: sample.in_force(victims_per_minute=2)
+    ),
     "a late delete": Mutation(
         "late-write",
         lambda sample: sample.orders(

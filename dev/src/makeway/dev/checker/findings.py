@@ -79,6 +79,8 @@ class Invariant(StrEnum):
     """An order that is carried out names this cluster."""
     PREEMPTOR_MAY_NOT = "preemptor-may-not"
     """No pod goes for one whose preemptionPolicy is Never."""
+    CAP_EXCEEDED = "cap-exceeded"
+    """No order, and no minute, takes more pods than the policy allows."""
     OUTCOME_UNTRUE = "outcome-untrue"
     """An outcome tells what became of the victims."""
     OUTCOME_BEFORE_ROLLBACK = "outcome-before-rollback"

@@ -107,7 +107,7 @@ class InForce:
     protected_namespaces, never_evict_namespaces, hard_namespaces: those of the policy; `*` stands for every
     one. daemonset_namespaces: whose DaemonSets may take pods of equal priority, where the simple preemptor is
     on. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
-    known.
+    known. victims_per_order, victims_per_minute: the policy's limits; None: not judged.
     """
 
     protected_namespaces: frozenset[str] = frozenset()
@@ -116,6 +116,8 @@ class InForce:
     daemonset_namespaces: frozenset[str] = frozenset({"*"})
     brakes: tuple[tuple[datetime, datetime], ...] = ()
     cluster_uid: str = ""
+    victims_per_order: int | None = None
+    victims_per_minute: int | None = None
 
 
 @dataclass(frozen=True)

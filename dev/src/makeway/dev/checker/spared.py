@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
@@ -9,6 +10,9 @@ from makeway.dev.checker.case import Finding, OrderCase, described
 from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.pods import PodHistory
 
+MINUTE = timedelta(minutes=1)
+ROUGHLY = 1.25
+"""By how much the evictors together may exceed a minute's limit."""
 BRAKE = timedelta(seconds=2)
 """An evictor's look at the brake is a second old at most when a delete begins, which then takes its way."""
 
@@ -16,6 +20,7 @@ BRAKE = timedelta(seconds=2)
 def rules(case: OrderCase) -> Iterator[Finding]:
     """Whom the policy, the node, a budget or the brake keeps from being a victim stays."""
     in_force = case.history.in_force
+    yield from _caps(case)
     for event, uid, order in case.deletes:
         objects, pod = (described(event),), case.pods.get(uid)
         of_quota = order is not None and order.order.kind == "quota"
@@ -33,6 +38,28 @@ def rules(case: OrderCase) -> Iterator[Finding]:
                 late = (event.at - begin).total_seconds()
                 evidence = f"{late:.3f} s after the brake was set"
                 yield Violation(Invariant.DELETE_UNDER_BRAKE, objects, event.at, evidence)
+
+
+def _caps(case: OrderCase) -> Iterator[Finding]:
+    """The limits of the policy; evictors learn of one another's deletes by outcomes, a moment later."""
+    in_force = case.history.in_force
+    if in_force.victims_per_order is not None:
+        by_order = Counter(order.described for _, _, order in case.deletes if order is not None)
+        for name, count in by_order.items():
+            if count > in_force.victims_per_order:
+                yield Violation(Invariant.CAP_EXCEEDED, (name,), case.now, f"it took {count} pods")
+    if in_force.victims_per_minute is None:
+        return
+    most = ROUGHLY * in_force.victims_per_minute
+    times = sorted(event.at for event, _, _ in case.deletes)
+    first = 0
+    for last, at in enumerate(times):
+        while times[first] <= at - MINUTE:
+            first += 1
+        if last - first + 1 > most:
+            evidence = f"{last - first + 1} pods in the minute before"
+            yield Violation(Invariant.CAP_EXCEEDED, ("all orders",), at, evidence)
+            return
 
 
 def _protected(case: OrderCase, pod: PodHistory, moment: datetime, *, of_quota: bool) -> str:
