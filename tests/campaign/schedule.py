@@ -13,7 +13,7 @@ from makeway.dev.options import EVICTOR, NATS, PLANNER, SCHEDULER
 
 STORM_SECONDS = 30.0
 CALM_SECONDS = 45.0
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = 6
 """Injections in one storm."""
 
 KILL, STOP, API = "kill", "stop", "api"
@@ -69,7 +69,7 @@ def draw(seed: int, minutes: float, processes: Sequence[str]) -> list[Injection]
     begin, end = CALM_SECONDS / 3, minutes * 60
     while begin + STORM_SECONDS + CALM_SECONDS <= end:
         free = list(processes)
-        found += [_one(chance, begin, free, servers) for _ in range(chance.randint(1, MOST_AT_ONCE))]
+        found += [_one(chance, begin, free, servers) for _ in range(chance.randint(2, MOST_AT_ONCE))]
         begin += STORM_SECONDS + CALM_SECONDS
     return sorted(found, key=lambda one: one.at_seconds)
 
