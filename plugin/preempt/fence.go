@@ -22,7 +22,7 @@ import (
 
 // fence has the epoch that this process's orders carry, so that an older leader's are refused. It is
 // read once: where there is no Lease, at the start; else when the first order is committed, as long as the Lease names this
-// process. A scheduler that loses its Lease ends, so that the number stays right as long as the process lives; one that has
+// process, and again where an evictor finds that the Lease counts less, as it was deleted and made anew. A scheduler that loses its Lease ends, so that the number stays right as long as the process lives; one that has
 // lost it without knowing, before its first order, must not take its successor's number.
 type fence struct {
 	args    *MakeWayArgs
@@ -44,6 +44,16 @@ func (e *engine) raiseEpoch(ctx context.Context) {
 			return
 		}
 		goroutines.Sleep(ctx, natsRetryDelay)
+	}
+}
+
+// forget has the epoch read again, where it is the one that an order was refused for. A number from NATS stays: it is
+// raised with each read, and no order is refused for it.
+func (f *fence) forget(epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.read != nil && f.read.Kind == "lease" && f.read.Epoch == epoch {
+		f.read = nil
 	}
 }
 

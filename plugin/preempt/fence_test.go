@@ -11,6 +11,8 @@ import (
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"makeway.dev/makeway/plugin/wire"
 )
 
 func TestTheEpochIsThatOfALeaseThatThisSchedulerHolds(t *testing.T) {
@@ -47,6 +49,60 @@ func TestTheEpochIsThatOfALeaseThatThisSchedulerHolds(t *testing.T) {
 	holds(ptr.To("another_5d4"), 6)
 	if got, err := f.get(t.Context(), ""); err != nil || got.Epoch != 5 {
 		t.Errorf("later: %+v, error %v", got, err)
+	}
+}
+
+func TestTheEpochOfALeaseThatWasMadeAnewIsReadOnceAnOrderWasRefusedForIt(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := defaultArgs()
+	args.Lease = LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"}
+	holds := func(holder string, transitions int32) *clientsetfake.Clientset {
+		return clientsetfake.NewClientset(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"},
+			Spec:       coordinationv1.LeaseSpec{LeaseTransitions: &transitions, HolderIdentity: &holder},
+		})
+	}
+	f := &fence{args: &args, client: holds(host+"_5d4", 5)}
+	if got, err := f.get(t.Context(), ""); err != nil || got.Epoch != 5 {
+		t.Fatalf("%+v, error %v", got, err)
+	}
+	f.client = holds(host+"_5d4", 0)
+
+	f.forget(4) // of an order of another epoch
+	if got, err := f.get(t.Context(), ""); err != nil || got.Epoch != 5 {
+		t.Errorf("%+v, error %v", got, err)
+	}
+	f.forget(5)
+	if got, err := f.get(t.Context(), ""); err != nil || got.Epoch != 0 {
+		t.Errorf("made anew: %+v, error %v", got, err)
+	}
+
+	f.client = holds("another_5d4", 1)
+	f.forget(0)
+	if got, err := f.get(t.Context(), ""); err == nil {
+		t.Errorf("a scheduler that does not lead has epoch %d", got.Epoch)
+	}
+}
+
+func TestAnOrderRefusedForAFutureEpochHasTheEpochReadAgain(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	e := w.plugin.engine
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	order := w.order(1)
+	e.fence.mu.Lock()
+	e.fence.read = &wire.Fence{Kind: "lease", Epoch: 5}
+	e.fence.mu.Unlock()
+
+	e.applyOutcome(w.ctx, &wire.Outcome{OrderID: order.OrderID, Result: wire.ResultRefused, Reason: reasonFutureEpoch, Epoch: 5})
+
+	e.fence.mu.Lock()
+	defer e.fence.mu.Unlock()
+	if e.fence.read != nil {
+		t.Errorf("it stays %+v", e.fence.read)
 	}
 }
 

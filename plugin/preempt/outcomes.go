@@ -32,6 +32,7 @@ const (
 const (
 	reasonAwaitedFailed = "awaited-order-failed"
 	reasonVictimSpared  = "victim-spared"
+	reasonFutureEpoch   = "future-epoch"
 )
 
 // follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
@@ -157,6 +158,9 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 	if w.own {
 		executed(operationOrder, errors.New(outcome.Result), w.waited)
+	}
+	if outcome.Reason == reasonFutureEpoch {
+		e.fence.forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	// Other victims may do on the same node, where the next plan can leave those out.
