@@ -17,6 +17,7 @@ from makeway.cli.offline.finding import order_by_id
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import safe
 from makeway.cli.why import text as why_text
+from makeway.cli.why.redaction import Redaction, sees_all_pods
 from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.planner.offline.live import read_world
@@ -41,7 +42,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
     made_room: orders that made room for it. pending, last_decision: of a pod that is pending. held: the
     condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
-    where it says so.
+    where it says so. condition: what the pod itself says of why it is pending, for a user to whom nothing
+    else may be told.
     """
 
     state: str
@@ -54,6 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_decision: DecisionRecord | None
     held: PodCondition | None = None
     unplanned: str = ""
+    condition: str = ""
 
 
 @app.command()
@@ -74,12 +77,14 @@ async def why(
 
     Of a pod that was preempted: by which order, for whom, by which rule, what else was considered, and what
     spared the others. Of a pending pod: why it cannot preempt, with counts and the nearest nodes, and the
-    smallest changes that would unblock it, each checked by planning again with it. It shows names of all
-    namespaces, so it is for administrators.
+    smallest changes that would unblock it, each checked by planning again with it. Of a pod, a user who may
+    not list pods everywhere sees no name of another namespace, and nothing is planned again; an order's id is
+    for administrators.
 
     Exit code 1 where there is no such order, and no such pod and no order that names it.
     """
     printer = Printer(output)
+    redaction = None
     async with installation.bus() as bus:
         if what.startswith("ord-"):
             answer = await _order(bus, what)
@@ -88,13 +93,15 @@ async def why(
             space = space or installation.namespace(namespace)
             settings = ConfigSettings(namespace=installation.makeway_namespace)
             async with installation.api() as api:
+                everything = await sees_all_pods(api)
                 with printer.progress(f"looking at {space}/{name}"):
-                    answer = await _pod(bus, api, settings, space, name)
+                    answer = await _pod(bus, api, settings, space, name, plan=everything)
+            redaction = None if everything else Redaction(answer, space)
     if printer.data:
-        printer.document(answer)
+        printer.document(answer if redaction is None else redaction.plain(msgspec.to_builtins(answer)))
         return
     for line in _lines(answer):
-        printer.line(safe(line))
+        printer.line(safe(line if redaction is None else redaction.text(line)))
 
 
 async def _order(bus: Bus, order_id: str) -> Explanation:
@@ -114,7 +121,9 @@ async def _order(bus: Bus, order_id: str) -> Explanation:
     )
 
 
-async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str) -> Explanation:
+async def _pod(
+    bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str, *, plan: bool
+) -> Explanation:
     raw = await _read_pod(api, namespace, name)
     pod = _decode_pod(raw) if raw is not None else None
     uid = pod.metadata.uid if pod else ""
@@ -126,7 +135,7 @@ async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, nam
             f"there is no pod {namespace}/{name}, and no order of the last week names one as a victim; "
             "is --namespace right?"
         )
-    found = await _pending(bus, api, settings, raw) if raw is not None and waits else None
+    found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
     return Explanation(
         state="pending" if waits else "preempted" if taken else "placed",
         namespace=namespace,
@@ -138,6 +147,7 @@ async def _pod(bus: Bus, api: Api, settings: ConfigSettings, namespace: str, nam
         last_decision=await last_decision(bus, uid) if waits else None,
         held=_held(pod) if pod is not None and waits else None,
         unplanned=unplanned(pod) if pod is not None and waits else "",
+        condition=_condition(pod) if pod is not None and waits else "",
     )
 
 
@@ -150,6 +160,18 @@ def _held(pod: Pod) -> PodCondition | None:
             if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
         ),
         None,
+    )
+
+
+def _condition(pod: Pod) -> str:
+    """Return what the scheduler says in the pod's condition; empty where it has not said anything."""
+    return next(
+        (
+            f"{one.reason}: {one.message or 'no message'}"
+            for one in pod.status.conditions or ()
+            if (one.type, one.status) == ("PodScheduled", "False")
+        ),
+        "",
     )
 
 
@@ -208,6 +230,10 @@ def _lines(answer: Explanation) -> list[str]:
             last=answer.last_decision,
             held=answer.held,
             unplanned=answer.unplanned,
+        )
+    elif answer.state == "pending":
+        lines.append(
+            f"{answer.namespace}/{answer.name} is pending: {answer.condition or 'it is not said why'}"
         )
     elif answer.state == "placed":
         told = "room was made for it" if story is not None else "no order concerns it"
