@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -53,6 +54,9 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 		nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Error(err, "nats_error")
+			if options.Failed != nil {
+				options.Failed(kindOf(err))
+			}
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			stands(nil)
@@ -99,6 +103,13 @@ func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), optio
 		return nil
 	}
 	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
+}
+
+func kindOf(err error) string {
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return "permission"
+	}
+	return "other"
 }
 
 func errorText(err error) string {

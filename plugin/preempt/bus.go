@@ -45,6 +45,7 @@ func (a *MakeWayArgs) natsOptions(identity string) natsbus.Options {
 	return natsbus.Options{
 		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
 		CredentialsFile: a.CredentialsFile, TLS: natsbus.TLSFiles(a.TLS),
+		Failed: func(kind string) { natsErrors.WithLabelValues(kind).Inc() },
 	}
 }
 

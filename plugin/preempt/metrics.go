@@ -140,6 +140,11 @@ var (
 		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, other.",
 	}, []string{"reason"})
 
+	natsErrors = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "nats_errors_total", StabilityLevel: metrics.ALPHA,
+		Help: "Errors that the NATS client reported, by kind: permission (a publish or subscription was denied), other.",
+	}, []string{"kind"})
+
 	repliesRefused = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "replies_refused_total", StabilityLevel: metrics.ALPHA,
 		Help: "Questions about the scheduler's status that asked to be answered elsewhere than in an inbox of makeway's, and were left alone: the answer could have been stored as a message.",
@@ -160,7 +165,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,
 	)
