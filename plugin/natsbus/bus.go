@@ -46,9 +46,9 @@ type Options struct {
 	Name            string // of the connections, as the server lists them
 	CredentialsFile string // none where it is empty
 	TLS             TLSFiles
-	// Failed is called for each error that the client reports, with what it says of: permission (a publish or a
-	// subscription was denied), other. It must not wait.
-	Failed func(kind string)
+	// Failed is called for each error that the client reports: permission (a publish or a subscription was denied) or
+	// other. It must not wait.
+	Failed func(kind string, err error)
 }
 
 // TLSFiles names files in PEM. The zero value asks for TLS only where the server does.

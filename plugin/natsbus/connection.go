@@ -55,7 +55,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Error(err, "nats_error")
 			if options.Failed != nil {
-				options.Failed(kindOf(err))
+				options.Failed(kindOf(err), err)
 			}
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -105,9 +105,12 @@ func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), optio
 	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
 }
 
+// KindPermission is the kind of an error that says that the server denied a publish or a subscription.
+const KindPermission = "permission"
+
 func kindOf(err error) string {
 	if errors.Is(err, nats.ErrPermissionViolation) {
-		return "permission"
+		return KindPermission
 	}
 	return "other"
 }

@@ -41,11 +41,11 @@ const (
 )
 
 // natsOptions are how the arguments ask to connect.
-func (a *MakeWayArgs) natsOptions(identity string) natsbus.Options {
+func (a *MakeWayArgs) natsOptions(identity string, failed func(kind string, err error)) natsbus.Options {
 	return natsbus.Options{
 		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
 		CredentialsFile: a.CredentialsFile, TLS: natsbus.TLSFiles(a.TLS),
-		Failed: func(kind string) { natsErrors.WithLabelValues(kind).Inc() },
+		Failed: failed,
 	}
 }
 

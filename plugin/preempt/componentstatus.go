@@ -55,6 +55,9 @@ func (e *engine) trouble() string {
 	if unread := e.brakeTrouble.Load(); unread != nil {
 		return *unread
 	}
+	if denied := e.denied.lately(); denied != "" {
+		return denied
+	}
 	if state, _ := e.breaker.current(); state != breakerClosed {
 		return "the planner has not answered lately"
 	}

@@ -39,6 +39,7 @@ type engine struct {
 	bus      Bus
 	records  Records
 	fence    *fence
+	denied   *denials               // by NATS; nil in tests
 	ownMode  atomic.Pointer[string] // of the profile that may do most
 
 	breaker        *breaker
@@ -94,8 +95,10 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 		return existing, nil
 	}
 	identity := newIdentity()
-	bus := natsbus.Connect(ctx, args.natsOptions(identity))
+	denied := &denials{clock: clock.RealClock{}}
+	bus := natsbus.Connect(ctx, args.natsOptions(identity, denied.note))
 	e := newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
+	e.denied = denied
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
