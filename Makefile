@@ -73,6 +73,7 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, commit su
 	cd tests/upstream && go vet $(GO_PACKAGES)
 	cd tests/upstream && $(STATICCHECK) $(GO_PACKAGES)
 	$(BIN)/python dev/reference.py --check
+	cd plugin && go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./preempt
 
 .PHONY: lint-images
 lint-images: $(HADOLINT) ## Lint the Containerfiles

@@ -6,6 +6,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.document import Policy
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
@@ -36,11 +37,11 @@ async def _no_brake() -> Brake:
     return RELEASED
 
 
-def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process) -> None:
-    """Begin an evictor process."""
+def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, policy: Policy) -> None:
+    """Begin an evictor process, under a policy."""
     bus = SimulatedBus(nats, process, "evictor")
     api = ApiCluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
-    guard = ModeGuard("enforce")
+    guard = ModeGuard("enforce", lambda: policy)
     control = FollowingControl(bus, CLUSTER, guard, _METRICS, now=process.now)
     slots = Slots(CONCURRENCY, _METRICS)
     evictor = Evictor(

@@ -56,6 +56,8 @@ class Checker:
     victims_of_deletes: dict[str, str] = field(default_factory=dict)
     checked: int = 0
     problem: str = ""
+    most_victims: int = 0
+    """How many victims the policy allows an order; 0 where it says nothing."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,8 @@ class Checker:
         self.expect(named, "a delete names the UID and the version that was judged", what)
         self.expect(sent.local < order.not_after, "no delete is sent after notAfter", what)
         assert order.preemptor is not None
+        allowed = not self.most_victims or len(victims) <= self.most_victims
+        self.expect(allowed, "an order has no more victims than the policy allows", what)
         lower = priority(pod) < order.preemptor.priority
         self.expect(lower, "a victim has a lower priority than its preemptor", what)
         ended = (
@@ -272,7 +276,9 @@ class Checker:
         return self._unplaced()
 
     def _unplaced(self) -> str:
-        """A pod for which room could be made is bound in the end."""
+        """A pod for which room can be made is bound in the end; not told where the policy limits that."""
+        if self.most_victims:
+            return ""
         for pod in self.cluster.pods.values():
             if pod.spec.node_name:
                 continue

@@ -23,6 +23,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, execution, patches
+from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rollback import RollbackReport, RollbackRun
 from makeway.evictor.service import Evictor
 from makeway.evictor.verdicts import Cancelled, Proceed
@@ -159,6 +160,10 @@ def _no_read_back() -> Any:
     return patch.object(Scheduler, "_read_back", read_back)
 
 
+def _no_limit() -> Any:
+    return patch.object(ModeGuard, "too_large", lambda self, order: None)
+
+
 def _no_repair() -> Any:
     async def propose_once(self: RepairProposer, now: datetime) -> None:
         return
@@ -188,14 +193,14 @@ MUTANTS = (
         "outcome-before-rollback",
         "the outcome is written before the rollback is done",
         _outcome_before_rollback,
-        6,
+        5,
     ),
     Mutant("no-not-after", "evictors do not look at notAfter", _no_not_after, 72),
     Mutant("no-preconditions", "a delete names neither UID nor version", _no_preconditions, 1),
     Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 699),
     Mutant("ack-before-act", "an order is acknowledged before it is carried out", _acknowledge_first, 5),
     Mutant("no-redelivery", "an order is delivered once", _no_redelivery, 9),
-    Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 13),
+    Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 5),
     Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 41),
     Mutant(
         "old-looks-count", "an evictor that was stopped deletes by what it read before", _old_looks_count, 737
@@ -204,8 +209,9 @@ MUTANTS = (
         "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 198
     ),
     Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 332),
-    Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 6),
+    Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 5),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 6),
+    Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 5),
     Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 233),
     Mutant(
         "lost-revert",

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
 from protocol.cluster import Cluster
 from protocol.evictor import start_evictor
@@ -65,6 +66,10 @@ class Simulation:
         self.mode: Mode = "enforce"
         self.not_after = self.rng.choice((12.0, 30.0))
         self.expected = 0
+        # Drawn apart from the rest.
+        most = random.Random(f"victims of an order, {seed}").choice((0, 0, 0, 0, 2))
+        self.policy = Policy(limits=PolicyLimits(victims_per_order=most)) if most else Policy()
+        self.checker.most_victims = most
 
     # ----------------------------------------------------------------------------------- processes
 
@@ -84,7 +89,7 @@ class Simulation:
         elif kind == "planner":
             Planner(self.world, self.cluster, self.nats, process, lambda: self.mode).start()
         else:
-            start_evictor(self.world, self.cluster, self.nats, process)
+            start_evictor(self.world, self.cluster, self.nats, process, self.policy)
 
     def _killed(self, process: Process) -> None:
         if not process.alive:
