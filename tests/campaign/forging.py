@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ import nats.errors
 import nats.js.errors
 from nats.js import JetStreamContext
 
+from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
 from makeway.bus.subjects import Subjects
@@ -24,10 +24,9 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.checker.history import Streams
 from makeway.dev.scheduler import LEASE_NAME, LEASE_NAMESPACE
 
+LIMITED = "camp-quota"
+"""The one queue with a maximum, and its namespace."""
 SOURCE = "makeway/scheduler/forger"
-KINDS = ("order", "outcome", "replayed-order", "replayed-outcome", "junk")
-
-Forgery = Callable[[EvictionOrder], EvictionOrder]
 
 
 class Forger:
@@ -66,8 +65,8 @@ class Forger:
 
     def _message(self, kind: str, pods: list[Pod], streams: Streams) -> tuple[str, bytes] | None:
         match kind:
-            case "order":
-                order = self._order(pods)
+            case "order" | "quota-order":
+                order = (self._order if kind == "order" else self._quota_order)(pods, streams)
                 return None if order is None else (self._subjects.order(order), codec.wrap(order, SOURCE))
             case "outcome":
                 return self._outcome()
@@ -102,7 +101,27 @@ class Forger:
         )
         return self._subjects.outcome(outcome.order_id), codec.wrap(outcome, SOURCE)
 
-    def _order(self, pods: list[Pod]) -> EvictionOrder | None:
+    def _quota_order(self, pods: list[Pod], streams: Streams) -> EvictionOrder | None:
+        """A quota's order for pods of others, or of a queue without a maximum."""
+        others = [pod for pod in pods if pod.metadata.namespace not in (LIMITED, HOSTILE)]
+        order = self._order(others, streams)
+        if order is None:
+            return None
+        known = [stored.message.fence for stored in streams.orders if stored.message.kind == "quota"]
+        fence = Fence(kind="lease", namespace="makeway-system", name="makeway-planner", epoch=0)
+        return EvictionOrder(
+            **{
+                **_fields(order),
+                "kind": "quota",
+                "preemptor": None,
+                "node": "",
+                "node_uid": "",
+                "queue": self._chance.choice((f"root.{LIMITED}", "root.camp-a", "root.none", "root")),
+                "fence": known[-1] if known else fence,
+            }
+        )
+
+    def _order(self, pods: list[Pod], streams: Streams) -> EvictionOrder | None:
         """An order that is wrong in one way: nobody may carry it out."""
         bound = [pod for pod in pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
         low = [pod for pod in bound if (pod.spec.priority or 0) <= 10]
@@ -116,11 +135,13 @@ class Forger:
             priority=2**31 - 1,
             scheduler_name="default-scheduler",
         )
+        known = [stored.message.fence for stored in streams.orders if stored.message.kind == "pod"]
+        fence = Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=0)
         order = EvictionOrder(
             order_id=ids.order_id(now),
             kind="pod",
             cluster_uid=self._cluster_uid,
-            fence=Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=10**6),
+            fence=known[-1] if known else fence,
             writer=SOURCE,
             created_at=now,
             not_after=now + timedelta(seconds=20),
@@ -136,7 +157,7 @@ class Forger:
             {"not_after": now - timedelta(seconds=1)},
             {"not_after": now + timedelta(days=9)},
             {"fence": Fence(kind="lease", namespace="kube-system", name="nobodys", epoch=9)},
-            {"fence": Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=0)},
+            {"fence": Fence(kind="lease", namespace=LEASE_NAMESPACE, name=LEASE_NAME, epoch=10**6)},
             {"fence": Fence(kind="kv", name="makeway", epoch=2**40)},
             {"node": "nowhere"},
             {"node_uid": "forged"},

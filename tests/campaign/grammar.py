@@ -69,7 +69,7 @@ _LONG = 200_000
 
 def victim(chance: random.Random, namespace: str, name: str) -> Manifest:
     """A pod that is there to be evicted."""
-    pod = _pod(namespace, name, chance.choice(LOW), chance.choice((250, 500, 500, 1000, 1500)))
+    pod = _pod(namespace, name, chance.choice(LOW), chance.choice((100, 250, 500, 500, 1000)))
     pod["spec"]["terminationGracePeriodSeconds"] = chance.choice((0, 1, 1, 2, 5))
     if namespace == HARD_BUDGETS:
         pod["metadata"]["labels"]["app"] = chance.choice(("web", "api"))

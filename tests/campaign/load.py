@@ -25,14 +25,14 @@ from makeway.core.k8s.quantity import milli_value, parse
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 
 TICK_SECONDS = 1.0
-URGENT_SHARE = 0.35
+URGENT_SHARE = 0.45
 """Of what the nodes have, that urgent pods may request at a time."""
 SPARED_SHARE = 0.15
 """Of what the nodes have, that pods may request whom a rule of the policy spares."""
-MOST_WAITING = 25
-"""Pods that are there to be evicted and wait for room; no more are created then."""
+MOST_WAITING = 6
+"""Pods of a namespace that are there to be evicted and wait for room, or for their queue."""
 MOST_HOSTILE = 30
-LIVES_SECONDS = (30.0, 150.0)
+LIVES_SECONDS = (20.0, 90.0)
 """How long an urgent pod runs."""
 CREATED = "camp.example/created"
 
@@ -104,7 +104,9 @@ class Load:
                     await self._delete(pod)
                     self.counts["urgent pods ended"] += 1
         urgent = sum(_milli_cpu(pod) for pod in pods if is_urgent(pod))
-        waiting = sum(not pod.spec.node_name for pod in pods if not is_urgent(pod))
+        waiting = Counter(
+            pod.metadata.namespace for pod in pods if not is_urgent(pod) and not pod.spec.node_name
+        )
         for _ in range(_times(self._chance, self._rate)):
             if urgent < URGENT_SHARE * self._capacity:
                 namespace = self._chance.choice(grammar.TENANTS[:3])
@@ -112,12 +114,13 @@ class Load:
                 self.counts["urgent pods created"] += 1
         spared = sum(_milli_cpu(pod) for pod in pods if is_spared(pod))
         for _ in range(_times(self._chance, 3 * self._rate)):
-            if waiting < MOST_WAITING:
-                manifest = self._victim(spared)
+            manifest = self._victim(spared)
+            namespace = manifest["metadata"]["namespace"]
+            if waiting[namespace] < MOST_WAITING:
                 cpu = await self._create(manifest)
                 spared += cpu if _may_be_spared(manifest) else 0
                 self.counts["other pods created"] += 1
-                waiting += 1
+                waiting[namespace] += 1
         agents = [pod for pod in pods if pod.metadata.namespace == grammar.SYSTEM]
         if agents and self._chance.random() < self._rate / 4:
             await self._delete(self._chance.choice(agents))

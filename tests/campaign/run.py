@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from campaign.injecting import Injector
 from campaign.judging import Judge, Verdict, counts_of
 from campaign.lines import lines_of
 from campaign.load import Load, loaded
+from campaign.operating import close_breaker
 from campaign.recording import save
 from campaign.schedule import Injection, draw, usual_processes
 from campaign.settings import prepare
@@ -81,7 +83,7 @@ async def campaign(
                 await forger.send(kind, load.seen, judge.streams)
 
             injector.forge = forge
-            watching = asyncio.create_task(_watch(judge, load, say))
+            watching = asyncio.create_task(_watch(cluster, judge, load, injector, say))
             try:
                 await injector.play(schedule)
                 await asyncio.sleep(max(0.0, arguments.minutes * 60 - (time.monotonic() - begin)))
@@ -92,6 +94,8 @@ async def campaign(
         async with cluster.connect() as api:
             quiet = Load(api, arguments.seed, arguments.nodes, 0)
             await quiet.drain()
+            for opened in await close_breaker(cluster, injector.counts):
+                say(f"the breaker was open, and is reset: {opened}")
             verdict = await judge.settle(quiet, injector.outages, injector.done)
     return verdict, {
         "seed": arguments.seed,
@@ -108,13 +112,17 @@ async def campaign(
     }
 
 
-async def _watch(judge: Judge, load: Load, say: Any) -> None:
+async def _watch(
+    cluster: RunningCluster, judge: Judge, load: Load, injector: Injector, say: Callable[[str], None]
+) -> None:
     """Keep the messages, of which the streams hold a few for each pod, and tell how it goes."""
     while True:
         await asyncio.sleep(KEEP_SECONDS)
         try:
+            for opened in await close_breaker(cluster, injector.counts):
+                say(f"the breaker was open, and is reset: {opened}")
             await judge.keep()
-        except Exception as error:  # noqa: BLE001 - NATS is away, in any of many ways; the next time counts
+        except Exception as error:  # noqa: BLE001 - NATS or API server are away; the next time counts
             say(f"the streams cannot be read just now: {type(error).__name__}")
             continue
         say(
