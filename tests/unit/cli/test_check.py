@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -18,10 +19,13 @@ from makeway.cli.check import components as check_components
 from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import SCHEDULER_MINOR, judge_version
+from makeway.cli.check.cluster import SCHEDULER_MINOR, configuration_results, judge_version
 from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
+
+if TYPE_CHECKING:
+    from makeway.runtime.kube import Api
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -260,3 +264,19 @@ def test_a_remedy_stands_below_its_result_and_wrong_is_not_healthy() -> None:
     assert [line.plain for line in lines(wrong)] == ["✗ NATS: no answer", "    start it"]
     assert not report.healthy
     assert summary(report) == "1 in order, 1 wrong"
+
+
+async def test_queues_that_do_not_bind_are_warned_of() -> None:
+    class Stored:
+        """An API server with a queues' file in which any tenant may fill another's queue."""
+
+        async def request(self, *_: Any, **__: Any) -> bytes:
+            text = "partitions: [{queues: [{name: a, resources: {max: {vcore: 1}}}]}]"
+            metadata = {"name": "makeway-queues", "namespace": "makeway-system"}
+            return msgspec.json.encode({"items": [{"metadata": metadata, "data": {"queues.yaml": text}}]})
+
+    found = {one.name: one async for one in configuration_results(cast("Api", Stored()), "makeway-system")}
+
+    assert found["queues"].state == "warning"
+    assert "root.a: open" in found["queues"].detail
+    assert "root.default has no max" in found["queues"].detail

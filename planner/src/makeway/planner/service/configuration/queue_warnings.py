@@ -1,4 +1,4 @@
-"""Warnings on pods that name a queue which they cannot use, and so count in root.default."""
+"""Warnings on pods that no queue takes as they ask for it; they are held, or count in root.default."""
 
 from __future__ import annotations
 
