@@ -14,23 +14,30 @@ from typing import Any
 import nats
 import nats.errors
 import nats.js.errors
-from nats.js import JetStreamContext
 
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
-from makeway.bus.subjects import Subjects
+from makeway.bus.subjects import Subjects, inbox
 from makeway.core.k8s.objects import Pod
 from makeway.dev.checker.history import Streams
 from makeway.dev.scheduler import LEASE_NAME, LEASE_NAMESPACE
+from makeway.dev.site import NATS_PASSWORD
 
 LIMITED = "camp-quota"
 """The one queue with a maximum, and its namespace."""
+LOGINS = ("planner", "evictor", "scheduler", "streams", "viewer", "operator")
+RIGHTFUL = 0.7
+"""How often a forger has the login of the part whose message it forges."""
 SOURCE = "makeway/scheduler/forger"
 
 
 class Forger:
-    """Sends forged messages. `sent`: the places of those that a stream took, by its name."""
+    """Sends forged messages, each with one of the logins.
+
+    sent: the places of those that a stream took, by its name. beyond: those that a stream took from a login
+    that may not write there.
+    """
 
     def __init__(self, url: str, cluster_uid: str, seed: int) -> None:
         self._url = url
@@ -38,6 +45,7 @@ class Forger:
         self._chance = random.Random(seed + 2)
         self._subjects = Subjects()
         self.sent: set[tuple[str, int]] = set()
+        self.beyond: list[str] = []
         self.counts: Counter[str] = Counter()
 
     async def send(self, kind: str, pods: list[Pod], streams: Streams) -> None:
@@ -46,22 +54,31 @@ class Forger:
         if message is None:
             return
         subject, data = message
+        writer = _writer(subject)
+        login = writer if self._chance.random() < RIGHTFUL else self._chance.choice(LOGINS)
+        address = self._url.removeprefix("nats://")
         try:
-            connection = await nats.connect(self._url, connect_timeout=2, allow_reconnect=False)
+            connection = await nats.connect(
+                f"nats://{login}:{NATS_PASSWORD}@{address}",
+                connect_timeout=2,
+                allow_reconnect=False,
+                inbox_prefix=inbox(login),
+                error_cb=_denied,
+            )
         except (OSError, nats.errors.Error):
             self.counts["not sent"] += 1
             return
         try:
-            await self._publish(connection.jetstream(timeout=2), subject, data)
-            self.counts[f"forged {kind}"] += 1
+            stored = await connection.jetstream(timeout=2).publish(subject, data)
         except (nats.errors.Error, nats.js.errors.Error):
-            self.counts["not stored"] += 1
+            self.counts["not stored" if login == writer else f"not stored, by {login}"] += 1
+        else:
+            self.sent.add((stored.stream, stored.seq))
+            self.counts[f"forged {kind}"] += 1
+            if login != writer:
+                self.beyond.append(f"{login} wrote to {subject}")
         finally:
             await connection.close()
-
-    async def _publish(self, jetstream: JetStreamContext, subject: str, data: bytes) -> None:
-        stored = await jetstream.publish(subject, data)
-        self.sent.add((stored.stream, stored.seq))
 
     def _message(self, kind: str, pods: list[Pod], streams: Streams) -> tuple[str, bytes] | None:
         match kind:
@@ -164,6 +181,16 @@ class Forger:
             {"victims": tuple(_victim(pod) for pod in bound[:200])},
         )
         return EvictionOrder(**{**_fields(order), **self._chance.choice(wrong)})
+
+
+def _writer(subject: str) -> str:
+    """Whose login may write to a stream's subject."""
+    kinds = {".orders.pod.": "scheduler", ".orders.quota.": "planner", ".outcomes.": "evictor"}
+    return next(login for part, login in kinds.items() if part in subject)
+
+
+async def _denied(error: Exception) -> None:
+    """A denied publish has no answer, which is what counts."""
 
 
 def _victim(pod: Pod) -> Victim:

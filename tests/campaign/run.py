@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,7 @@ async def campaign(
             for opened in await close_breaker(cluster, injector.counts):
                 say(f"the breaker was open, and is reset: {opened}")
             verdict = await judge.settle(quiet, injector.outages, injector.done)
+            verdict = replace(verdict, left=(*verdict.left, *forger.beyond))
     return verdict, {
         "seed": arguments.seed,
         "minutes": round(lasted / 60, 1),
