@@ -1,11 +1,12 @@
 """nats-server with JetStream on loopback, its store in the cluster's directory: one, or a NATS cluster."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from makeway.bus.permissions import permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
-from makeway.dev.options import NATS
+from makeway.dev.options import NATS, PLANNER, SCHEDULER
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import NATS_PASSWORD, Site, nats_servers
@@ -69,9 +70,19 @@ def _program(site: Site, name: str) -> Program:
 
 
 def _accounts(subjects: Subjects) -> dict[str, Any]:
-    """Return the chart's accounts and permissions, and the developer beside the parts."""
+    """Return the chart's accounts and permissions, and the developer beside the parts.
+
+    Planner and scheduler may count their starts besides: here they also run without leader election.
+    """
+    counting = dict.fromkeys((PLANNER, SCHEDULER), (f"$KV.{subjects.epochs_bucket}.>",))
     users: dict[str, dict[str, Any]] = {
-        name: {"user": name, "password": NATS_PASSWORD, "permissions": server_permissions(given)}
+        name: {
+            "user": name,
+            "password": NATS_PASSWORD,
+            "permissions": server_permissions(
+                replace(given, publish=(*given.publish, *counting.get(name, ())))
+            ),
+        }
         for name, given in permissions(subjects).items()
     }
     users[_DEVELOPER] = {"user": _DEVELOPER, "password": NATS_PASSWORD}
