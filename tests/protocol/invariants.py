@@ -38,6 +38,7 @@ class Known:
     ended_at: float = 0.0
     lost: bool = False
     outcome_lost: bool = False
+    stored_again: bool = False
 
 
 @dataclass
@@ -180,7 +181,7 @@ class Checker:
         )
         known = Known(order, stored)
         if again is not None:
-            again.lost = False
+            again.lost, again.stored_again = False, True
             return
         self.orders[order.order_id] = known
         self.by_preemptor.setdefault(uid, []).append(known)
@@ -202,7 +203,9 @@ class Checker:
             return
         if outcome.reason in UNTOUCHED or "not rolled back" in outcome.message:
             return
-        self._rolled_back(known, outcome)
+        # With the streams lost, evictors see other last orders than there were: only the end is judged then.
+        if not known.lost and not known.stored_again:
+            self._rolled_back(known, outcome)
 
     def _stays(self, uid: str) -> bool:
         pod = self.cluster.by_uid(uid)

@@ -219,6 +219,7 @@ class Simulation:
     def _wipe(self) -> None:
         self.world.count("streams lost")
         self.world.note("nats", "loses its streams")
+        self.world.restarts["nats"] = self.world.restarts.get("nats", 0) + 1
         self.nats.wipe()
         self.checker.wiped()
 

@@ -65,6 +65,7 @@ class World:
     faulty: bool = True
     lines: list[tuple[float, str, str]] = field(default_factory=list)
     cut: dict[tuple[str, str], float] = field(default_factory=dict)
+    restarts: dict[str, int] = field(default_factory=dict)
     injected: dict[str, int] = field(default_factory=dict)
     kill: Callable[[Process], None] = lambda _: None
     wipe: Callable[[], None] = lambda: None
@@ -170,9 +171,11 @@ class World:
         lost = self.chance(self.faults.lose_request, "requests lost")
         unheard = not lost and self.chance(self.faults.lose_answer, "answers lost")
         ambush = self._ambushed(process, server) if counted else None
+        connection = self.restarts.get(server, 0)
 
         def arrive() -> None:
-            if lost or self.is_cut(process.name, server):
+            # What was under way to a server that has restarted since was on a connection that broke.
+            if lost or self.is_cut(process.name, server) or connection != self.restarts.get(server, 0):
                 return
             error: Exception | None = None
             result: Any = None
