@@ -45,6 +45,8 @@ type Options struct {
 	URL             string // several servers are separated by commas
 	Name            string // of the connections, as the server lists them
 	CredentialsFile string // none where it is empty
+	Username        string // logs in with the password of PasswordFile; empty: as the URL says
+	PasswordFile    string // read at each connection, so that a changed password counts
 	TLS             TLSFiles
 	// Failed is called for each error that the client reports: permission (a publish or a subscription was denied) or
 	// other. It must not wait.

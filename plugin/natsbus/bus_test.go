@@ -23,9 +23,10 @@ type standIn struct {
 	tls      *tls.Config // asked for, where there is one
 
 	mu       sync.Mutex
-	silent   bool // takes connections and says nothing
-	deaf     bool // reads nothing any more
-	refusals int  // of so many further connections
+	silent   bool   // takes connections and says nothing
+	deaf     bool   // reads nothing any more
+	refusals int    // of so many further connections
+	login    string // must stand in CONNECT
 	conns    []net.Conn
 	subjects map[string]int // subscribed to, so often
 	ids      map[string]string
@@ -35,11 +36,11 @@ type standIn struct {
 // newStandIn is a stand-in, and a bus that connects to it.
 func newStandIn(t *testing.T) (*standIn, *Bus) {
 	t.Helper()
-	return newStandInWith(t, nil, TLSFiles{})
+	return newStandInWith(t, nil, Options{})
 }
 
-// newStandInWith is newStandIn with TLS at the server, the client, or both.
-func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn, *Bus) {
+// newStandInWith is newStandIn with TLS at the server, and how the client logs in.
+func newStandInWith(t *testing.T, config *tls.Config, options Options) (*standIn, *Bus) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +63,8 @@ func newStandInWith(t *testing.T, config *tls.Config, files TLSFiles) (*standIn,
 		_ = listener.Close()
 		s.drop("")
 	})
-	return s, Connect(ctx, Options{URL: "nats://" + listener.Addr().String(), Name: "test", TLS: files})
+	options.URL, options.Name = "nats://"+listener.Addr().String(), "test"
+	return s, Connect(ctx, options)
 }
 
 func (s *standIn) serve(conn net.Conn) {
@@ -86,6 +88,9 @@ func (s *standIn) serve(conn net.Conn) {
 		}
 		switch words := strings.Fields(line); words[0] {
 		case "CONNECT":
+			s.mu.Lock()
+			refused = refused || !strings.Contains(line, s.login)
+			s.mu.Unlock()
 			if refused {
 				_, _ = io.WriteString(conn, "-ERR 'Authorization Violation'\r\n")
 				_ = conn.Close()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
@@ -73,6 +75,15 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 	}, more...)
 	if options.CredentialsFile != "" {
 		client = append(client, nats.UserCredentials(options.CredentialsFile))
+	}
+	if options.Username != "" {
+		client = append(client, nats.UserInfoHandler(func() (string, string) {
+			password, err := os.ReadFile(options.PasswordFile)
+			if err != nil {
+				logger.Error(err, "nats_password_unreadable", "file", options.PasswordFile)
+			}
+			return options.Username, strings.TrimSpace(string(password))
+		}))
 	}
 	client = append(client, options.TLS.options()...)
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.

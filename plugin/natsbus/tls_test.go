@@ -93,7 +93,7 @@ func (a *authority) client() TLSFiles {
 
 func TestNATSIsVerifiedByAPrivateAuthorityAndShownAClientCertificate(t *testing.T) {
 	a := newAuthority(t)
-	_, bus := newStandInWith(t, a.server(), a.client())
+	_, bus := newStandInWith(t, a.server(), Options{TLS: a.client()})
 
 	answered(t, bus)
 }
@@ -101,7 +101,7 @@ func TestNATSIsVerifiedByAPrivateAuthorityAndShownAClientCertificate(t *testing.
 func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	files := before.client()
-	server, bus := newStandInWith(t, before.server(), files)
+	server, bus := newStandInWith(t, before.server(), Options{TLS: files})
 	answered(t, bus)
 
 	renewed := after.client()
@@ -124,11 +124,30 @@ func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 func TestAServerOfAnotherAuthorityOrWithoutTLSIsNotUsed(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	for name, config := range map[string]*tls.Config{"another authority's": other.server(), "in clear": nil} {
-		_, bus := newStandInWith(t, config, a.client())
+		_, bus := newStandInWith(t, config, Options{TLS: a.client()})
 		time.Sleep(time.Second)
 
 		if err := asks(t, bus, []byte("question")); err == nil {
 			t.Errorf("%s: answered", name)
 		}
 	}
+}
+
+func TestAPasswordComesFromAFileThatIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(password string) {
+		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	server, bus := newStandInWith(t, nil, Options{Username: "scheduler", PasswordFile: file})
+	server.now(func() { server.login = `"user":"scheduler","pass":"old"` })
+	answered(t, bus)
+
+	write("new")
+	server.now(func() { server.login = `"user":"scheduler","pass":"new"` })
+	server.drop("")
+
+	answered(t, bus)
 }

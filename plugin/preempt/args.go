@@ -42,6 +42,12 @@ type MakeWayArgs struct {
 	// CredentialsFile is a NATS credentials file (a JWT and its seed). Default: none, no login.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
 
+	// Username and PasswordFile log in to NATS with the password that the file holds, so that none stands in a
+	// configuration or in a pod's environment. The file is read again at each connection. Default: as natsURL
+	// says.
+	Username     string `json:"username,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
+
 	// TLS is what NATS's certificate is verified with, and what the scheduler shows of itself. Given, no
 	// connection is made in clear. The files are read again at each connection. Default: the system's
 	// authorities where the server asks for TLS, and no client certificate.
@@ -202,14 +208,13 @@ func (a *MakeWayArgs) check() error {
 			break
 		}
 	}
-	if a.CredentialsFile != "" {
-		if file, err := os.Open(a.CredentialsFile); err != nil {
-			say("credentialsFile", a.CredentialsFile, "a file that can be read ("+err.Error()+")")
-		} else {
-			_ = file.Close() // nothing was written
-		}
+	if (a.Username == "") != (a.PasswordFile == "") {
+		say("username", a.Username+a.PasswordFile, "username and passwordFile together")
 	}
-	for field, name := range map[string]string{"tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
+	if a.Username != "" && a.CredentialsFile != "" {
+		say("credentialsFile", a.CredentialsFile, "one login: credentialsFile, or username and passwordFile")
+	}
+	for field, name := range map[string]string{"credentialsFile": a.CredentialsFile, "passwordFile": a.PasswordFile, "tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
 		if name == "" {
 			continue
 		}
@@ -267,6 +272,10 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "natsURL"
 	case a.CredentialsFile != other.CredentialsFile:
 		return "credentialsFile"
+	case a.Username != other.Username:
+		return "username"
+	case a.PasswordFile != other.PasswordFile:
+		return "passwordFile"
 	case a.TLS != other.TLS:
 		return "tls"
 	case a.SubjectPrefix != other.SubjectPrefix:

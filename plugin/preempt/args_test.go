@@ -67,6 +67,8 @@ func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 		`{"natsURL": "http://x"}`:                    {"natsURL", `"http://x"`, "nats://host:4222"},
 		`{"natsURL": "nats://a, "}`:                  {"natsURL"},
 		`{"credentialsFile": "/no/such/file"}`:       {"credentialsFile", `"/no/such/file"`, "can be read"},
+		`{"passwordFile": "/dev/null"}`:              {"username", "passwordFile together"},
+		`{"username": "a", "passwordFile": "/no"}`:   {"passwordFile", `"/no"`, "can be read"},
 		`{"subjectPrefix": "a.*"}`:                   {"subjectPrefix", `"a.*"`, "letters"},
 		`{"planTimeout": "0s"}`:                      {"planTimeout", `"0s"`, "from 5ms to 5s"},
 		`{"planTimeout": "soon"}`:                    {"MakeWayArgs"},
