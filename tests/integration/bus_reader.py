@@ -1,5 +1,6 @@
 """What was said on the bus, read back from its streams."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -55,10 +56,12 @@ class BusReader:
 
 
 @asynccontextmanager
-async def read_bus(url: str, prefix: str = "makeway") -> AsyncIterator[BusReader]:
+async def read_bus(
+    url: str, prefix: str = "makeway", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[BusReader]:
     """Connect a reader."""
     connection = await nats.connect(
-        url, connect_timeout=5, max_reconnect_attempts=-1, inbox_prefix=inbox("tests")
+        url, connect_timeout=5, max_reconnect_attempts=-1, inbox_prefix=inbox("tests"), tls=tls
     )
     try:
         yield BusReader(connection.jetstream(timeout=5), prefix)

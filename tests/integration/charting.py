@@ -8,6 +8,7 @@ service account is put into a kubeconfig.
 from __future__ import annotations
 
 import itertools
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -85,6 +86,26 @@ class Release:
         """How a user of the chart's NATS reaches it from here."""
         return self._local(str(self.get("Secret", f"makeway-nats-{user}")["stringData"]["url"]))
 
+    def nats_environment(self, user: str) -> dict[str, str]:
+        """How a command of makeway reaches the chart's NATS as a user."""
+        files = self._directory / "logins" / user
+        self._write_secret(files, {"secretName": f"makeway-nats-{user}"})
+        return {
+            "MAKEWAY_NATS_URL": self.url(user),
+            "MAKEWAY_NATS_TLS_CA": str(files / "ca.crt"),
+            "MAKEWAY_NATS_TLS_CERT": str(files / "tls.crt"),
+            "MAKEWAY_NATS_TLS_KEY": str(files / "tls.key"),
+        }
+
+    def tls(self, user: str) -> ssl.SSLContext:
+        """The certificates that a user of the chart's NATS verifies and shows."""
+        files = self.nats_environment(user)
+        context = ssl.create_default_context(cafile=files["MAKEWAY_NATS_TLS_CA"])
+        # What newer versions of Python ask for by default.
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        context.load_cert_chain(files["MAKEWAY_NATS_TLS_CERT"], files["MAKEWAY_NATS_TLS_KEY"])
+        return context
+
     def start_nats(self) -> Process:
         """Run nats-server with the configuration that was rendered."""
         monitor = f"http://127.0.0.1:{self._nats['8222']}/healthz"
@@ -110,7 +131,12 @@ class Release:
         conf.write_text(yaml.safe_dump(access))
         file = self._directory / "scheduler.yaml"
         text = self.get("ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
-        file.write_text(text.replace("/etc/kubernetes/scheduler.conf", str(conf)))
+        text = text.replace("/etc/kubernetes/scheduler.conf", str(conf))
+        for place in ("nats", "nats-client"):
+            files = self._directory / "host" / place
+            self._write_secret(files, {"secretName": "makeway-nats-scheduler"})
+            text = text.replace(f"/etc/kubernetes/makeway/{place}/", f"{files}/")
+        file.write_text(self._local(text))
         url = f"https://127.0.0.1:{port}"
         argv = [
             f"--config={file}",
@@ -123,7 +149,6 @@ class Release:
                 name="kube-scheduler",
                 argv=(str(self._built[MAKEWAY_SCHEDULER.name]), *argv),
                 ready=http_ok(f"{url}/readyz", unverified()),
-                environment={"MAKEWAY_NATS_URL": self.url("scheduler")},
             )
         ), url
 
@@ -189,8 +214,11 @@ class Release:
         """The arguments and the environment of a workload's one container."""
         pod = self.get(kind, workload)["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        environment = {one["name"]: self._local(self._value(one)) for one in container.get("env", [])}
         places = self._volumes(pod, container, name)
+        environment = {
+            one["name"]: self._replaced(self._local(self._value(one)), places)
+            for one in container.get("env", [])
+        }
         argv = [self._replaced(argument, places) for argument in container["args"]]
         return argv, environment
 
@@ -214,13 +242,24 @@ class Release:
             if configmap := sources.get(mount["name"], {}).get("configMap"):
                 for key, text in self.get("ConfigMap", configmap["name"])["data"].items():
                     (place / key).write_text(self._replaced(self._adapted(text), moved))
+            if secret := sources.get(mount["name"], {}).get("secret"):
+                self._write_secret(place, secret)
         return moved
+
+    def _write_secret(self, place: Path, source: Mapping[str, Any]) -> None:
+        """Write the keys of a Secret that a volume names, else all, as a kubelet does."""
+        place.mkdir(parents=True, exist_ok=True)
+        data = self.get("Secret", source["secretName"])["stringData"]
+        keys = [item["key"] for item in source.get("items", [])] or list(data)
+        for key in keys:
+            (place / key).write_text(data[key])
 
     def _adapted(self, text: str) -> str:
         """A configuration file with what only a pod has put in its place: addresses, and the API server."""
         text = self._local(text)
         for port, local in self._nats.items():
             text = text.replace(f"0.0.0.0:{port}", f"127.0.0.1:{local}")
+            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{local}")
         if "KubeSchedulerConfiguration" in text:
             text += f"\nclientConnection:\n  kubeconfig: {self._token('makeway-scheduler')}\n"
         return text
@@ -229,8 +268,9 @@ class Release:
         return text.replace(f"makeway-nats.{NAMESPACE}.svc:4222", f"127.0.0.1:{self._nats['4222']}")
 
     def _replaced(self, text: str, places: Mapping[str, str]) -> str:
-        for path, place in places.items():
-            text = text.replace(path, place)
+        # The longest first: one may be the beginning of another.
+        for path in sorted(places, key=len, reverse=True):
+            text = text.replace(path, places[path])
         return text
 
     def _token(self, account: str) -> Path:

@@ -45,7 +45,7 @@ class Installed:
     @asynccontextmanager
     async def bus(self) -> AsyncIterator[BusReader]:
         """What was said on the chart's NATS, read as the operator."""
-        async with read_bus(self.release.url("operator")) as reader:
+        async with read_bus(self.release.url("operator"), tls=self.release.tls("operator")) as reader:
             yield reader
 
     def events(self, account: str = "") -> list[AuditEvent]:

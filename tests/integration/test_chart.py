@@ -172,7 +172,7 @@ async def _makeway(installed: Installed, *command: str) -> str:
         **os.environ,
         "KUBECONFIG": str(installed.cluster.info.kubeconfig),
         "MAKEWAY_NAMESPACE": NAMESPACE,
-        "MAKEWAY_NATS_URL": installed.release.url("viewer"),
+        **installed.release.nats_environment("viewer"),
     }
     done = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).parent / "makeway"), *command, env=environment, stdout=-1, stderr=-2

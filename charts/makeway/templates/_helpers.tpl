@@ -42,7 +42,58 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.nats.url | default (printf "nats://makeway-nats.%s.svc:4222" .Release.Namespace) -}}
 {{- end }}
 
-{{/* How a component logs in to NATS: environment. Give (list $ "component"). */}}
+{{/* The NATS that this chart runs speaks TLS alone. */}}
+{{- define "makeway.trialTls" -}}
+{{- if and (include "makeway.trialNats" .) .Values.nats.trial.tls.enabled }}yes{{ end -}}
+{{- end }}
+
+{{/* Users of the NATS that this chart runs; JSON. */}}
+{{- define "makeway.natsUsers" -}}
+{{- list "planner" "evictor" "scheduler" "streams" "viewer" "operator" | toJson -}}
+{{- end }}
+
+{{/* Fills .Values.natsLogins with the passwords and certificates of the NATS that this chart runs, once a rendering:
+     what the cluster has is kept. Certificates are kept or made all together, as the authority's key is not kept. */}}
+{{- define "makeway.natsLogins" -}}
+{{- if not (hasKey .Values "natsLogins") }}
+{{- $ := . }}
+{{- $trial := .Values.nats.trial }}
+{{- $users := include "makeway.natsUsers" . | fromJsonArray }}
+{{- $logins := dict }}
+{{- $kept := true }}
+{{- range $name := append $users "server" }}
+{{- $login := dict }}
+{{- range $key, $value := (lookup "v1" "Secret" $.Release.Namespace (printf "makeway-nats-%s" $name)).data }}
+{{- $_ := set $login $key ($value | b64dec) }}
+{{- end }}
+{{- $kept = and $kept (hasKey $login "tls.crt") (hasKey $login "tls.key") (hasKey $login "ca.crt") }}
+{{- if ne $name "server" }}
+{{- $password := get $login "password" | default (printf "p%s" (randAlphaNum 32)) }}
+{{- with $trial.passwordSeed }}
+{{- $password = printf "%s/%s" $name . | sha256sum | printf "p%s" }}
+{{- end }}
+{{- $_ := set $login "password" $password }}
+{{- end }}
+{{- $_ := set $logins $name $login }}
+{{- end }}
+{{- if and (include "makeway.trialTls" .) (not $trial.tls.serverSecret) (not $kept) }}
+{{- $days := int $trial.tls.days }}
+{{- $ca := genCAWithKey "makeway-nats" $days (genPrivateKey "ecdsa") }}
+{{- $host := printf "makeway-nats.%s" .Release.Namespace }}
+{{- range $name, $login := $logins }}
+{{- $addresses := ternary (list "127.0.0.1") list (eq $name "server") }}
+{{- $names := ternary (list "makeway-nats" $host (printf "%s.svc" $host) "localhost") list (eq $name "server") }}
+{{- $pair := genSignedCertWithKey (printf "makeway-nats-%s" $name) $addresses $names $days $ca (genPrivateKey "ecdsa") }}
+{{- $_ := set $login "ca.crt" $ca.Cert }}
+{{- $_ := set $login "tls.crt" $pair.Cert }}
+{{- $_ := set $login "tls.key" $pair.Key }}
+{{- end }}
+{{- end }}
+{{- $_ := set .Values "natsLogins" $logins }}
+{{- end }}
+{{- end }}
+
+{{/* How planner, evictor and the streams' job log in to NATS: environment. Give (list $ "component"). */}}
 {{- define "makeway.natsEnvironment" -}}
 {{- $ := index . 0 -}}
 {{- $component := index . 1 -}}
@@ -50,6 +101,14 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if include "makeway.trialNats" $ }}
   valueFrom:
     secretKeyRef: { name: "makeway-nats-{{ $component }}", key: url }
+{{- if include "makeway.trialTls" $ }}
+- name: MAKEWAY_NATS_TLS_CA
+  value: /etc/makeway/nats-client/ca.crt
+- name: MAKEWAY_NATS_TLS_CERT
+  value: /etc/makeway/nats-client/tls.crt
+- name: MAKEWAY_NATS_TLS_KEY
+  value: /etc/makeway/nats-client/tls.key
+{{- end }}
 {{- else }}
   value: {{ $.Values.nats.url | quote }}
 {{- if index $.Values.nats.credentials $component }}
@@ -69,9 +128,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* Where a component finds its files for an existing NATS; empty where it needs none. Give (list $ "component"). */}}
+{{/* Where a component finds its files for NATS; empty where it needs none. Give (list $ "component"). */}}
 {{- define "makeway.natsMounts" -}}
 {{- $ := index . 0 -}}
+{{- if and (include "makeway.trialNats" $) (eq (index . 1) "scheduler") }}
+- { name: nats-login, mountPath: /etc/makeway/nats, readOnly: true }
+{{- end }}
+{{- if include "makeway.trialTls" $ }}
+- { name: nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
+{{- end }}
 {{- if $.Values.nats.url -}}
 {{- if index $.Values.nats.credentials (index . 1) }}
 - { name: nats-credentials, mountPath: /etc/makeway/nats, readOnly: true }
@@ -88,6 +153,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* The Secrets behind those files. Give (list $ "component"). */}}
 {{- define "makeway.natsVolumes" -}}
 {{- $ := index . 0 -}}
+{{- $login := printf "makeway-nats-%s" (index . 1) -}}
+{{- if and (include "makeway.trialNats" $) (eq (index . 1) "scheduler") }}
+- name: nats-login
+  secret: { secretName: {{ $login }}, items: [{ key: password, path: password }] }
+{{- end }}
+{{- if include "makeway.trialTls" $ }}
+- name: nats-client
+  secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
+{{- end }}
 {{- if $.Values.nats.url -}}
 {{- with index $.Values.nats.credentials (index . 1) }}
 - name: nats-credentials

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Way, installed, reachable
+from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
 
 
@@ -103,6 +105,29 @@ async def test_user_and_password_come_from_the_secret_that_the_installation_name
 
     assert (await installed(api, "ns")).url == "nats://viewer:p%2Fw@a:1,nats://viewer:p%2Fw@b:2"
     assert (await installed(api, "ns", writes=True)).url.startswith("nats://operator:pw@a:1")
+
+
+@pytest.mark.nats
+async def test_certificates_come_from_that_secret_too(nats_server: NatsServer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki")
+    serving, client = authority.serving("nats"), authority.client("viewer")
+    nats_server.extra = f"""
+      tls {{ cert_file: "{serving.certificate}", key_file: "{serving.key}",
+             ca_file: "{authority.certificate}", verify: true }}
+    """
+    nats_server.restart()
+    files = {"ca.crt": authority.certificate, "tls.crt": client.certificate, "tls.key": client.key}
+    secret = {name: b64encode(file.read_bytes()).decode() for name, file in files.items()}
+    secret |= {"user": "dmlld2Vy", "password": "cC93"}
+    # One answer for the ConfigMap and for the Secret.
+    both = {"data": {"natsUrl": nats_server.url, "natsSecret": "viewer", **secret}}
+
+    async with api_server(200, both) as url:
+        code, out, err = await makeway("quarantine", "list", KUBECONFIG=kubeconfig(tmp_path, url))
+
+    # Connected: this server has no streams.
+    assert (code, out) == (1, "")
+    assert "there is no stream" in err
 
 
 @pytest.mark.parametrize(

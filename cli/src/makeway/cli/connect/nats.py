@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import re
 import shutil
-from base64 import b64decode
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -36,11 +37,15 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 @dataclass(frozen=True)
 class NatsAddress:
-    """Where NATS is, under which prefix, and who says so."""
+    """Where NATS is, under which prefix, and who says so.
+
+    `tls`: what makes the TLS context of each connection; None where the installation names no certificates.
+    """
 
     url: str
     prefix: str
     origin: str
+    tls: Callable[[], ssl.SSLContext] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ class InstallationData(msgspec.Struct, rename="camel"):
         subject_prefix: first part of every subject.
         chart_version: version of the chart that wrote it; empty where no chart did.
         scheduler_name: `schedulerName` of the pods that makeway's scheduler is for.
-        nats_secret: Secret beside it with `user` and `password` for commands that read; empty for none.
+        nats_secret: Secret beside it for commands that read, with `user` and `password`, and with `ca.crt`,
+            `tls.crt` and `tls.key` where NATS asks for certificates; empty for none.
         nats_operator_secret: the same for commands that write; empty takes `nats_secret`.
     """
 
@@ -75,8 +81,11 @@ class InstallationData(msgspec.Struct, rename="camel"):
 
 
 class _Login(msgspec.Struct):
-    user: str
-    password: str
+    user: bytes
+    password: bytes
+    authority: bytes = msgspec.field(default=b"", name="ca.crt")
+    certificate: bytes = msgspec.field(default=b"", name="tls.crt")
+    key: bytes = msgspec.field(default=b"", name="tls.key")
 
 
 class _Secret(msgspec.Struct):
@@ -120,22 +129,52 @@ async def installed(api: Api, namespace: str, *, writes: bool = False) -> NatsAd
             "give --makeway-namespace or --nats-url",
         )
     secret = (found.nats_operator_secret if writes else "") or found.nats_secret
-    url = await _logged_in(api, namespace, secret, found.nats_url) if secret else found.nats_url
-    return NatsAddress(url, found.subject_prefix, f"as ConfigMap {namespace}/{CONFIGMAP} says")
+    origin = f"as ConfigMap {namespace}/{CONFIGMAP} says"
+    if not secret:
+        return NatsAddress(found.nats_url, found.subject_prefix, origin)
+    login = await _read_login(api, namespace, secret)
+    try:
+        url, tls = _logged_in(found.nats_url, login), _tls(login)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Secret {namespace}/{secret} cannot be used to log in to NATS: {error}") from error
+    return NatsAddress(url, found.subject_prefix, origin, tls)
 
 
-async def _logged_in(api: Api, namespace: str, secret: str, urls: str) -> str:
-    """Put user and password of a Secret into every URL."""
+async def _read_login(api: Api, namespace: str, secret: str) -> _Login:
     body = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{secret}")
     try:
-        login = msgspec.json.decode(body, type=_Secret).data
-        user, password = (quote(b64decode(text).decode(), safe="") for text in (login.user, login.password))
-    except (msgspec.DecodeError, ValueError) as error:
+        return msgspec.json.decode(body, type=_Secret).data
+    except msgspec.DecodeError as error:
         raise ValueError(f"Secret {namespace}/{secret} has no user and password: {error}") from error
+
+
+def _logged_in(urls: str, login: _Login) -> str:
+    """Put user and password into every URL."""
+    user, password = (quote(text.decode(), safe="") for text in (login.user, login.password))
     return ",".join(
         f"{url.scheme or 'nats'}://{user}:{password}@{url.netloc.rpartition('@')[2]}"
         for url in (urlsplit(one.strip()) for one in urls.split(","))
     )
+
+
+def _tls(login: _Login) -> Callable[[], ssl.SSLContext] | None:
+    """Return what makes the TLS context of each connection; None where the Secret has no authority.
+
+    Raises:
+        ValueError, OSError (ssl.SSLError is one): certificates that cannot be used.
+    """
+    if not login.authority:
+        return None
+    context = ssl.create_default_context(cadata=login.authority.decode())
+    if login.certificate:
+        # OpenSSL reads a client certificate from files alone.
+        with TemporaryDirectory(prefix="makeway-") as directory:
+            files = Path(directory, "tls.crt"), Path(directory, "tls.key")
+            for file, data in zip(files, (login.certificate, login.key), strict=True):
+                file.touch(mode=0o600)
+                file.write_bytes(data)
+            context.load_cert_chain(*files)
+    return lambda: context
 
 
 @asynccontextmanager

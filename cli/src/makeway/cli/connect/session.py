@@ -29,7 +29,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -177,7 +177,7 @@ class Installation:
                 name=f"{self.name}/{identity()}",
                 prefix=address.prefix,
                 creds=self.nats_creds,
-                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key),
+                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
                 tls_hostname=way.tls_hostname,
                 timings=ConnectionTimings(connect=_CONNECT_SECONDS),
             )
@@ -203,7 +203,7 @@ class Installation:
             if self.kubeconfig or self.context:
                 raise
             found = connect_nats.USUAL
-        return NatsAddress(found.url, self.subject_prefix or found.prefix, found.origin)
+        return replace(found, prefix=self.subject_prefix or found.prefix)
 
     def namespace(self, given: str = "") -> str:
         """The namespace of a pod that was named: as given, else the context's, else default.
