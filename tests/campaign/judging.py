@@ -139,6 +139,7 @@ def counts_of(verdict: Verdict) -> dict[str, int]:
     rollbacks = sum(outcome.rollback is not None for outcome in outcomes)
     return {
         "orders": len(verdict.streams.orders),
+        "quota orders": sum(stored.message.kind == "quota" for stored in verdict.streams.orders),
         "victims deleted": deleted,
         "rollbacks": rollbacks,
         **{f"outcomes {result}": number for result, number in sorted(results.items())},
