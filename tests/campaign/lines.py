@@ -41,13 +41,18 @@ class Lines:
                 await self._send(f"{line}/toxics", {**toxic, "name": stream, "stream": stream})
 
     async def mend(self, process: str, what: str) -> None:
-        """Open the lines again. Connections end first: bytes that were swallowed never come."""
+        """Open the lines again. Each is made anew: to take a toxic off, toxiproxy waits for who waits for it.
+
+        Connections end with the old line, so that bytes that were swallowed are missed by both ends.
+        """
         for line in self._lines(process, what):
-            await self._send(line, {"enabled": False})
-            for stream in ("upstream", "downstream"):
-                async with self._session.delete(f"{self._url}/{line}/toxics/{stream}") as answer:
-                    assert answer.status in (204, 404), await answer.text()
-            await self._send(line, {"enabled": True})
+            async with self._session.get(f"{self._url}/{line}") as answer:
+                known = await answer.json()
+            async with self._session.delete(f"{self._url}/{line}") as answer:
+                assert answer.status == 204, await answer.text()
+            fresh = {name: known[name] for name in ("name", "listen", "upstream")}
+            async with self._session.post(self._url, json={**fresh, "enabled": True}) as answer:
+                assert answer.status == 201, await answer.text()
 
     def _lines(self, process: str, what: str) -> list[str]:
         return [line_name(process, end) for end in ends(what, self._nats_servers)]
