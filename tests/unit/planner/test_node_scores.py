@@ -126,14 +126,18 @@ class Cluster:
             {"priorityClassName": "slow"},
         ]
         on = (again.spec.node_name if again else None) or draw.choice(["", f"n{draw.randrange(6)}"])
+        labels = draw.choice([{}, WEB, *({"queue": path} for path in ("root.a", "root.b.c", "root.default"))])
+        if again and again.spec.node_name:
+            # Its queue stays what it was when it was placed, which a fresh planner cannot know.
+            queue = (again.metadata.labels or {}).get("queue")
+            labels = {key: value for key, value in labels.items() if key != "queue"}
+            labels |= {"queue": queue} if queue else {}
         self.pods[uid] = pod(
             uid,
             on,
             priority=draw.choice([0, 1, 50, 200]),
             cpu=str(draw.randint(0, 3)),
-            labels=draw.choice(
-                [{}, WEB, *({"queue": path} for path in ("root.a", "root.b.c", "root.default"))]
-            ),
+            labels=labels,
             terminating=draw.random() < 0.1,
             ports=draw.choice([[], [], PORT]),
             **draw.choice(kinds),
