@@ -13,7 +13,7 @@ from makeway.core.policy.facts import PodFacts, is_controlled, proven_facts
 from makeway.planner.snapshot.records import PodRecord
 
 
-class DaemonSets:
+class DaemonSetIndex:
     """DaemonSets by UID. `known`: all of them have been listed."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from makeway.core.queues.quota_exemption import quota_exemption_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Member, Members
-from makeway.planner.snapshot.daemonsets import DaemonSets
+from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.records import PodRecord
@@ -31,7 +31,7 @@ class QueueUsage:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, exemptions: Exemptions, owners: OwnerIndex, daemonsets: DaemonSets) -> None:
+    def __init__(self, exemptions: Exemptions, owners: OwnerIndex, daemonsets: DaemonSetIndex) -> None:
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""

@@ -47,7 +47,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
-from makeway.planner.snapshot.daemonsets import DaemonSets
+from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.node_resources import NodeResources
 from makeway.planner.snapshot.owner_index import OwnerIndex
@@ -120,7 +120,7 @@ class Snapshot:
         self.budgets = BudgetTable()
         self.exemptions = Exemptions()
         self.owners = OwnerIndex()
-        self.daemonsets = DaemonSets()
+        self.daemonsets = DaemonSetIndex()
         self.queues = QueueUsage(self.exemptions, self.owners, self.daemonsets)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
