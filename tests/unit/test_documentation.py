@@ -11,6 +11,7 @@ from makeway.dev.paths import CHECKOUT
 
 PAGES = [
     CHECKOUT / "README.md",
+    CHECKOUT / "SECURITY.md",
     *sorted((CHECKOUT / "docs").rglob("*.md")),
     CHECKOUT / "charts/makeway/README.md",
 ]
