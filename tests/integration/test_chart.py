@@ -20,12 +20,12 @@ from integration.waiting import NotYet, until
 from makeway.dev.processes import Process
 
 RARELY_USED = {
-    "makeway-planner": {
-        "create events.events.k8s.io default": "only where a PriorityClass's toleration cannot be read",
-    },
+    "makeway-planner": {},
     "makeway-evictor": {
         f"get leases.coordination.k8s.io {NAMESPACE}/makeway-planner": "only for orders of lowered quotas",
         "create pods/eviction": "only where disruption budgets are hard",
+        "get daemonsets.apps": "only of pods that claim a DaemonSet as their owner",
+        f"patch configmaps {NAMESPACE}/makeway-breaker": "only when the breaker opens",
     },
     "makeway-scheduler": {
         "patch events.events.k8s.io": "only where an event comes again within minutes",
