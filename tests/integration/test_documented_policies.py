@@ -20,7 +20,10 @@ PAGES = Path(__file__).parents[2] / "docs" / "policies"
 
 def example(page: str) -> str:
     """The manifests on a page, as a person would copy them."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
+    # Blocks of manifests: others show a part of one.
+    blocks = re.findall(
+        r"^```yaml\n(apiVersion:.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE
+    )
     assert blocks, f"{page} has no example"
     return "---\n".join(blocks)
 
