@@ -515,6 +515,7 @@ class TestWholeOrders:
         assert ready.splitlines() == [
             *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
             "[+]brake ok",
+            "[+]breaker ok",
             "readyz check passed",
         ]
         succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
