@@ -224,6 +224,25 @@ async def test_a_reset_closes_it_everywhere_and_the_evidence_of_before_does_not_
     assert first.open() == second.open() == ()
 
 
+async def test_a_reset_forgets_the_evidence_also_where_nothing_is_open_yet() -> None:
+    configmap, breaker = FakeConfigMap({}), make_breaker()
+    store = BreakerStore(configmap, breaker, namespace="m")
+    await store.sync()
+    for _ in range(OPENS_AT["mismatches"] - 1):
+        breaker.report("mismatches", "x")
+
+    configmap.data = {"resetAt": (NOW - SECOND).isoformat()}
+    await store.sync()
+    breaker.report("mismatches", "x")
+    await store.sync()
+
+    assert breaker.open() == ()
+    for _ in range(OPENS_AT["mismatches"] - 1):
+        breaker.report("mismatches", "x")
+    await store.sync()
+    assert breaker.everywhere()
+
+
 async def test_without_the_configmap_it_holds_in_its_process_and_a_reset_reaches_it() -> None:
     configmap, breaker = FakeConfigMap(None), opened()
     store = BreakerStore(configmap, breaker, namespace="m")

@@ -73,6 +73,7 @@ class Breaker:
         self._counts: dict[Cause, SlidingWindow] = {}
         self._namespaces: dict[str, _Evidence] = {}
         self._skewed = 0
+        self._reset_at: datetime | None = None  # the last reset that was taken
         self._show()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -166,8 +167,15 @@ class Breaker:
         )
 
     def take(self, found: dict[str, Trip], reset_at: datetime | None) -> None:
-        """Go by what the ConfigMap says: what was there and is gone was reset, as is what is older."""
+        """Go by what the ConfigMap says: what was there and is gone was reset, as is what is older.
+
+        A new reset forgets the evidence as well, also where it had opened nothing yet.
+        """
         now = self._clock.now()
+        if reset_at is not None and reset_at != self._reset_at:
+            self._reset_at = reset_at
+            self._counts.clear()
+            self._namespaces.clear()
         for key, trip in tuple(self._open.items()):
             reset = key in self._stored and key not in found
             if trip.cause != "clock-skew" and (reset or (reset_at is not None and trip.since <= reset_at)):
