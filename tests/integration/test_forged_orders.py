@@ -72,7 +72,7 @@ async def forged(space: Space, path: str, *pods: Pod) -> EvictionOrder:
 
 async def carried_out(installed: Installed, order: EvictionOrder) -> Outcome:
     """Write an order with the planner's login; what an evictor made of it."""
-    connection = await nats.connect(installed.release.url("planner"))
+    connection = await nats.connect(installed.release.url("planner"), tls=installed.release.tls("planner"))
     await connection.publish(Subjects().order(order), codec.wrap(order, order.writer))
     await connection.flush()
     await connection.close()
