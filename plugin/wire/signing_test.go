@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// signatureTable is the table that Python's tests read too.
+type signatureTable struct {
+	Seeds      map[string]string `json:"seeds"`
+	PublicKeys map[string]string `json:"publicKeys"`
+	Cases      []struct {
+		Name      string           `json:"name"`
+		Signer    string           `json:"signer"`
+		Kind      SigningKind      `json:"kind"`
+		Subject   string           `json:"subject"`
+		KeyID     string           `json:"keyid"`
+		Signature string           `json:"signature"`
+		Data      string           `json:"data"`
+		Verdict   SignatureVerdict `json:"verdict"`
+	} `json:"cases"`
+}
+
+func readSignatureTable(t *testing.T) (signatureTable, PublicKeys) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testdata, "signatures", "cases.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := signatureTable{}
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ParsePublicKeys(table.PublicKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table, keys
+}
+
+// privateKey is a key of the table, as a file holds it.
+func privateKey(t *testing.T, seed string) *SigningKey {
+	t.Helper()
+	raw, err := hex.DecodeString(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParseSigningKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestASignatureCountsForItsKindItsSubjectAndItsBytesAlone(t *testing.T) {
+	table, keys := readSignatureTable(t)
+	for _, c := range table.Cases {
+		envelope := &Envelope{KeyID: c.KeyID, Signature: c.Signature, Data: json.RawMessage(c.Data)}
+
+		if got := keys.Verify(envelope, c.Kind, c.Subject); got != c.Verdict {
+			t.Errorf("%s: %s, want %s", c.Name, got, c.Verdict)
+		}
+	}
+}
+
+func TestASignatureIsTheSameInBothLanguages(t *testing.T) {
+	table, _ := readSignatureTable(t)
+	for _, c := range table.Cases {
+		if c.Verdict != SignatureValid {
+			continue
+		}
+		envelope := &Envelope{Data: json.RawMessage(c.Data)}
+
+		privateKey(t, table.Seeds[c.Signer]).Sign(envelope, c.Kind, c.Subject)
+
+		if envelope.KeyID != c.KeyID || envelope.Signature != c.Signature {
+			t.Errorf("%s: %s %s, want %s %s", c.Name, envelope.KeyID, envelope.Signature, c.KeyID, c.Signature)
+		}
+	}
+}
+
+func TestASignatureHoldsAfterItsEnvelopeWasWrittenAndRead(t *testing.T) {
+	table, keys := readSignatureTable(t)
+	data, err := Wrap(TypeOrder, "ord-1", "makeway/scheduler/a", "7f", Time{}, map[string]string{"message": "a < b & \u2028"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	envelope := &Envelope{}
+	if err := json.Unmarshal(data, envelope); err != nil {
+		t.Fatal(err)
+	}
+	privateKey(t, table.Seeds["order/new"]).Sign(envelope, SigningOrder, "orders")
+	written, err := Encode(envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &Envelope{}
+	if err := json.Unmarshal(written, read); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := keys.Verify(read, SigningOrder, "orders"); got != SignatureValid {
+		t.Errorf("%s: %s", got, written)
+	}
+}
+
+func TestKeysThatCannotBeUsedAreRefused(t *testing.T) {
+	table, _ := readSignatureTable(t)
+	three := table.PublicKeys["order.pem"] + table.PublicKeys["control.pem"]
+	for text, want := range map[string]string{"nonsense": "not a public key", three: "more than 2 keys"} {
+		if _, err := ParsePublicKeys(map[string]string{"order.pem": text}); err == nil || !strings.Contains(err.Error(), "order.pem: "+want) {
+			t.Errorf("%.20q: error %v, want %q", text, err, want)
+		}
+	}
+	for _, text := range []string{"", "nonsense", table.PublicKeys["order.pem"]} {
+		if _, err := ParseSigningKey([]byte(text)); err == nil {
+			t.Errorf("%.20q: no error", text)
+		}
+	}
+}
