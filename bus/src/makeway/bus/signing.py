@@ -19,7 +19,14 @@ from typing import Final
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from makeway.bus.envelope import Envelope
 
@@ -69,6 +76,21 @@ class SigningKey:
             raise ValueError(f"not an Ed25519 key: {type(private).__name__}")
         return cls(private, key_id(private.public_key()))
 
+    @classmethod
+    def new(cls) -> SigningKey:
+        """Return a new key."""
+        private = Ed25519PrivateKey.generate()
+        return cls(private, key_id(private.public_key()))
+
+    def to_pem(self) -> bytes:
+        """Return it as `from_pem` reads it."""
+        return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def public_pem(self) -> str:
+        """Return its public key, in PEM."""
+        public = self.private.public_key()
+        return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
+
     def sign(self, envelope: Envelope, kind: SigningKind, subject: str) -> Envelope:
         """Return the envelope with `keyid` and `signature`."""
         signature = self.private.sign(signed_bytes(kind, subject, bytes(envelope.data)))
@@ -91,6 +113,10 @@ class PublicKeys:
             ValueError: an entry that is no key, or too many of them; names the entry.
         """
         return cls({kind: _public_keys(f"{kind}.pem", data.get(f"{kind}.pem", "")) for kind in SigningKind})
+
+    def ids(self) -> dict[str, list[str]]:
+        """Return the key ids by kind."""
+        return {str(kind): sorted(keys) for kind, keys in self.by_kind.items()}
 
     def verify(self, envelope: Envelope, kind: SigningKind, subject: str) -> SignatureVerdict:
         """Return what the envelope's signature is, as one of this kind on this subject."""
