@@ -52,6 +52,7 @@ SUB_COMMANDS = {
     "breaker": SubCommand(
         "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
     ),
+    "keys": SubCommand("makeway.cli.keys.command", "Make, show and rotate the keys of signatures."),
     "history": SubCommand(
         "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),

@@ -1,0 +1,1 @@
+"""`makeway keys`: the keys of signatures, made, shown and rotated."""

@@ -1,0 +1,316 @@
+"""Where keys are kept: private ones in a Secret a part or in a directory, public ones in a ConfigMap."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.core.k8s.objects import ConfigMap, Metadata
+from makeway.core.k8s.times import api_time
+from makeway.runtime.kube import Api, ApiError
+
+CONFIGMAP: Final = "makeway-keys"
+SCHEDULER_KEYS: Final = "makeway-signing-scheduler"
+SECRETS: Final[Mapping[SigningKind, str]] = {
+    SigningKind.ORDER: SCHEDULER_KEYS,
+    SigningKind.QUOTA_ORDER: "makeway-signing-planner",
+    SigningKind.CONTROL: "makeway-signing-planner",
+    SigningKind.OUTCOME: "makeway-signing-evictor",
+}
+"""The Secret of the part that signs a kind. No part sees another's."""
+
+_SWAPPED: Final = "makeway.dev/swapped-"
+_MADE: Final = "makeway.dev/made-"
+_MERGE: Final = "application/merge-patch+json"
+_END: Final = "-----END PUBLIC KEY-----"
+_LABELS: Final = {"app.kubernetes.io/name": "makeway", "app.kubernetes.io/part-of": "makeway"}
+
+
+class _Secret(msgspec.Struct):
+    metadata: Metadata
+    data: dict[str, str] | None = None
+
+
+class PrivateKeys(Protocol):
+    """Where the private key of a kind is kept, and its successor during a rotation."""
+
+    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
+        """Return the key in use and its successor, each None where there is none."""
+
+    def swapped_at(self, kind: SigningKind) -> datetime | None:
+        """Return when the key in use took its place, where known; after `read`."""
+
+    async def put(self, kind: SigningKind, key: SigningKey) -> None:
+        """Store the key in use."""
+
+    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
+        """Store a successor."""
+
+    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
+        """Make the successor the key in use, at once."""
+
+
+class SecretKeys:
+    """Private keys in a Secret. A write fails (409) where the Secret has changed since it was read."""
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace, self._name = namespace, name
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._metadata: Metadata | None = None
+
+    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
+        """As `PrivateKeys`."""
+        found = await self._get()
+        self._metadata = None if found is None else found.metadata
+        data = {} if found is None else found.data or {}
+        return self._key(data, f"{kind}.pem"), self._key(data, f"{kind}.next.pem")
+
+    def swapped_at(self, kind: SigningKind) -> datetime | None:
+        """As `PrivateKeys`."""
+        annotations = (self._metadata.annotations if self._metadata else None) or {}
+        return _time(annotations.get(f"{_SWAPPED}{kind}", ""))
+
+    async def put(self, kind: SigningKind, key: SigningKey) -> None:
+        """As `PrivateKeys`."""
+        await self._write({f"{kind}.pem": key, f"{kind}.next.pem": None})
+
+    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
+        """As `PrivateKeys`."""
+        await self._write({f"{kind}.next.pem": key})
+
+    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
+        """As `PrivateKeys`."""
+        at = {f"{_SWAPPED}{kind}": api_time(now)}
+        await self._write({f"{kind}.pem": key, f"{kind}.next.pem": None}, at)
+
+    def _key(self, data: Mapping[str, str], name: str) -> SigningKey | None:
+        if name not in data:
+            return None
+        try:
+            return SigningKey.from_pem(b64decode(data[name], validate=True))
+        except (Base64Error, ValueError) as error:
+            raise ValueError(f"Secret {self._namespace}/{self._name}: {name}: {error}") from error
+
+    async def _get(self) -> _Secret | None:
+        try:
+            body = await self._api.request("GET", f"{self._path}/{self._name}")
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return msgspec.json.decode(body, type=_Secret)
+
+    async def _write(
+        self, keys: Mapping[str, SigningKey | None], annotations: Mapping[str, str] | None = None
+    ) -> None:
+        data = {name: None if key is None else encoded(key) for name, key in keys.items()}
+        if self._metadata is None:
+            manifest = secret(self._namespace, self._name, {k: v for k, v in data.items() if v is not None})
+            answer = await created(self._api, self._path, manifest)
+        else:
+            version = self._metadata.resource_version
+            patch = {"metadata": {"resourceVersion": version, "annotations": annotations or {}}, "data": data}
+            answer = await self._api.request(
+                "PATCH", f"{self._path}/{self._name}", body=msgspec.json.encode(patch), content_type=_MERGE
+            )
+        self._metadata = msgspec.json.decode(answer, type=_Secret).metadata
+
+
+class DirectoryKeys:
+    """Private keys in files, `<kind>.pem` each, for a part that does not run as a pod of the API server's."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
+        """As `PrivateKeys`."""
+        return self._key(f"{kind}.pem"), self._key(f"{kind}.next.pem")
+
+    def swapped_at(self, kind: SigningKind) -> datetime | None:
+        """As `PrivateKeys`: when the file was last written."""
+        try:
+            return datetime.fromtimestamp((self._directory / f"{kind}.pem").stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return None
+
+    async def put(self, kind: SigningKind, key: SigningKey) -> None:
+        """As `PrivateKeys`."""
+        self._write(f"{kind}.pem", key)
+        (self._directory / f"{kind}.next.pem").unlink(missing_ok=True)
+
+    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
+        """As `PrivateKeys`."""
+        self._write(f"{kind}.next.pem", key)
+
+    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
+        """As `PrivateKeys`."""
+        del now  # the file's own time says it
+        await self.put(kind, key)
+
+    def _key(self, name: str) -> SigningKey | None:
+        file = self._directory / name
+        try:
+            return SigningKey.from_pem(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file}: {error}") from error
+
+    def _write(self, name: str, key: SigningKey) -> None:
+        """Write a file that only its owner may read, and let it take the place of one that is there."""
+        file = self._directory / name
+        new = self._directory / f".{name}.{os.getpid()}"
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(descriptor, "wb") as opened:
+                    opened.write(key.to_pem())
+                    opened.flush()
+                    os.fsync(opened.fileno())
+                new.replace(file)
+            finally:
+                with suppress(FileNotFoundError):
+                    new.unlink()
+        except OSError as error:
+            raise ValueError(f"{file} cannot be written: {error}") from error
+
+
+@dataclass(frozen=True)
+class PublicState:
+    """ConfigMap `makeway-keys` as it is. `version`: empty where there is none. `made`: by key id."""
+
+    by_kind: Mapping[SigningKind, Mapping[str, str]] = field(default_factory=dict)
+    version: str = ""
+    made: Mapping[str, datetime] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+    def made_at(self, key_id: str) -> datetime | None:
+        """Return when a key was made: as noted, else not after the ConfigMap was."""
+        return self.made.get(key_id, self.created_at)
+
+
+async def public_state(api: Api, namespace: str) -> PublicState:
+    """Read the public keys. Raises ApiError, ApiUnavailable, and ValueError where they cannot be read."""
+    try:
+        body = await api.request("GET", f"{_configmaps(namespace)}/{CONFIGMAP}")
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return PublicState()
+        raise
+    found = msgspec.json.decode(body, type=ConfigMap)
+    try:
+        by_kind = by_key_id(found.data or {})
+    except ValueError as error:
+        raise ValueError(f"ConfigMap {namespace}/{CONFIGMAP}: {error}") from error
+    annotations = (found.metadata.annotations or {}).items()
+    noted = {name.removeprefix(_MADE): _time(value) for name, value in annotations if name.startswith(_MADE)}
+    return PublicState(
+        by_kind,
+        found.metadata.resource_version,
+        {key_id: made for key_id, made in noted.items() if made is not None},
+        found.metadata.creation_timestamp,
+    )
+
+
+async def put_public(
+    api: Api,
+    namespace: str,
+    before: PublicState,
+    changed: Mapping[SigningKind, Mapping[str, str]],
+    now: datetime,
+) -> None:
+    """Store the public keys of some kinds; fails (409) where the ConfigMap has changed since `before`."""
+    known = {one for keys in before.by_kind.values() for one in keys}
+    kept = {one for keys in ({**before.by_kind, **changed}).values() for one in keys}
+    notes: dict[str, str | None] = {f"{_MADE}{one}": api_time(now) for one in sorted(kept - known)}
+    data = {f"{kind}.pem": "".join(keys.values()) for kind, keys in changed.items()}
+    if not before.version:
+        manifest = configmap(namespace, changed, now)
+        await created(api, _configmaps(namespace), manifest)
+        return
+    notes |= {f"{_MADE}{one}": None for one in before.made if one not in kept}
+    patch = {"metadata": {"resourceVersion": before.version, "annotations": notes}, "data": data}
+    path = f"{_configmaps(namespace)}/{CONFIGMAP}"
+    await api.request("PATCH", path, body=msgspec.json.encode(patch), content_type=_MERGE)
+
+
+def by_key_id(data: Mapping[str, str]) -> dict[SigningKind, dict[str, str]]:
+    """Return the public keys in PEM by kind and key id, in their order. Pure.
+
+    Raises:
+        ValueError: an entry that is no key, or too many of them.
+    """
+    PublicKeys.parse(data)
+    found: dict[SigningKind, dict[str, str]] = {}
+    for kind in SigningKind:
+        blocks = [one.strip() for one in data.get(f"{kind}.pem", "").split(_END)]
+        pems = [f"{one}\n{_END}\n" for one in blocks if one]
+        found[kind] = {next(iter(PublicKeys.parse({f"{kind}.pem": pem}).by_kind[kind])): pem for pem in pems}
+    return found
+
+
+def secret(namespace: str, name: str, data: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Secret's manifest. Pure."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(_LABELS)},
+        "type": "Opaque",
+        "data": dict(data),
+    }
+
+
+def configmap(namespace: str, keys: Mapping[SigningKind, Mapping[str, str]], now: datetime) -> dict[str, Any]:
+    """Return the manifest of the public keys' ConfigMap. Pure."""
+    made = {f"{_MADE}{one}": api_time(now) for of_kind in keys.values() for one in of_kind}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIGMAP, "namespace": namespace, "labels": dict(_LABELS), "annotations": made},
+        "data": {f"{kind}.pem": "".join(of_kind.values()) for kind, of_kind in keys.items()},
+    }
+
+
+def encoded(key: SigningKey) -> str:
+    """Return a private key as a Secret holds it."""
+    return b64encode(key.to_pem()).decode("ascii")
+
+
+async def created(api: Api, path: str, manifest: Mapping[str, Any]) -> bytes:
+    """Create an object.
+
+    Raises:
+        ApiError, ApiUnavailable: it was not created, or that is not known.
+        ValueError: its namespace does not exist.
+    """
+    try:
+        return await api.request("POST", path, body=msgspec.json.encode(manifest))
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            namespace = manifest["metadata"]["namespace"]
+            raise ValueError(f"there is no namespace {namespace}") from error
+        raise
+
+
+def _configmaps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

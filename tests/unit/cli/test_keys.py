@@ -1,0 +1,307 @@
+"""`makeway keys` against an API server in this process that keeps Secrets and ConfigMaps."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.cli.keys.rotation import KindKeys, Step, next_step, retired
+from unit.cli.test_connect import kubeconfig, makeway
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+ORDER = SigningKind.ORDER
+OLD, NEW, THIRD = (SigningKey.new() for _ in range(3))
+
+
+def keys(current: SigningKey | None, successor: SigningKey | None, *public: SigningKey) -> KindKeys:
+    pems = {one.key_id: one.public_pem() for one in public}
+    return KindKeys(ORDER, current, successor, pems, NOW - timedelta(minutes=5))
+
+
+def test_a_rotation_goes_on_from_wherever_it_was_broken_off() -> None:
+    assert next_step(keys(OLD, None, OLD)) is Step.MAKE
+    assert next_step(keys(OLD, NEW, OLD)) is Step.PUBLISH
+    assert next_step(keys(OLD, NEW, OLD, NEW)) is Step.SWAP
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (keys(NEW, None, OLD, NEW), "--finish"),
+        (keys(OLD, THIRD, OLD, NEW), "--finish"),
+        (keys(None, None, OLD), "no private key"),
+        (keys(NEW, None, OLD), "not among the public keys"),
+    ],
+    ids=["before the end of the last", "a successor that is not published", "lost", "not published"],
+)
+def test_a_rotation_that_needs_a_third_key_or_has_no_first_is_refused(found: KindKeys, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        next_step(found)
+
+
+def test_an_old_key_is_not_dropped_while_its_messages_may_still_be_read() -> None:
+    swapped = keys(NEW, None, OLD, NEW)
+
+    assert retired(swapped, NOW, timedelta(minutes=5)) == [OLD.key_id]
+    with pytest.raises(ValueError, match="on their way; try again in 600 s"):
+        retired(swapped, NOW, timedelta(minutes=15))
+    with pytest.raises(ValueError, match="under way"):
+        retired(keys(OLD, NEW, OLD, NEW), NOW, timedelta())
+    assert retired(keys(NEW, None, NEW), NOW, timedelta()) == []
+
+
+class Cluster:
+    """Secrets and ConfigMaps by kind, namespace and name. `fails_after`: how many writes succeed."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.fails_after = 1000
+        self.version = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        _, _, _, _, namespace, kind, *name = request.path.split("/")
+        if request.method != "GET":
+            if not self.fails_after:
+                return web.json_response({"message": "gone", "reason": "InternalError"}, status=500)
+            self.fails_after -= 1
+        if request.method == "POST":
+            body = json.loads(await request.text())
+            return self._stored((kind, namespace, body["metadata"]["name"]), body)
+        where = (kind, namespace, name[0])
+        found = self.objects.get(where)
+        if found is None:
+            return web.json_response({"message": "not found", "reason": "NotFound"}, status=404)
+        if request.method == "PATCH":
+            body = json.loads(await request.text())
+            if body["metadata"].pop("resourceVersion") != found["metadata"]["resourceVersion"]:
+                return web.json_response({"message": "changed", "reason": "Conflict"}, status=409)
+            return self._stored(where, _merged(found, body))
+        return web.json_response(found)
+
+    def _stored(self, where: tuple[str, str, str], body: dict[str, Any]) -> web.Response:
+        self.version += 1
+        body["metadata"] |= {
+            "resourceVersion": str(self.version),
+            "creationTimestamp": "2026-11-20T08:00:00Z",
+        }
+        self.objects[where] = body
+        return web.json_response(body)
+
+    def private(self, kind: str, secret: str, namespace: str = "makeway-system") -> SigningKey:
+        data = self.objects["secrets", namespace, secret]["data"]
+        return SigningKey.from_pem(b64decode(data[f"{kind}.pem"]))
+
+    def public(self) -> dict[str, list[str]]:
+        return PublicKeys.parse(self.objects["configmaps", "makeway-system", "makeway-keys"]["data"]).ids()
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        merged[name] = _merged(merged.get(name), value)
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+@asynccontextmanager
+async def serving(cluster: Cluster) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", cluster.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def run(cluster: Cluster, directory: Path, *arguments: str) -> tuple[int, str, str]:
+    async with serving(cluster) as url:
+        return await makeway("keys", *arguments, f"--kubeconfig={kubeconfig(directory, url)}")
+
+
+async def made(tmp_path: Path, *arguments: str) -> Cluster:
+    cluster = Cluster()
+    code, _, err = await run(cluster, tmp_path, "new", *arguments)
+    assert code == 0, err
+    return cluster
+
+
+async def test_each_part_has_a_secret_of_its_own_keys_and_all_public_keys_count(tmp_path: Path) -> None:
+    cluster = await made(tmp_path, "--scheduler-namespace=kube-system")
+
+    held = {
+        (namespace, name): set(one["data"])
+        for (kind, namespace, name), one in cluster.objects.items()
+        if kind == "secrets"
+    }
+    assert held == {
+        ("kube-system", "makeway-signing-scheduler"): {"order.pem"},
+        ("makeway-system", "makeway-signing-planner"): {"quota-order.pem", "control.pem"},
+        ("makeway-system", "makeway-signing-evictor"): {"outcome.pem"},
+    }
+    assert cluster.public() == {
+        "order": [cluster.private("order", "makeway-signing-scheduler", "kube-system").key_id],
+        "quota-order": [cluster.private("quota-order", "makeway-signing-planner").key_id],
+        "control": [cluster.private("control", "makeway-signing-planner").key_id],
+        "outcome": [cluster.private("outcome", "makeway-signing-evictor").key_id],
+    }
+
+
+async def test_new_keys_are_refused_where_there_are_some_and_replaced_only_when_told(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    before = cluster.public()
+
+    code, _, err = await run(cluster, tmp_path, "new")
+    assert (code, cluster.public()) == (1, before)
+    assert "there are keys already" in err
+    code, _, err = await run(cluster, tmp_path, "new", "--replace", "--kind=order")
+    assert (code, cluster.public()) == (2, before)
+    assert "nothing was changed; give --yes" in err
+
+    code, _, err = await run(cluster, tmp_path, "new", "--replace", "--kind=order", "--yes")
+    assert code == 0, err
+    after = cluster.public()
+    assert {kind for kind in after if after[kind] != before[kind]} == {"order"}
+    assert after["order"] == [cluster.private("order", "makeway-signing-scheduler").key_id]
+
+
+async def test_a_lost_private_key_is_named_and_replaced_only_when_told(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    del cluster.objects["secrets", "makeway-system", "makeway-signing-evictor"]
+
+    code, _, err = await run(cluster, tmp_path, "new")
+
+    assert code == 1
+    assert "there are public keys of outcome, and not the private key that goes with them" in err
+
+
+@pytest.mark.parametrize("writes", range(4))
+async def test_what_a_broken_off_call_has_left_out_is_made(tmp_path: Path, writes: int) -> None:
+    cluster = Cluster()
+    cluster.fails_after = writes
+    code, _, _ = await run(cluster, tmp_path, "new")
+    assert code == 1
+
+    cluster.fails_after = 1000
+    code, _, err = await run(cluster, tmp_path, "new")
+
+    assert code == 0, err
+    code, out, err = await run(cluster, tmp_path, "show")
+    assert code == 0, err
+    assert out.count("in use") == 4
+
+
+async def test_a_rotation_keeps_the_old_key_until_it_is_finished(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    before = cluster.public()
+
+    code, out, err = await run(cluster, tmp_path, "rotate", "--wait=0s")
+
+    assert code == 0, err
+    assert out.count("is put in use") == 4
+    after = cluster.public()
+    assert all(len(after[kind]) == 2 and before[kind][0] in after[kind] for kind in after)
+    used = cluster.private("control", "makeway-signing-planner").key_id
+    assert used in after["control"]
+    assert used not in before["control"]
+    code, _, err = await run(cluster, tmp_path, "rotate", "--wait=0s")
+    assert (code, cluster.public()) == (1, after)
+    assert "there are 2 public keys already" in err
+    code, _, err = await run(cluster, tmp_path, "rotate", "--finish")
+    assert (code, cluster.public()) == (1, after)
+    assert "may still be on their way" in err
+
+    code, out, err = await run(cluster, tmp_path, "rotate", "--finish", "--after=0s")
+
+    assert code == 0, err
+    assert out.count("counts no more") == 4
+    assert cluster.public()["control"] == [used]
+    code, out, err = await run(cluster, tmp_path, "rotate", "--finish", "--after=0s")
+    assert (code, out) == (0, "there is no old key to drop\n")
+
+
+@pytest.mark.parametrize("writes", range(9))
+async def test_a_rotation_that_is_broken_off_at_any_write_is_completed_by_another_call(
+    tmp_path: Path, writes: int
+) -> None:
+    cluster = await made(tmp_path)
+    cluster.fails_after = writes
+    code, _, _ = await run(cluster, tmp_path, "rotate", "--wait=0s")
+    assert code == 1
+    for kind, secret in (("order", "scheduler"), ("quota-order", "planner"), ("outcome", "evictor")):
+        assert cluster.private(kind, f"makeway-signing-{secret}").key_id in cluster.public()[kind]
+
+    cluster.fails_after = 1000
+    code, _, err = await run(cluster, tmp_path, "rotate", "--wait=0s")
+    assert code == 0, err
+
+    code, out, err = await run(cluster, tmp_path, "show", "-o", "json")
+    assert code == 0, err
+    assert sorted(row["state"] for row in json.loads(out)) == ["in use"] * 4 + ["old"] * 4
+
+
+async def test_manifests_are_printed_for_git_and_nothing_is_written(tmp_path: Path) -> None:
+    code, out, err = await makeway("keys", "new", "--output=yaml", "--makeway-namespace=mw")
+
+    assert code == 0, err
+    *secrets, public = yaml.safe_load_all(out)
+    assert [one["metadata"]["namespace"] for one in (*secrets, public)] == ["mw"] * 4
+    assert public["metadata"]["name"] == "makeway-keys"
+    ids = PublicKeys.parse(public["data"]).ids()
+    for secret in secrets:
+        for name, value in secret["data"].items():
+            assert SigningKey.from_pem(b64decode(value)).key_id in ids[name.removesuffix(".pem")]
+
+
+async def test_the_schedulers_key_is_kept_in_a_directory_for_a_static_pod(tmp_path: Path) -> None:
+    directory = tmp_path / "makeway" / "signing"
+    cluster = await made(tmp_path, f"--directory={directory}")
+    file = directory / "order.pem"
+
+    assert file.stat().st_mode & 0o777 == 0o600
+    first = SigningKey.from_pem(file.read_bytes()).key_id
+    assert cluster.public()["order"] == [first]
+    assert ("secrets", "makeway-system", "makeway-signing-scheduler") not in cluster.objects
+
+    code, _, err = await run(
+        cluster, tmp_path, "rotate", "--kind=order", "--wait=0s", f"--directory={directory}"
+    )
+
+    assert code == 0, err
+    second = SigningKey.from_pem(file.read_bytes()).key_id
+    assert cluster.public()["order"] == sorted([first, second])
+    assert [one.name for one in directory.iterdir()] == ["order.pem"]
+
+
+async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path) -> None:
+    cluster = await made(tmp_path)
+    await run(cluster, tmp_path, "rotate", "--wait=0s", "--kind=order")
+
+    code, out, err = await run(cluster, tmp_path, "show")
+
+    assert code == 0, err
+    head, *rows = out.splitlines()
+    assert head.split() == ["KIND", "KEY", "SIGNED", "BY", "STATE", "AGE"]
+    assert [(row.split()[0], " ".join(row.split()[3:-1])) for row in rows] == [
+        ("order", "old"),
+        ("order", "in use"),
+        ("quota-order", "in use"),
+        ("control", "in use"),
+        ("outcome", "in use"),
+    ]
+    assert max(map(len, out.splitlines())) <= 80
+    assert "PRIVATE" not in out
