@@ -136,6 +136,10 @@ class Release:
             files = self._directory / "host" / place
             self._write_secret(files, {"secretName": "makeway-nats-scheduler"})
             text = text.replace(f"/etc/kubernetes/makeway/{place}/", f"{files}/")
+        if "/etc/kubernetes/makeway/signing" in text:
+            files = self._directory / "host" / "signing"
+            self._write_secret(files, {"secretName": "makeway-signing-scheduler"})
+            text = text.replace("/etc/kubernetes/makeway/signing", str(files))
         file.write_text(self._local(text))
         url = f"https://127.0.0.1:{port}"
         argv = [

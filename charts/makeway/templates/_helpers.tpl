@@ -93,6 +93,65 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
+{{/* Signatures are used. */}}
+{{- define "makeway.signatures" -}}
+{{- if ne .Values.signatures.mode "off" }}yes{{ end -}}
+{{- end }}
+
+{{/* The Secret of a part's private keys. Give (list $ "component"). */}}
+{{- define "makeway.signingSecret" -}}
+{{- $ := index . 0 -}}
+{{- index $.Values.signatures.secrets (index . 1) | default (printf "makeway-signing-%s" (index . 1)) -}}
+{{- end }}
+
+{{/* Which private keys each part has; JSON. */}}
+{{- define "makeway.signingKinds" -}}
+{{- dict "planner" (list "quota-order" "control") "evictor" (list "outcome") "scheduler" (list "order") | toJson -}}
+{{- end }}
+
+{{/* Fills .Values.signingKeys with private keys by part, and public keys under "public", once a rendering: what the
+     cluster has is kept. Where one of a pair is missing, both are made anew. Helm has no function for a public key, but a
+     certificate of the key holds it: 32 bytes after the 12 with which every Ed25519 key of X.509 begins (RFC 8410). */}}
+{{- define "makeway.signingKeys" -}}
+{{- if not (hasKey .Values "signingKeys") }}
+{{- $ := . }}
+{{- $head := "\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00" }}
+{{- $published := (lookup "v1" "ConfigMap" .Release.Namespace "makeway-keys").data | default dict }}
+{{- $public := dict }}
+{{- $keys := dict "public" $public }}
+{{- range $component, $kinds := include "makeway.signingKinds" . | fromJson }}
+{{- $private := dict }}
+{{- range $name, $value := (lookup "v1" "Secret" $.Release.Namespace (printf "makeway-signing-%s" $component)).data }}
+{{- $_ := set $private $name ($value | b64dec) }}
+{{- end }}
+{{- range $kind := $kinds }}
+{{- $file := printf "%s.pem" $kind }}
+{{- if and (hasKey $private $file) (hasKey $published $file) }}
+{{- $_ := set $public $file (get $published $file) }}
+{{- else }}
+{{- $key := genPrivateKey "ed25519" }}
+{{- $certificate := (genSelfSignedCertWithKey "makeway" list list 1 $key).Cert }}
+{{- $der := regexReplaceAll "-----[^-]+-----|\n" $certificate "" | b64dec }}
+{{- $encoded := index (splitList $head $der) 1 | substr 0 32 | printf "%s%s" $head | b64enc }}
+{{- $_ := set $private $file $key }}
+{{- $_ := unset $private (printf "%s.next.pem" $kind) }}
+{{- $_ := set $public $file (printf "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n" $encoded) }}
+{{- end }}
+{{- end }}
+{{- $_ := set $keys $component $private }}
+{{- end }}
+{{- $_ := set .Values "signingKeys" $keys }}
+{{- end }}
+{{- end }}
+
+{{/* How planner and evictor sign and verify: arguments. */}}
+{{- define "makeway.signatureArguments" -}}
+{{- if include "makeway.signatures" . -}}
+- --signatures={{ .Values.signatures.mode }}
+- --signing-keys=/etc/makeway/signing
+{{- end }}
+{{- end }}
+
 {{/* How planner, evictor and the streams' job log in to NATS: environment. Give (list $ "component"). */}}
 {{- define "makeway.natsEnvironment" -}}
 {{- $ := index . 0 -}}
@@ -128,7 +187,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* Where a component finds its files for NATS; empty where it needs none. Give (list $ "component"). */}}
+{{/* Where a component finds its files for NATS and its signing keys; empty where it needs none. Give (list $ "component"). */}}
 {{- define "makeway.natsMounts" -}}
 {{- $ := index . 0 -}}
 {{- if and (include "makeway.trialNats" $) (eq (index . 1) "scheduler") }}
@@ -136,6 +195,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- if include "makeway.trialTls" $ }}
 - { name: nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
+{{- end }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
+- { name: signing, mountPath: /etc/makeway/signing, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.url -}}
 {{- if index $.Values.nats.credentials (index . 1) }}
@@ -161,6 +223,10 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if include "makeway.trialTls" $ }}
 - name: nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
+{{- end }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
+- name: signing
+  secret: { secretName: {{ include "makeway.signingSecret" . }} }
 {{- end }}
 {{- if $.Values.nats.url -}}
 {{- with index $.Values.nats.credentials (index . 1) }}

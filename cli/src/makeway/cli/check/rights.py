@@ -61,6 +61,7 @@ _SCHEDULING: Final = "scheduling.k8s.io"
 _LEASES: Final = ("coordination.k8s.io", "leases")
 _EVENTS: Final = ("events.k8s.io", "events")
 _POLICY: Final = "makeway-policy"
+_KEYS: Final = "makeway-keys"
 
 RIGHTS: Final = (
     *_rights("planner", "", "nodes", "list watch"),
@@ -80,6 +81,7 @@ RIGHTS: Final = (
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("planner", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     *_rights("evictor", "", "pods", "get delete"),
     *_rights("evictor", "", "pods/status", "patch"),
     *_rights("evictor", "", "pods/eviction", "create"),
@@ -91,6 +93,7 @@ RIGHTS: Final = (
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("evictor", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     *_rights("evictor", "", "configmaps", "get patch", namespace=MAKEWAY, name=BREAKER),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
@@ -99,6 +102,7 @@ RIGHTS: Final = (
     *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("scheduler", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_KEYS),
     Right("planner", "delete", "", "pods", wanted=False),
     Right("planner", "create", "", "pods/eviction", wanted=False),
 )

@@ -1,0 +1,101 @@
+"""The keys of signatures in the rendered chart: they belong together, and each part has its own alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from chart.conftest import Run
+from chart.test_chart import objects, template
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+
+REQUIRED = "signatures.mode=require"
+KINDS = {
+    "planner": {SigningKind.QUOTA_ORDER, SigningKind.CONTROL},
+    "evictor": {SigningKind.OUTCOME},
+    "scheduler": {SigningKind.ORDER},
+}
+
+
+def named(rendered: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    (found,) = (one for one in rendered if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    return found
+
+
+def test_each_part_has_the_private_keys_of_its_own_kinds_and_the_public_keys_belong_to_them(run: Run) -> None:
+    rendered = objects(template(run, REQUIRED))
+
+    public = PublicKeys.parse(named(rendered, "ConfigMap", "makeway-keys")["data"])
+    ids: dict[str, list[str]] = {}
+    for component, kinds in KINDS.items():
+        data = named(rendered, "Secret", f"makeway-signing-{component}")["stringData"]
+        assert set(data) == {f"{kind}.pem" for kind in kinds}
+        ids |= {str(kind): [SigningKey.from_pem(data[f"{kind}.pem"].encode()).key_id] for kind in kinds}
+    assert public.ids() == ids
+    assert len({one for of_kind in ids.values() for one in of_kind}) == len(SigningKind)
+
+
+def test_each_part_mounts_the_secret_of_its_own_keys_alone(run: Run) -> None:
+    rendered = objects(template(run, REQUIRED))
+
+    for one in rendered:
+        if one["kind"] not in ("Deployment", "StatefulSet"):
+            continue
+        component = one["metadata"]["name"].removeprefix("makeway-")
+        pod = one["spec"]["template"]["spec"]
+        secrets = {volume["secret"]["secretName"] for volume in pod.get("volumes", ()) if "secret" in volume}
+        mounted = {name for name in secrets if name.startswith("makeway-signing-")}
+        assert mounted == ({f"makeway-signing-{component}"} if component in KINDS else set()), component
+        if component in KINDS:
+            mounts = pod["containers"][0]["volumeMounts"]
+            assert {"name": "signing", "mountPath": "/etc/makeway/signing", "readOnly": True} in mounts
+
+
+@pytest.mark.parametrize("mode", ["log", "require"])
+def test_the_parts_are_told_to_sign_and_verify(run: Run, mode: str) -> None:
+    rendered = objects(template(run, f"signatures.mode={mode}"))
+
+    for component in ("planner", "evictor"):
+        pod = named(rendered, "Deployment", f"makeway-{component}")["spec"]["template"]["spec"]
+        arguments = pod["containers"][0]["args"]
+        assert {f"--signatures={mode}", "--signing-keys=/etc/makeway/signing"} <= set(arguments)
+    configuration = named(rendered, "ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
+    (profile,) = yaml.safe_load(configuration)["profiles"]
+    arguments = profile["pluginConfig"][0]["args"]
+    assert arguments["signatures"] == mode
+    assert arguments["signingKeysDirectory"] == "/etc/makeway/signing"
+    assert arguments["keysConfigMap"] == {"namespace": "default", "name": "makeway-keys"}
+
+
+def test_a_static_pod_finds_the_schedulers_key_where_its_other_files_are(run: Run) -> None:
+    rendered = objects(template(run, REQUIRED, "scheduler.install=replacement"))
+
+    configuration = named(rendered, "ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
+    (profile,) = yaml.safe_load(configuration)["profiles"]
+    directory = profile["pluginConfig"][0]["args"]["signingKeysDirectory"]
+    assert directory == "/etc/kubernetes/makeway/signing"
+
+
+def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None:
+    rendered = template(run, "signatures.mode=off")
+
+    for text in ("makeway-signing-", "--signatures", "signingKeysDirectory", "name: signing"):
+        assert text not in rendered
+
+
+@pytest.mark.parametrize("install", ["second", "replacement"])
+def test_no_part_may_write_the_public_keys_or_read_a_secret(run: Run, install: str) -> None:
+    rendered = objects(template(run, REQUIRED, f"scheduler.install={install}"))
+
+    rules = [rule for one in rendered if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
+    assert not any("secrets" in rule.get("resources", ()) for rule in rules)
+    reading = [rule for rule in rules if "makeway-keys" in rule.get("resourceNames", ())]
+    assert len(reading) == len(KINDS)
+    for rule in reading:
+        assert rule["resourceNames"] == ["makeway-keys"]
+        assert set(rule["verbs"]) <= {"get", "list", "watch"}
+    for rule in rules:
+        if "configmaps" in rule.get("resources", ()):
+            assert rule.get("resourceNames"), rule
