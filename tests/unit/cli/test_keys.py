@@ -15,6 +15,7 @@ import yaml
 from aiohttp import web
 
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.cli.check.keys import judge
 from makeway.cli.keys.rotation import KindKeys, Step, next_step, retired
 from unit.cli.test_connect import kubeconfig, makeway
 
@@ -305,3 +306,27 @@ async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path)
     ]
     assert max(map(len, out.splitlines())) <= 80
     assert "PRIVATE" not in out
+
+
+def test_check_names_a_key_in_use_that_no_part_takes() -> None:
+    others = [
+        KindKeys(kind, OLD, None, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind if kind is not ORDER
+    ]
+
+    wrong = judge([keys(NEW, None, OLD), *others])
+    assert wrong.state == "wrong"
+    assert f"lacks the key in use of order {NEW.key_id}" in wrong.detail
+    assert judge([keys(None, None), *others]).state == "wrong"
+
+
+def test_check_reminds_of_a_rotation_and_takes_a_static_pods_key_as_it_is() -> None:
+    others = [
+        KindKeys(kind, OLD, None, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind if kind is not ORDER
+    ]
+
+    assert judge([keys(OLD, None, OLD), *others]).state == "ok"
+    assert judge([keys(None, None, OLD), *others]).state == "ok"
+    rotating = judge([keys(NEW, None, OLD, NEW), *others])
+    assert (rotating.state, rotating.detail) == ("warning", "a rotation is not finished for order")
+    lost = judge([keys(OLD, None, OLD), KindKeys(SigningKind.OUTCOME, None, None, {"a": "b"})])
+    assert "no Secret holds the private key of outcome" in lost.detail

@@ -15,6 +15,7 @@ from makeway.cli.check import components as check_components
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results, version_result
+from makeway.cli.check.keys import keys_result
 from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
 from makeway.cli.connect.session import Installation, connected
@@ -72,6 +73,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
             yield result
         async for result in configuration_results(api, namespace):
             yield result
+        yield await keys_result(api, namespace)
     async for result in _bus_results(installation, cluster_uid, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))

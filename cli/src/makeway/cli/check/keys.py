@@ -1,0 +1,62 @@
+"""The keys of signatures, as they are stored: whether what each part signs verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+from makeway.bus.signing import SigningKind
+from makeway.cli.check.result import CheckResult
+from makeway.cli.keys.rotation import KindKeys
+from makeway.cli.keys.stores import CONFIGMAP, SECRETS, SecretKeys, public_state
+from makeway.runtime.kube import Api, ApiError
+
+_NAME: Final = "signing keys"
+
+
+async def keys_result(api: Api, namespace: str) -> CheckResult:
+    """Look at the public keys, and at the private ones where we may.
+
+    Raises:
+        ApiError, ApiUnavailable: the API server did not answer.
+    """
+    try:
+        public = await public_state(api, namespace)
+        if not public.version:
+            return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
+        found = []
+        for kind, secret in SECRETS.items():
+            private = SecretKeys(api, namespace, secret)
+            current, successor = await private.read(kind)
+            found.append(KindKeys(kind, current, successor, public.by_kind.get(kind, {})))
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return CheckResult(_NAME, "unknown", error.message, "ask whoever may read makeway's Secrets")
+    except ValueError as error:
+        return CheckResult(_NAME, "wrong", str(error), "see docs/operating.md on signatures")
+    return judge(found)
+
+
+def judge(found: Sequence[KindKeys]) -> CheckResult:
+    """Return what is to be said of the keys of all kinds. Pure."""
+    unpublished = [f"{one.kind} {one.current.key_id}" for one in found if one.current and not one.complete]
+    without = [str(one.kind) for one in found if not one.public and one.current is None]
+    if unpublished or without:
+        parts = (
+            [f"ConfigMap {CONFIGMAP} lacks the key in use of {', '.join(unpublished)}"] if unpublished else []
+        )
+        parts += [f"there are no keys for {', '.join(without)}"] if without else []
+        remedy = "makeway keys show; makeway keys new makes what is missing, --replace what was lost"
+        return CheckResult(_NAME, "wrong", "; ".join(parts), remedy)
+    # A static pod's key is in a file of its node.
+    lost = [str(one.kind) for one in found if one.current is None and one.kind is not SigningKind.ORDER]
+    if lost:
+        remedy = "where that is not so by intention: makeway keys new --replace --kind ..."
+        return CheckResult(_NAME, "warning", f"no Secret holds the private key of {', '.join(lost)}", remedy)
+    rotating = [str(one.kind) for one in found if len(one.public) > 1]
+    if rotating:
+        detail = f"a rotation is not finished for {', '.join(rotating)}"
+        return CheckResult(_NAME, "warning", detail, "makeway keys rotate goes on with it, then --finish")
+    return CheckResult(_NAME, "ok", f"one for each of {', '.join(str(one.kind) for one in found)}")
