@@ -63,6 +63,21 @@ def test_the_plugins_arguments_can_be_overridden() -> None:
     assert (arguments["notAfter"], arguments["maxCandidates"]) == ("5s", 3)
 
 
+def test_the_scheduler_signs_where_the_cluster_has_keys() -> None:
+    options = ClusterOptions(signatures="require")
+
+    profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost", Path("/keys"))[
+        "profiles"
+    ]
+    arguments = profile[0]["pluginConfig"][0]["args"]
+
+    assert (arguments["signatures"], arguments["signingKeysDirectory"]) == ("require", "/keys")
+    unsigned = scheduler.configuration(
+        ClusterOptions(), Path("kubeconfig"), "nats://localhost", Path("/keys")
+    )
+    assert "signatures" not in unsigned["profiles"][0]["pluginConfig"][0]["args"]
+
+
 def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> None:
     options = ClusterOptions(test_plugins=True)
 
@@ -88,9 +103,11 @@ def test_without_the_plugin_the_profile_is_kube_schedulers_own() -> None:
     assert profile == {"schedulerName": "default-scheduler"}
 
 
-@pytest.mark.parametrize("wrong", [{"components": frozenset({"etcd2"})}, {"mode": "on"}])
+@pytest.mark.parametrize(
+    "wrong", [{"components": frozenset({"etcd2"})}, {"mode": "on"}, {"signatures": "on"}]
+)
 def test_options_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"etcd2|mode"):
+    with pytest.raises(ValueError, match=r"etcd2|mode|signatures"):
         ClusterOptions(**wrong)  # type: ignore[arg-type]
 
 

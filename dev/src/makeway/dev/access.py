@@ -2,7 +2,7 @@
 
 import yaml
 
-from makeway.dev import scheduler
+from makeway.dev import scheduler, signing_keys
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
 from makeway.dev.paths import ADMISSION_MANIFESTS, RBAC_MANIFESTS
@@ -54,7 +54,7 @@ def bound(site: Site, api: AdminApi) -> None:
 
 
 def announce(site: Site, api: AdminApi) -> None:
-    """Write the ConfigMaps by which commands find NATS and the scheduler's profiles, as the chart does.
+    """Write what the chart does: where NATS is, the scheduler's profiles, keys of signatures.
 
     Raises as `grant`.
     """
@@ -69,7 +69,14 @@ def announce(site: Site, api: AdminApi) -> None:
             "schedulerName": options.profiles[0],
         },
     )
-    configuration = scheduler.configuration(options, site.kubeconfig("scheduler"), site.nats_url)
+    if options.signatures != "off":
+        _configmap(api, signing_keys.CONFIGMAP, signing_keys.make(site))
+    configuration = scheduler.configuration(
+        options,
+        site.kubeconfig("scheduler"),
+        site.nats_url,
+        signing_keys.directory(site.directory, "scheduler"),
+    )
     _configmap(api, SCHEDULER, {"scheduler.yaml": yaml.safe_dump(configuration, sort_keys=False)})
 
 

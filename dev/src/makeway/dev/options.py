@@ -67,6 +67,9 @@ class ClusterOptions:
     """First token of every subject on the bus."""
     admission_policies: bool = False
     """Whether the chart's admission policies bound what evictor and scheduler do to pods."""
+    signatures: str = "off"
+    """`off`, `log` or `require`: what becomes of messages whose signature does not hold. But for `off`, the
+    cluster has keys of its own; see makeway.dev.signing_keys."""
 
     def __post_init__(self) -> None:
         if unknown := self.components - set(COMPONENTS):
@@ -75,6 +78,8 @@ class ClusterOptions:
             raise ValueError(f"no fault proxy for {sorted(no_proxy)}: only for planner, evictor, scheduler")
         if not 1 <= self.nats_servers <= MOST_NATS_SERVERS:
             raise ValueError(f"nats_servers is {self.nats_servers}; it must be 1 to {MOST_NATS_SERVERS}")
+        if self.signatures not in ("off", "log", "require"):
+            raise ValueError(f"signatures is {self.signatures!r}; it must be off, log or require")
         if self.mode not in ("off", "observe", "enforce"):
             raise ValueError(f"mode is {self.mode!r}; it must be off, observe or enforce")
 

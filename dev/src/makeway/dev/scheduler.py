@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from makeway.dev import signing_keys
 from makeway.dev.options import SCHEDULER, ClusterOptions
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
@@ -37,13 +38,18 @@ QUEUE_SORT = {"enabled": [{"name": "NominatedSort"}], "disabled": [{"name": "Pri
 _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
 
 
-def configuration(options: ClusterOptions, kubeconfig: Path, nats_url: str) -> dict[str, Any]:
-    """Build the KubeSchedulerConfiguration, with the same plugins in every profile."""
+def configuration(
+    options: ClusterOptions, kubeconfig: Path, nats_url: str, keys: Path | None = None
+) -> dict[str, Any]:
+    """Build the KubeSchedulerConfiguration, with the same plugins in every profile.
+
+    `keys`: the directory of what it signs with, where there are signatures.
+    """
     plugins: dict[str, Any] = {}
     if options.plugin or options.test_plugins:
         plugins["plugins"] = _plugins(options)
     if options.plugin:
-        plugins["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url)}]
+        plugins["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url, keys)}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -82,12 +88,14 @@ def _enabled(names: list[str]) -> dict[str, Any]:
     return {"enabled": [{"name": name} for name in names]}
 
 
-def _arguments(options: ClusterOptions, nats_url: str) -> dict[str, Any]:
+def _arguments(options: ClusterOptions, nats_url: str, keys: Path | None) -> dict[str, Any]:
+    signing = {"signatures": options.signatures, "signingKeysDirectory": str(keys)}
     return {
         "natsURL": nats_url,
         "subjectPrefix": options.subject_prefix,
         "planTimeout": f"{options.plan_timeout_seconds:g}s",
         "lease": {"namespace": LEASE_NAMESPACE, "name": LEASE_NAME},
+        **(signing if keys is not None and options.signatures != "off" else {}),
         **dict(options.plugin_arguments),
     }
 
@@ -99,7 +107,8 @@ def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
     """
     kubeconfig = site.kubeconfig(name if site.lines else SCHEDULER)
     file = site.config(f"{name}.yaml")
-    written = configuration(site.options, kubeconfig, site.nats_urls_of(name))
+    keys = signing_keys.directory(site.directory, SCHEDULER)
+    written = configuration(site.options, kubeconfig, site.nats_urls_of(name), keys)
     file.write_text(yaml.safe_dump(written, sort_keys=False))
     gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
     port = port or site.ports[SCHEDULER]

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from makeway.dev import scheduler
+from makeway.dev import scheduler, signing_keys
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER, STREAMS
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
@@ -64,6 +64,13 @@ def _evictor_arguments(site: Site) -> tuple[str, ...]:
     )
 
 
+def _signatures(site: Site, service: str) -> tuple[str, ...]:
+    if site.options.signatures == "off":
+        return ()
+    keys = signing_keys.directory(site.directory, service)
+    return (f"--signatures={site.options.signatures}", f"--signing-keys={keys}")
+
+
 def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: int) -> Program:
     """A service of this project; started again when it ends, as a kubelet would."""
     address = f"127.0.0.1:{port}"
@@ -77,6 +84,7 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
             f"--kubeconfig={site.kubeconfig(name if site.lines else service)}",
             f"--listen={address}",
             "--log-format=json",
+            *_signatures(site, service),
             *extra,
         ),
         ready=http_ok(f"http://{address}/readyz"),
