@@ -22,7 +22,7 @@ from builders_bus import make_order, make_outcome
 from chart.conftest import Run
 from chart.test_chart import objects, template
 from fixtures_nats import NatsServer
-from makeway.bus.client import Bus
+from makeway.bus.client import Bus, Last
 from makeway.bus.consumer import consumer_drift, ensure_consumer
 from makeway.bus.streams import evictor_config, wrong_streams
 from makeway.bus.subjects import Subjects, inbox
@@ -391,7 +391,7 @@ async def test_the_read_only_login_reads_everything_through_its_account(server: 
     async with bus_of(server, "viewer") as viewer:
         order = await viewer.last_order("uid-1")
 
-        assert order is not None
+        assert isinstance(order, Last)
         assert await viewer.outcome(order.message.order_id) is not None
         assert await wrong_streams(viewer.jetstream, SUBJECTS) == {}
         assert viewer.healthy() == ""

@@ -8,7 +8,7 @@ import pytest
 
 from builders_bus import make_order
 from fixtures_nats import NatsServer
-from makeway.bus.client import Bus
+from makeway.bus.client import Bus, Last
 from makeway.bus.permissions import server_accounts
 from makeway.bus.streams import wrong_streams
 from makeway.bus.subjects import Subjects
@@ -32,7 +32,7 @@ async def test_streams_that_were_moved_to_the_account_hold_what_they_held(nats_s
 
     after = await Bus.connect(f"nats://streams:p@127.0.0.1:{nats_server.port}", name="streams/test")
     last = await after.last_order("uid")
-    assert last is not None
+    assert isinstance(last, Last)
     assert last.message == order
     assert await wrong_streams(after.jetstream, after.subjects) == {}
     await after.close()

@@ -17,6 +17,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import ControlState
+from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.policy.mode import Mode
 from makeway.evictor.control import FollowingControl
@@ -33,6 +34,7 @@ NOW_MS = int(NOW.timestamp() * 1000)
 class Message:
     data: bytes
     sequence: int = 1
+    subject: str = Subjects().control
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Following:
 
     messages: list[Message]
     subjects: Subjects = field(default_factory=Subjects)
+    signatures: Signatures = field(default_factory=Signatures)
 
     async def follow(self, stream: str, **_: Any) -> AsyncIterator[Message]:
         for message in self.messages:

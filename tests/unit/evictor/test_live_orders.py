@@ -12,6 +12,7 @@ import pytest
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
+from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor.live_orders import StreamOrders
 from unit.evictor.building import NOW, make_order
@@ -27,6 +28,7 @@ class Stream:
     """What is used of the bus; no order has an outcome."""
 
     subjects = Subjects()
+    signatures = Signatures()
 
     def __init__(self, *orders: EvictionOrder, subject: str = "") -> None:
         self.messages = [Message(b"junk", subject)] + [

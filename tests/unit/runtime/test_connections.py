@@ -18,7 +18,13 @@ from fixtures_nats import NatsServer, nats_binary, nats_server
 from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused
 from makeway.runtime.connections import Connections, connected
-from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import (
+    ConfigSettings,
+    HttpSettings,
+    KubeSettings,
+    NatsSettings,
+    SignatureSettings,
+)
 
 __all__ = ["nats_binary", "nats_server"]
 
@@ -54,6 +60,9 @@ async def starting(url: str, directory: Path, port: int = 0) -> AsyncIterator[Co
             nats=NatsSettings(url=url),
             kube=KubeSettings(kubeconfig=kubeconfig),
             listen=HttpSettings(listen=f"127.0.0.1:{port}"),
+            config=ConfigSettings(),
+            signatures=SignatureSettings(),
+            signs=(),
             registry=CollectorRegistry(),
         ) as opened:
             yield opened

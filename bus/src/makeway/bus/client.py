@@ -21,7 +21,7 @@ from makeway.bus.connection import Connection, ConnectionTimings
 from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
-from makeway.bus.jetstream import API, JetStream, JetStreamError, translated
+from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
@@ -29,6 +29,7 @@ from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.reconciler import StreamReconciler
 from makeway.bus.repairs import Repairs
 from makeway.bus.service import Responder, serve
+from makeway.bus.signatures import FAILURES, Signatures
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
@@ -40,6 +41,9 @@ _KEEP_SECONDS = 5.0
 """Between two looks of who keeps the streams: without one of them no order is stored."""
 
 _ASK_SECONDS = 1.0
+
+_FORGERIES = 4
+"""So many times an outcome is written where others that count for nothing are in its place."""
 
 _M = TypeVar("_M", EvictionOrder, Outcome)
 
@@ -55,10 +59,25 @@ class Last(Generic[_M]):
     time: datetime
 
 
+@dataclass(frozen=True)
+class Unverified:
+    """The last message of a subject where its signature does not hold: it says nothing."""
+
+    sequence: int
+
+
 class Bus:
     """A connection to the bus under one subject prefix."""
 
-    def __init__(self, connection: Connection, *, name: str, subjects: Subjects, api: str = API) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        name: str,
+        subjects: Subjects,
+        api: str = API,
+        signatures: Signatures | None = None,
+    ) -> None:
         self.connection = connection
         self.jetstream = JetStream(connection.client, api)
         self.subjects = subjects
@@ -66,6 +85,7 @@ class Bus:
         self.repairs = Repairs(connection, subjects)
         self.components = Components(connection, subjects)
         self.source = f"makeway/{name}"
+        self.signatures = signatures or Signatures()
         self._keeper: StreamReconciler | None = None
 
     @classmethod
@@ -79,6 +99,7 @@ class Bus:
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
         timings: ConnectionTimings | None = None,
+        signatures: Signatures | None = None,
     ) -> Bus:
         """Connect to NATS.
 
@@ -90,6 +111,7 @@ class Bus:
             tls: the TLS context for each connection; given, nothing goes in clear.
             tls_hostname: the name on the server's certificate, where it is not the URL's.
             timings: other than the usual ones.
+            signatures: of what is published and read; none by default.
 
         Raises:
             ValueError: the prefix cannot be one.
@@ -109,7 +131,7 @@ class Bus:
             timings=timings,
         )
         api = API if name.partition("/")[0] in SERVICES else await _api_of_people(connection, subjects)
-        return cls(connection, name=name, subjects=subjects, api=api)
+        return cls(connection, name=name, subjects=subjects, api=api, signatures=signatures)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -243,24 +265,45 @@ class Bus:
             stream=self.subjects.orders_stream,
             subject=subject,
             message_id=order.order_id,
-            data=codec.wrap(order, self.source),
+            data=self.signatures.wrap(order, self.source, subject),
             expected_last_sequence=expected_last_sequence,
         )
 
     async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
         """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
 
-        Raises as `makeway.bus.publishing.publish`.
+        One whose signature does not hold is no outcome, and is replaced. Raises as
+        `makeway.bus.publishing.publish`.
         """
-        return await publish(
-            self.jetstream,
-            "outcome",
-            stream=self.subjects.outcomes_stream,
-            subject=self.subjects.outcome(outcome.order_id),
-            message_id=codec.envelope_id(outcome),
-            data=codec.wrap(outcome, self.source),
-            expected_last_sequence=0,
-        )
+        subject, id_ = self.subjects.outcome(outcome.order_id), codec.envelope_id(outcome)
+        data = self.signatures.wrap(outcome, self.source, subject)
+        message_id, expected = id_, 0
+        for _ in range(_FORGERIES):
+            answer = await publish(
+                self.jetstream,
+                "outcome",
+                stream=self.subjects.outcomes_stream,
+                subject=subject,
+                message_id=message_id,
+                data=data,
+                expected_last_sequence=expected,
+            )
+            if not isinstance(answer, AlreadyExists) or not self._forged(answer.existing, subject):
+                return answer
+            # Within the duplicate window the stream takes no second message of an id.
+            expected = answer.existing.sequence if answer.existing else 0
+            message_id = f"{id_}-{expected}"
+        raise BusUnavailable(f"{subject} is written again and again by one who cannot sign")
+
+    def _forged(self, stored: StoredMessage | None, subject: str) -> bool:
+        """Report whether a stored outcome counts for nothing because of its signature."""
+        if stored is None:
+            return False
+        try:
+            self.signatures.outcome(stored.data, subject)
+        except Malformed as error:
+            return error.reason in FAILURES
+        return False
 
     async def publish_decision(self, record: DecisionRecord) -> Published:
         """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
@@ -317,7 +360,7 @@ class Bus:
             stream=self.subjects.control_stream,
             subject=self.subjects.control,
             message_id=codec.envelope_id(state),
-            data=codec.wrap(state, self.source, at=at),
+            data=self.signatures.wrap(state, self.source, self.subjects.control, at=at),
             expected_last_sequence=expected_last_sequence,
         )
 
@@ -337,7 +380,7 @@ class Bus:
 
     # ---------------------------------------------------------------------------------- reading
 
-    async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | None:
+    async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | Unverified | None:
         """The last order for a preemptor, live or not.
 
         Raises:
@@ -345,20 +388,24 @@ class Bus:
             BusUnavailable: it could not be read.
         """
         return await self._last(
-            self.subjects.orders_stream, self.subjects.pod_order(preemptor_uid), codec.unwrap_order
+            self.subjects.orders_stream, self.subjects.pod_order(preemptor_uid), self.signatures.order
         )
 
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
         """The last quota order of a queue, given by its path, live or not; raises as `last_order`."""
         return await self._last(
-            self.subjects.orders_stream, self.subjects.quota_order(queue), codec.unwrap_order
+            self.subjects.orders_stream, self.subjects.quota_order(queue), self.signatures.order
         )
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
-        """The outcome of an order, None while it is live; raises as `last_order`."""
-        return await self._last(
-            self.subjects.outcomes_stream, self.subjects.outcome(order_id), codec.unwrap_outcome
+        """The outcome of an order, None while it is live; one whose signature does not hold is none.
+
+        Raises as `last_order`.
+        """
+        last = await self._last(
+            self.subjects.outcomes_stream, self.subjects.outcome(order_id), self.signatures.outcome
         )
+        return last if isinstance(last, Last) else None
 
     async def control(self) -> tuple[ControlState | None, int]:
         """The last control state, of whatever cluster, and its sequence; 0 where nothing was ever said.
@@ -375,17 +422,28 @@ class Bus:
         if stored is None:
             return None, 0
         try:
-            return codec.unwrap_control(stored.data, datetime.now(UTC)), stored.sequence
+            state = self.signatures.control(stored.data, self.subjects.control, datetime.now(UTC))
         except Malformed as error:
             metrics.MALFORMED.labels("control", error.reason).inc()
             return None, stored.sequence
+        return state, stored.sequence
 
-    async def _last(self, stream: str, subject: str, decode: Callable[[bytes], _M]) -> Last[_M] | None:
+    async def _last(
+        self, stream: str, subject: str, decode: Callable[[bytes, str], _M]
+    ) -> Last[_M] | Unverified | None:
         try:
             stored = await self.jetstream.last_message(stream, subject)
         except JetStreamError as error:
             raise BusUnavailable(str(error)) from error
-        return Last(decode(stored.data), stored.sequence, stored.time) if stored else None
+        if stored is None:
+            return None
+        try:
+            message = decode(stored.data, subject)
+        except Malformed as error:
+            if error.reason not in FAILURES:
+                raise
+            return Unverified(stored.sequence)
+        return Last(message, stored.sequence, stored.time)
 
     async def orders_consumer(self) -> OrdersConsumer:
         """Join the evictors' shared consumer.

@@ -42,6 +42,8 @@ MAX_DEPTH: Final = 100
 UNKNOWN_REQUEST: Final = "unknown"
 """The `request_id` of an answer to a question that had none."""
 
+_MAX_SHOWN: Final = 100
+
 JSON: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 
@@ -124,7 +126,12 @@ def decode_repair_proposal(data: bytes) -> RepairProposal:
 
 
 def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> bytes:
-    """Put a message into an envelope and encode it.
+    """Put a message into an envelope and encode it; as `envelope_of`."""
+    return encode(envelope_of(message, source, at=at))
+
+
+def envelope_of(message: StreamMessage, source: str, *, at: datetime | None = None) -> Envelope:
+    """Put a message into an envelope, not signed.
 
     Args:
         message: an order, outcome, decision record, control state or comparison.
@@ -135,17 +142,15 @@ def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> 
     time = own_time or at
     if time is None:
         raise ValueError("a control state has no time of its own: give `at`")
-    return encode(
-        Envelope(
-            specversion=SPEC_VERSION,
-            id=id_,
-            source=source,
-            type=event_type(message),
-            time=time,
-            datacontenttype=JSON,
-            subject=subject,
-            data=msgspec.Raw(encode(message)),
-        )
+    return Envelope(
+        specversion=SPEC_VERSION,
+        id=id_,
+        source=source,
+        type=event_type(message),
+        time=time,
+        datacontenttype=JSON,
+        subject=subject,
+        data=msgspec.Raw(encode(message)),
     )
 
 
@@ -174,17 +179,17 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
 
 def unwrap_order(data: bytes) -> EvictionOrder:
     """Read an envelope that must hold an order; raises `Malformed`."""
-    return _only(data, EvictionOrder)
+    return unwrap_as(data, EvictionOrder)[1]
 
 
 def unwrap_outcome(data: bytes) -> Outcome:
     """Read an envelope that must hold an outcome; raises `Malformed`."""
-    return _only(data, Outcome)
+    return unwrap_as(data, Outcome)[1]
 
 
 def unwrap_decision(data: bytes) -> DecisionRecord:
     """Read an envelope that must hold a decision record; raises `Malformed`."""
-    return _only(data, DecisionRecord)
+    return unwrap_as(data, DecisionRecord)[1]
 
 
 def unwrap_control(data: bytes, now: datetime | None = None) -> ControlState:
@@ -192,7 +197,11 @@ def unwrap_control(data: bytes, now: datetime | None = None) -> ControlState:
 
     `now`: of the reader's clock; None where the revision is not judged.
     """
-    state = _only(data, ControlState)
+    return timely(unwrap_as(data, ControlState)[1], now)
+
+
+def timely(state: ControlState, now: datetime | None) -> ControlState:
+    """Return a control state whose time can be, by `now`; None where it is not judged. Raises `Malformed`."""
     if now is not None and is_ahead(state.revision, now):
         raise Malformed("future-revision", f"revision {state.revision} is more than {REVISION_AHEAD} ahead")
     return state
@@ -240,11 +249,17 @@ def _stem(event_type: str) -> str:
     return event_type.rpartition(".v")[0]
 
 
-def _only(data: bytes, wanted: type[_M]) -> _M:
+def unwrap_as(data: bytes, wanted: type[_M]) -> tuple[Envelope, _M]:
+    """Read an envelope that must hold a message of this type; raises `Malformed`."""
     envelope, message = unwrap(data)
     if not isinstance(message, wanted):
         raise Malformed("unknown-type", f"{envelope.type!r} where {wanted.__name__} is expected")
-    return message
+    return envelope, message
+
+
+def shown(text: str) -> str:
+    """Return what another wrote as it can stand in a line: short, and its control characters escaped."""
+    return ascii(text[:_MAX_SHOWN])[1:-1]
 
 
 class Versioned(Protocol):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 MalformedReason = Literal[
-    "too-large", "too-deep", "not-json", "invalid", "unknown-version", "unknown-type", "future-revision"
+    "too-large",
+    "too-deep",
+    "not-json",
+    "invalid",
+    "unknown-version",
+    "unknown-type",
+    "future-revision",
+    "unsigned",
+    "unknown-key",
+    "invalid-signature",
 ]
 
 

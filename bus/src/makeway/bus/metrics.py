@@ -52,8 +52,19 @@ MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",
     "Messages that were not understood, by kind (request, order, outcome, decision, control, status, "
     "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, "
-    "future-revision (of a control state).",
+    "future-revision (of a control state), unsigned, unknown-key, invalid-signature.",
     ["kind", "reason"],
+)
+SIGNATURE_FAILURES: Final = Counter(
+    "makeway_bus_signature_failures_total",
+    "Messages whose signature does not hold, by kind (order, quota-order, control, outcome) and reason: "
+    "unsigned, unknown-key, invalid-signature. They count for nothing where signatures are required.",
+    ["kind", "reason"],
+)
+SIGNING_KEY: Final = Gauge(
+    "makeway_bus_signing_key_info",
+    "1 for each key that this process signs with, by kind and key id.",
+    ["kind", "key_id"],
 )
 REPLIES_REFUSED: Final = Counter(
     "makeway_bus_replies_refused_total",

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import structlog
 
-from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
@@ -46,7 +45,7 @@ class FollowingControl:
         stream = self._bus.subjects.control_stream
         async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):
             try:
-                state = codec.unwrap_control(message.data, self._now())
+                state = self._bus.signatures.control(message.data, message.subject, self._now())
             except Malformed as error:
                 self._refuse(message.sequence, error.reason)
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start
@@ -43,7 +42,7 @@ class StreamOrders:
         found = []
         async for message in messages:
             try:
-                order = codec.unwrap_order(message.data)
+                order = self._bus.signatures.order(message.data, message.subject)
             except Malformed:
                 continue  # no evictor carries it out
             if decide.misrouted(order, message.subject, self._bus.subjects):

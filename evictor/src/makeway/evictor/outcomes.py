@@ -10,7 +10,6 @@ import asyncio
 
 import structlog
 
-from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
@@ -38,7 +37,7 @@ class FollowingOutcomes:
         stream = self._bus.subjects.outcomes_stream
         async for message in self._bus.follow(stream, start=since, caught_up=self.read):
             try:
-                outcome = codec.unwrap_outcome(message.data)
+                outcome = self._bus.signatures.outcome(message.data, message.subject)
             except Malformed as error:
                 _log.warning(
                     "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.signing import SigningKind
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
@@ -44,7 +45,13 @@ from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.queues_config import QUEUES
-from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import (
+    ConfigSettings,
+    HttpSettings,
+    KubeSettings,
+    NatsSettings,
+    SignatureSettings,
+)
 
 POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", KEY, parse_policy, Policy())
 
@@ -60,6 +67,7 @@ async def run(
     kube: KubeSettings,
     listen: HttpSettings,
     config: ConfigSettings,
+    signatures: SignatureSettings,
     mode: Mode,
     concurrency: int,
     fences: Fences,
@@ -77,7 +85,16 @@ async def run(
         # `AT_ONCE` of each order, bound the requests instead.
         opened = await closing.enter_async_context(
             connected(
-                "evictor", identity, nats=nats, kube=kube, listen=listen, registry=REGISTRY, connections=0
+                "evictor",
+                identity,
+                nats=nats,
+                kube=kube,
+                listen=listen,
+                config=config,
+                signatures=signatures,
+                signs=(SigningKind.OUTCOME,),
+                registry=REGISTRY,
+                connections=0,
             )
         )
         api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
@@ -158,6 +175,8 @@ async def run(
             slots=slots,
             caps=caps,
             ended=ended,
+            signatures=bus.signatures,
+            forged=partial(breaker.report, "signatures"),
         )
         mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
@@ -171,6 +190,7 @@ async def run(
                 "configuration": source.unhealthy() or policy.unsynced(),
                 "brake": brake.unhealthy(),
                 "breaker": breaker.everywhere(),
+                "keys": opened.keys.unhealthy(),
             }
 
         status = EvictorStatus(
@@ -219,6 +239,7 @@ async def run(
             events.write_forever(),
             probe.probe_forever(),
             orders.keep_forever(),
+            opened.keys.keep_forever(),
             bus.until_lost(),
             expected=(BusError, OtherClusterError),
         )

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
-from makeway.bus import codec
-from makeway.bus.client import Bus
+from makeway.bus.client import Bus, Last
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
@@ -63,7 +62,7 @@ class BusRecords:
             else self._bus.last_order(preemptor.uid)
         )
         last = await _translated(asked)
-        return last.message if last is not None else None
+        return last.message if isinstance(last, Last) else None
 
     async def epoch(self, name: str) -> int:
         """The counter, read once for all who ask before the read begins; 0 before its first increment.
@@ -106,7 +105,8 @@ class BusRecords:
     async def _publish(self, outcome: Outcome) -> Outcome:
         answer = await self._bus.publish_outcome(outcome)
         if isinstance(answer, AlreadyExists) and answer.existing is not None:
-            return codec.unwrap_outcome(answer.existing.data)
+            subject = self._bus.subjects.outcome(outcome.order_id)
+            return self._bus.signatures.outcome(answer.existing.data, subject)
         return outcome
 
 

@@ -11,15 +11,15 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.signatures import FAILURES, Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor import decide
 from makeway.evictor.caps import Caps
@@ -47,6 +47,9 @@ QUARANTINE_AFTER_DELIVERIES = 50
 
 QUARANTINE_AFTER_DEFECTS = 5
 """An order that this program has a defect for is tried so often in all, then put aside."""
+
+FORGED_LATELY = timedelta(minutes=10)
+"""What is older is an order of before a key was retired rather than a forged one."""
 
 PAUSE_SECONDS = 5.0
 """Before a message is delivered again that could neither be worked on nor be put aside."""
@@ -97,7 +100,11 @@ class Evictor:
         slots: Slots,
         caps: Caps | None = None,
         ended: Callable[[EvictionOrder, Outcome], None] = lambda order, outcome: None,
+        signatures: Signatures | None = None,
+        forged: Callable[[str], None] = lambda detail: None,
     ) -> None:
+        self._signatures = signatures or Signatures()
+        self._forged = forged
         self._slots = slots
         self._ended = ended
         self.caps = caps or Caps(mode_guard.rates, settings.identity, metrics)
@@ -116,8 +123,11 @@ class Evictor:
             await self._quarantine(delivery, "too-many-deliveries", f"{delivery.deliveries} deliveries")
             return
         try:
-            order = codec.unwrap_order(delivery.data)
+            order = self._signatures.order(delivery.data, delivery.subject)
         except Malformed as error:
+            lately = self._clock.now() - delivery.published_at < FORGED_LATELY
+            if error.reason in FAILURES and lately:
+                self._forged(f"{error.reason}: {error.detail}")
             await self._quarantine(delivery, error.reason, error.detail)
             return
         if expected := decide.misrouted(order, delivery.subject, self._settings.subjects):

@@ -8,7 +8,7 @@ through NATS.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,10 +19,19 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from makeway.bus.client import Bus
 from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import SigningKind
 from makeway.runtime import http
+from makeway.runtime.key_ring import KeyRing, KeysMissingError
 from makeway.runtime.kube import CONNECTIONS, Api
 from makeway.runtime.process import unless_signalled
-from makeway.runtime.settings import HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import (
+    ConfigSettings,
+    HttpSettings,
+    KubeSettings,
+    NatsSettings,
+    SignatureSettings,
+)
 
 _TIMINGS: Final = ConnectionTimings(connect=5.0)
 """Of one attempt; the client tries several times within it."""
@@ -44,7 +53,8 @@ class Starting:
 
     def __init__(self) -> None:
         self._trouble = "not reached yet"
-        self.checks: http.Checks = lambda: {"nats": self._trouble}
+        self._awaits = "nats"
+        self.checks: http.Checks = lambda: {self._awaits: self._trouble}
 
     def ready(self) -> Mapping[str, str]:
         """Return the checks as they are now."""
@@ -65,12 +75,15 @@ class Starting:
         return await unless_signalled(trying(call))
 
     def _tell(self, state: RetryCallState) -> None:
-        self._trouble = str(state.outcome.exception()) if state.outcome else ""
-        _log.warning("nats_awaited", attempt=state.attempt_number, error=self._trouble)
+        error = state.outcome.exception() if state.outcome else None
+        self._trouble = str(error or "")
+        self._awaits = "keys" if isinstance(error, KeysMissingError) else "nats"
+        awaited = "nats_awaited" if self._awaits == "nats" else "keys_awaited"
+        _log.warning(awaited, attempt=state.attempt_number, error=self._trouble)
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, BusUnavailable) and not isinstance(error, BusRefused)
+    return isinstance(error, BusUnavailable | KeysMissingError) and not isinstance(error, BusRefused)
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,7 @@ class Connections:
     api: Api
     cluster_uid: str
     bus: Bus
+    keys: KeyRing
     starting: Starting
     server: http.Server
 
@@ -92,10 +106,15 @@ async def connected(
     nats: NatsSettings,
     kube: KubeSettings,
     listen: HttpSettings,
+    config: ConfigSettings,
+    signatures: SignatureSettings,
+    signs: Sequence[SigningKind],
     registry: CollectorRegistry,
     connections: int = CONNECTIONS,
 ) -> AsyncIterator[Connections]:
     """Open all under the name `component`/`identity`; `connections`: as `Api.connect`.
+
+    `signs`: what the component signs. Required keys are waited for, as NATS is.
 
     Raises:
         ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used.
@@ -115,6 +134,16 @@ async def connected(
         starting = Starting()
         server = await http.serve(listen.listen, ready=starting.ready, live=dict, registry=registry)
         closing.push_async_callback(server.close)
+        signing = Signatures(signatures.mode)
+        keys = KeyRing(
+            api,
+            signing,
+            kinds=signs,
+            directory=signatures.signing_keys,
+            namespace=config.namespace,
+            configmap=signatures.keys_configmap,
+        )
+        await starting.reach(keys.read_first)
 
         async def open_bus() -> Bus:
             bus = await Bus.connect(
@@ -124,6 +153,7 @@ async def connected(
                 creds=nats.creds,
                 tls=nats.tls(),
                 timings=_TIMINGS,
+                signatures=signing,
             )
             try:
                 await bus.watch_streams()
@@ -134,4 +164,4 @@ async def connected(
 
         bus = await starting.reach(open_bus)
         closing.push_async_callback(bus.close)
-        yield Connections(api, cluster_uid, bus, starting, server)
+        yield Connections(api, cluster_uid, bus, keys, starting, server)

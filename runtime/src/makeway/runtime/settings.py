@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from makeway.bus.signatures import SignatureMode
 from makeway.runtime.tls import ReloadedContext
 
 LogFormat = Literal["json", "text"]
@@ -122,7 +123,21 @@ class ConfigSettings:
         return "ConfigMap", self.namespace, self.policy_configmap
 
 
+@dataclass(frozen=True, kw_only=True)
+class SignatureSettings:
+    """How messages are signed and verified.
+
+    mode: off, log or require. signing_keys: the directory of the private keys, `<kind>.pem` each.
+    keys_configmap: of the public keys, in the configuration's namespace.
+    """
+
+    mode: SignatureMode = "off"
+    signing_keys: Path | None = None
+    keys_configmap: str = "makeway-keys"
+
+
 _NATS = "NATS"
+_SIGNATURES = "Signatures"
 _KUBE = "Kubernetes"
 _CONFIGURATION = "Configuration"
 _PROCESS = "Process"
@@ -269,6 +284,38 @@ QueuesFileOption = Annotated[
         readable=True,
         help="Read the queues from a file instead, every second.",
         rich_help_panel=_CONFIGURATION,
+    ),
+]
+SignaturesOption = Annotated[
+    SignatureMode,
+    typer.Option(
+        "--signatures",
+        envvar="MAKEWAY_SIGNATURES",
+        help="What becomes of orders, outcomes and control states whose signature does not hold: require "
+        "refuses them, log takes and counts them, off does not look.",
+        rich_help_panel=_SIGNATURES,
+    ),
+]
+SigningKeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--signing-keys",
+        envvar="MAKEWAY_SIGNING_KEYS",
+        metavar="DIRECTORY",
+        exists=True,
+        file_okay=False,
+        help="Where the private keys are that this process signs with. None: it signs nothing.",
+        rich_help_panel=_SIGNATURES,
+    ),
+]
+KeysConfigMapOption = Annotated[
+    str,
+    typer.Option(
+        "--keys-configmap",
+        envvar="MAKEWAY_KEYS_CONFIGMAP",
+        metavar="NAME",
+        help="ConfigMap of the public keys; see makeway keys.",
+        rich_help_panel=_SIGNATURES,
     ),
 ]
 ListenOption = Annotated[

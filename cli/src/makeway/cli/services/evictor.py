@@ -75,6 +75,7 @@ async def evictor(
         kube=shared.kube,
         listen=shared.listen,
         config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
+        signatures=shared.signatures,
         mode=mode,
         concurrency=concurrency,
         fences=Fences.of(scheduler_fence, planner_fence),

@@ -78,6 +78,7 @@ async def planner(
         kube=shared.kube,
         listen=shared.listen,
         config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
+        signatures=shared.signatures,
         mode=mode,
         lease=_lease(lease_namespace) if leader_elect else None,
         identity=shared.identity,

@@ -21,6 +21,7 @@ from makeway.runtime.settings import (
     ConfigSettings,
     ContextOption,
     HttpSettings,
+    KeysConfigMapOption,
     KubeconfigOption,
     KubeSettings,
     ListenOption,
@@ -29,9 +30,13 @@ from makeway.runtime.settings import (
     NatsSettings,
     PolicyConfigMapOption,
     PolicyFileOption,
+    SignatureSettings,
+    SignaturesOption,
+    SigningKeysOption,
 )
 
 _CONFIG = ConfigSettings()
+_SIGNATURES = SignatureSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,7 @@ class ServiceOptions:
     kube: KubeSettings
     listen: HttpSettings
     config: ConfigSettings
+    signatures: SignatureSettings
 
 
 def _shared(
@@ -50,6 +56,9 @@ def _shared(
     config_namespace: ConfigNamespaceOption = _CONFIG.namespace,
     policy_configmap: PolicyConfigMapOption = _CONFIG.policy_configmap,
     policy_file: PolicyFileOption = _CONFIG.policy_file,
+    signatures: SignaturesOption = _SIGNATURES.mode,
+    signing_keys: SigningKeysOption = None,
+    keys_configmap: KeysConfigMapOption = _SIGNATURES.keys_configmap,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     listen: ListenOption,
@@ -68,6 +77,9 @@ def _shared(
         listen=HttpSettings(listen=listen),
         config=ConfigSettings(
             namespace=config_namespace, policy_configmap=policy_configmap, policy_file=policy_file
+        ),
+        signatures=SignatureSettings(
+            mode=signatures, signing_keys=signing_keys, keys_configmap=keys_configmap
         ),
     )
 

@@ -18,7 +18,7 @@ from typing import Final, NoReturn, Protocol
 import structlog
 from msgspec import structs
 
-from makeway.bus.client import Last
+from makeway.bus.client import Last, Unverified
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import (
@@ -68,7 +68,7 @@ class QuotaOrderStream(Protocol):
     async def control(self) -> tuple[ControlState | None, int]:
         """The last control state and its sequence; raises BusError."""
 
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | None:
+    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
         """The last order of a queue; raises BusError or Malformed."""
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
@@ -253,7 +253,7 @@ class QuotaLoop:
         """Plan for one queue, and order what was planned."""
         now = datetime.now(UTC)
         last = await self._orders.last_quota_order(path)
-        if last is not None and await self._is_live(last.message, now):
+        if isinstance(last, Last) and await self._is_live(last.message, now):
             # An earlier attempt of ours that was not answered, or another planner's.
             self._metrics.quota_orders.labels("adopted").inc()
             self._ledger.ordered(last.message)

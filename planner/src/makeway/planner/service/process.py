@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.service import Responder
+from makeway.bus.signing import SigningKind
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.parts import Parts, PlannerContext, parts_of
 from makeway.planner.service.warmup import warm_up
@@ -21,7 +22,13 @@ from makeway.runtime import garbage
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.lease import LeaseSettings, StepDown
 from makeway.runtime.process import run_until_signalled
-from makeway.runtime.settings import ConfigSettings, HttpSettings, KubeSettings, NatsSettings
+from makeway.runtime.settings import (
+    ConfigSettings,
+    HttpSettings,
+    KubeSettings,
+    NatsSettings,
+    SignatureSettings,
+)
 
 _log = structlog.get_logger()
 
@@ -32,6 +39,7 @@ async def run(
     kube: KubeSettings,
     listen: HttpSettings,
     config: ConfigSettings,
+    signatures: SignatureSettings,
     mode: Mode,
     lease: LeaseSettings | None,
     identity: str,
@@ -49,7 +57,17 @@ async def run(
     """
     async with contextlib.AsyncExitStack() as closing:
         opened = await closing.enter_async_context(
-            connected("planner", identity, nats=nats, kube=kube, listen=listen, registry=REGISTRY)
+            connected(
+                "planner",
+                identity,
+                nats=nats,
+                kube=kube,
+                listen=listen,
+                config=config,
+                signatures=signatures,
+                signs=(SigningKind.QUOTA_ORDER, SigningKind.CONTROL),
+                registry=REGISTRY,
+            )
         )
         stored, _ = await opened.starting.reach(opened.bus.control)
         warm_up()
@@ -68,7 +86,7 @@ async def run(
         )
         answering = await opened.starting.reach(partial(opened.bus.components.answer, parts.status.now))
         closing.push_async_callback(answering.unsubscribe)
-        opened.starting.checks = parts.checks
+        opened.starting.checks = lambda: {**parts.checks(), "keys": opened.keys.unhealthy()}
         _log.info(
             "planner_started",
             cluster_uid=opened.cluster_uid,
@@ -84,6 +102,7 @@ async def run(
             *parts.seen.runs(),
             parts.deciding.repairing.propose_forever(),
             leading,
+            opened.keys.keep_forever(),
             opened.bus.until_lost(),
             expected=(BusError, OtherClusterError, StepDown),
         )

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 import msgspec
 import structlog
 
-from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
@@ -79,7 +78,7 @@ class OrderFollower:
                     break
 
     def _ordered(self, message: StreamMessage) -> None:
-        order = codec.unwrap_order(message.data)
+        order = self._bus.signatures.order(message.data, message.subject)
         if message.subject != (self._bus.subjects.order(order) or message.subject):
             raise MisroutedError(f"order {order.order_id} is on another subject than its own")
         if order.not_after > message.time + LONGEST_NOT_AFTER:
@@ -87,7 +86,7 @@ class OrderFollower:
         self._ledger.ordered(order)
 
     def _ended(self, message: StreamMessage) -> None:
-        outcome = codec.unwrap_outcome(message.data)
+        outcome = self._bus.signatures.outcome(message.data, message.subject)
         if message.subject != self._bus.subjects.outcome(outcome.order_id):
             raise MisroutedError(f"an outcome of {outcome.order_id}")
         # A time to come would be remembered until then.

@@ -1,0 +1,139 @@
+"""What is made of orders, outcomes and control states by their signatures."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from prometheus_client import REGISTRY
+
+from builders_bus import make_order, make_outcome
+from builders_keys import KEYS, signatures
+from makeway.bus import codec
+from makeway.bus.errors import Malformed
+from makeway.bus.messages import EvictionOrder
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.subjects import Subjects
+
+SUBJECTS = Subjects()
+ORDER = make_order()
+QUOTA_ORDER = make_order(kind="quota", preemptor=None, queue="root.a")
+SUBJECT = SUBJECTS.order(ORDER)
+
+
+def written(by: Signatures, order: EvictionOrder = ORDER) -> bytes:
+    return by.wrap(order, "makeway/scheduler/test", SUBJECTS.order(order))
+
+
+def refused(data: bytes, subject: str = SUBJECT, by: Signatures | None = None) -> str:
+    with pytest.raises(Malformed) as error:
+        (by or signatures()).order(data, subject)
+    return error.value.reason
+
+
+def failures(kind: str, reason: str) -> float:
+    labels = {"kind": kind, "reason": reason}
+    return REGISTRY.get_sample_value("makeway_bus_signature_failures_total", labels) or 0.0
+
+
+def test_what_a_part_signs_the_others_take() -> None:
+    parts, outcome = signatures(), make_outcome(ORDER)
+    subject = SUBJECTS.outcome(ORDER.order_id)
+
+    assert parts.order(written(parts), SUBJECT) == ORDER
+    assert parts.order(written(parts, QUOTA_ORDER), SUBJECTS.order(QUOTA_ORDER)) == QUOTA_ORDER
+    assert parts.outcome(parts.wrap(outcome, "makeway/evictor/test", subject), subject) == outcome
+
+
+def test_an_order_without_a_signature_is_refused_and_counted() -> None:
+    before = failures("order", "unsigned")
+
+    assert refused(written(Signatures())) == "unsigned"
+    assert failures("order", "unsigned") == before + 1
+
+
+def test_the_key_of_the_planner_signs_no_order_of_a_pod() -> None:
+    planner = Signatures(signing={SigningKind.ORDER: KEYS[SigningKind.QUOTA_ORDER]})
+
+    assert refused(written(planner)) == "unknown-key"
+
+
+def test_the_key_of_the_scheduler_signs_no_quota_order() -> None:
+    scheduler = Signatures(signing={SigningKind.QUOTA_ORDER: KEYS[SigningKind.ORDER]})
+
+    assert refused(written(scheduler, QUOTA_ORDER), SUBJECTS.order(QUOTA_ORDER)) == "unknown-key"
+
+
+def test_a_signature_of_another_kind_under_the_right_key_id_is_refused() -> None:
+    envelope = codec.envelope_of(ORDER, "makeway/scheduler/test")
+    signed = KEYS[SigningKind.OUTCOME].sign(envelope, SigningKind.ORDER, SUBJECT)
+    posing = msgspec.structs.replace(signed, keyid=KEYS[SigningKind.ORDER].key_id)
+
+    assert refused(codec.encode(posing)) == "invalid-signature"
+
+
+def test_an_order_is_refused_on_another_subject() -> None:
+    assert refused(written(signatures()), SUBJECTS.pod_order("another-uid")) == "invalid-signature"
+
+
+def test_an_order_with_one_changed_byte_is_refused() -> None:
+    data = written(signatures())
+
+    assert refused(data.replace(b'"priority":', b'"priority": ', 1)) == "invalid-signature"
+
+
+def test_a_retired_key_counts_no_more() -> None:
+    data = written(Signatures(signing={SigningKind.ORDER: SigningKey.new()}))
+
+    assert refused(data) == "unknown-key"
+
+
+def test_nothing_is_taken_before_the_public_keys_are_known() -> None:
+    assert refused(written(signatures()), by=Signatures("require")) == "unknown-key"
+
+
+def test_log_takes_what_fails_and_counts_it() -> None:
+    before = failures("order", "unsigned")
+
+    assert signatures("log").order(written(Signatures()), SUBJECT) == ORDER
+    assert failures("order", "unsigned") == before + 1
+
+
+def test_off_takes_everything_and_counts_nothing() -> None:
+    before = failures("order", "unsigned")
+
+    assert Signatures().order(written(Signatures()), SUBJECT) == ORDER
+    assert failures("order", "unsigned") == before
+
+
+def test_a_key_that_the_others_do_not_know_is_named() -> None:
+    key = SigningKey.new()
+    parts = Signatures("require", signing={SigningKind.ORDER: key}, public=PublicKeys())
+
+    assert parts.unknown_keys() == [f"order {key.key_id}"]
+    assert signatures().unknown_keys() == []
+
+
+def test_what_another_wrote_is_escaped_in_the_reason() -> None:
+    envelope = codec.envelope_of(ORDER, "makeway/scheduler/test")
+    hostile = msgspec.structs.replace(envelope, id="\x1b[31m" + "x" * 10_000, keyid="\n", signature="x")
+
+    with pytest.raises(Malformed) as error:
+        signatures().order(codec.encode(hostile), SUBJECT)
+
+    assert "\x1b" not in error.value.detail
+    assert "\n" not in error.value.detail
+    assert len(error.value.detail) < 500
+
+
+def test_a_control_state_of_the_future_is_refused_though_it_is_signed() -> None:
+    from builders_bus import make_control  # noqa: PLC0415
+
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    state = make_control(revision=2**62)
+    data = signatures().wrap(state, "makeway/planner/test", SUBJECTS.control, at=now)
+
+    with pytest.raises(Malformed, match="future-revision"):
+        signatures().control(data, SUBJECTS.control, now)
