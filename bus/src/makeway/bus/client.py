@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from makeway.bus.reconciler import StreamReconciler
 from makeway.bus.repairs import Repairs
 from makeway.bus.service import Responder, serve
 from makeway.bus.signatures import FAILURES, Signatures
+from makeway.bus.signing import SigningKind
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
@@ -272,7 +274,7 @@ class Bus:
     async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
         """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
 
-        One whose signature does not hold is no outcome, and is replaced. Raises as
+        What is stored under no good signature is no outcome, and is replaced, whatever it is. Raises as
         `makeway.bus.publishing.publish`.
         """
         subject, id_ = self.subjects.outcome(outcome.order_id), codec.envelope_id(outcome)
@@ -288,22 +290,19 @@ class Bus:
                 data=data,
                 expected_last_sequence=expected,
             )
-            if not isinstance(answer, AlreadyExists) or not self._forged(answer.existing, subject):
+            if not isinstance(answer, AlreadyExists) or not self._counts_for_nothing(answer.existing):
                 return answer
-            # Within the duplicate window the stream takes no second message of an id.
+            # Within the duplicate window the stream takes no second message of an id, on whatever subject
+            # the first one is: this one cannot be foreseen.
             expected = answer.existing.sequence if answer.existing else 0
-            message_id = f"{id_}-{expected}"
+            message_id = f"{id_}-{secrets.token_hex(8)}"
         raise BusUnavailable(f"{subject} is written again and again by one who cannot sign")
 
-    def _forged(self, stored: StoredMessage | None, subject: str) -> bool:
-        """Report whether a stored outcome counts for nothing because of its signature."""
+    def _counts_for_nothing(self, stored: StoredMessage | None) -> bool:
+        """Report whether an outcome may be written in place of what is stored, or of nothing."""
         if stored is None:
-            return False
-        try:
-            self.signatures.outcome(stored.data, subject)
-        except Malformed as error:
-            return error.reason in FAILURES
-        return False
+            return True
+        return self.signatures.refuses(stored.data, stored.subject, SigningKind.OUTCOME)
 
     async def publish_decision(self, record: DecisionRecord) -> Published:
         """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
@@ -387,14 +386,16 @@ class Bus:
             Malformed: it is not understood.
             BusUnavailable: it could not be read.
         """
+        subject = self.subjects.pod_order(preemptor_uid)
         return await self._last(
-            self.subjects.orders_stream, self.subjects.pod_order(preemptor_uid), self.signatures.order
+            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
         )
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
         """The last quota order of a queue, given by its path, live or not; raises as `last_order`."""
+        subject = self.subjects.quota_order(queue)
         return await self._last(
-            self.subjects.orders_stream, self.subjects.quota_order(queue), self.signatures.order
+            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.QUOTA_ORDER
         )
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
@@ -402,8 +403,9 @@ class Bus:
 
         Raises as `last_order`.
         """
+        subject = self.subjects.outcome(order_id)
         last = await self._last(
-            self.subjects.outcomes_stream, self.subjects.outcome(order_id), self.signatures.outcome
+            self.subjects.outcomes_stream, subject, self.signatures.outcome, SigningKind.OUTCOME
         )
         return last if isinstance(last, Last) else None
 
@@ -429,7 +431,7 @@ class Bus:
         return state, stored.sequence
 
     async def _last(
-        self, stream: str, subject: str, decode: Callable[[bytes, str], _M]
+        self, stream: str, subject: str, decode: Callable[[bytes, str], _M], kind: SigningKind
     ) -> Last[_M] | Unverified | None:
         try:
             stored = await self.jetstream.last_message(stream, subject)
@@ -440,7 +442,7 @@ class Bus:
         try:
             message = decode(stored.data, subject)
         except Malformed as error:
-            if error.reason not in FAILURES:
+            if error.reason not in FAILURES and not self.signatures.refuses(stored.data, subject, kind):
                 raise
             return Unverified(stored.sequence)
         return Last(message, stored.sequence, stored.time)

@@ -160,8 +160,7 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
     Raises:
         Malformed: either was not understood; unknown types and versions too.
     """
-    _check_bounds(data)
-    envelope = _decode(data, _envelope_decoder)
+    envelope = unwrap_envelope(data)
     if not envelope.specversion.startswith("1."):
         raise Malformed(
             "unknown-version", f"CloudEvents {envelope.specversion!r}, this side speaks {SPEC_VERSION}"
@@ -175,6 +174,12 @@ def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
     if envelope.datacontenttype != JSON:
         raise Malformed("invalid", f"datacontenttype {envelope.datacontenttype!r}, want {JSON}")
     return envelope, _decode(bytes(envelope.data), decoder)
+
+
+def unwrap_envelope(data: bytes) -> Envelope:
+    """Read an envelope, whatever is in it; raises `Malformed`."""
+    _check_bounds(data)
+    return _decode(data, _envelope_decoder)
 
 
 def unwrap_order(data: bytes) -> EvictionOrder:

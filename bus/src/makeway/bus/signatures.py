@@ -82,6 +82,19 @@ class Signatures:
         """Read a control state from a subject, of a time that can be by `now`; raises `Malformed`."""
         return codec.timely(self._verified(data, subject, ControlState), now)
 
+    def refuses(self, data: bytes, subject: str, kind: SigningKind) -> bool:
+        """Report whether bytes from a subject of a kind say nothing, since no good signature is on them.
+
+        Also of what cannot be read: else whoever may publish could write bytes in a message's place.
+        """
+        if self.mode != "require":
+            return False
+        try:
+            envelope = codec.unwrap_envelope(data)
+        except Malformed:
+            return True
+        return self.public.verify(envelope, kind, subject) is not SignatureVerdict.VALID
+
     def unknown_keys(self) -> list[str]:
         """Return the private keys whose public keys do not count, such as `order 0123456789abcdef`."""
         if self.mode == "off":
