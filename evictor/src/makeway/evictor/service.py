@@ -126,7 +126,8 @@ class Evictor:
             order = self._signatures.order(delivery.data, delivery.subject)
         except Malformed as error:
             lately = self._clock.now() - delivery.published_at < FORGED_LATELY
-            if error.reason in FAILURES and lately:
+            # One that cannot be put aside comes again, and is still one.
+            if error.reason in FAILURES and lately and delivery.deliveries == 1:
                 self._forged(f"{error.reason}: {error.detail}")
             await self._quarantine(delivery, error.reason, error.detail)
             return

@@ -14,6 +14,7 @@ from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
 from makeway.bus.messages import LONGEST_NOT_AFTER
 from makeway.bus.quarantine import QuarantinedMessage
+from makeway.bus.signatures import FAILURES
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.ledger import Ledger
 
@@ -37,7 +38,9 @@ class OrderFollower:
         self._bus = bus
         self._ledger = ledger
         self._metrics = metrics
+        self._began = now
         self._start = Start.at_time(now - LOOK_BACK)
+        self._skipped: set[str] = set()
         self._orders_read = asyncio.Event()
         self._outcomes_read = asyncio.Event()
         self._aside: asyncio.Queue[QuarantinedMessage] = asyncio.Queue(_MAX_WAITING)
@@ -105,9 +108,22 @@ class OrderFollower:
             try:
                 note(message)
             except Malformed as error:
-                self._complain(message, source, error.reason, error.detail, aside)
+                if error.reason in FAILURES and message.time < self._began:
+                    self._skip(source, error.reason)
+                else:
+                    self._complain(message, source, error.reason, error.detail, aside)
             except MisroutedError as error:
                 self._complain(message, source, "wrong-subject", str(error), aside)
+
+    def _skip(self, source: str, reason: str) -> None:
+        """Pass over what was stored before this process began: half an hour of it after a key was retired.
+
+        It counts for nothing, and is told of once, so that it drives nothing out of the quarantine.
+        """
+        self._metrics.decode_errors.labels(source).inc()
+        if source not in self._skipped:
+            self._skipped.add(source)
+            _log.warning("old_messages_unverified", source=source, reason=reason)
 
     def _complain(self, message: StreamMessage, source: str, reason: str, detail: str, aside: str) -> None:
         self._metrics.decode_errors.labels(source).inc()

@@ -1,0 +1,127 @@
+"""An evictor that requires signatures: forged orders are put aside, and open its breaker."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders_keys import KEYS, signatures
+from makeway.bus.messages import EvictionOrder
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.subjects import Subjects
+from makeway.evictor.breaker import OPENS_AT, Breaker
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.service import Evictor, EvictorSettings
+from unit.evictor.building import CLUSTER, make_order
+from unit.evictor.fakes import UNAVAILABLE, FakeDelivery
+from unit.evictor.test_service import World, running
+
+ORDER = make_order("a")
+SUBJECT = Subjects().order(ORDER)
+SCHEDULER = signatures("require", SigningKind.ORDER)
+
+
+class SignedWorld(World):
+    """The same evictor, with a breaker and required signatures."""
+
+    def __init__(self) -> None:
+        super().__init__(*running("a"))
+        metrics = EvictorMetrics(CollectorRegistry())
+        self.real_breaker = Breaker(self.clock, metrics)
+        self.evictor = Evictor(
+            EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
+            cluster=self.cluster,
+            records=self.records,
+            clock=self.clock,
+            metrics=metrics,
+            events=self.events,
+            mode_guard=self.mode_guard,
+            queue_guard=self.evictor._queue_guard,
+            slots=self.slots,
+            signatures=signatures("require", SigningKind.OUTCOME),
+            forged=lambda detail: self.real_breaker.report("signatures", detail),
+        )
+
+    async def handle(self, data: bytes, deliveries: int = 1, subject: str = SUBJECT) -> FakeDelivery:
+        delivery = FakeDelivery(data, deliveries, subject)
+        await self.evictor.handle(delivery)
+        return delivery
+
+
+def written(by: Signatures, order: EvictionOrder = ORDER, subject: str = SUBJECT) -> bytes:
+    return by.wrap(order, "makeway/scheduler/test", subject)
+
+
+def by_key(key: SigningKey) -> bytes:
+    return written(Signatures(signing={SigningKind.ORDER: key}))
+
+
+FORGED = {
+    "no signature": (written(Signatures()), "unsigned"),
+    "a retired key": (by_key(SigningKey.new()), "unknown-key"),
+    "the evictor's own key": (by_key(KEYS[SigningKind.OUTCOME]), "unknown-key"),
+    "the planner's key": (by_key(KEYS[SigningKind.QUOTA_ORDER]), "unknown-key"),
+    "another subject": (written(SCHEDULER, subject=Subjects().pod_order("another")), "invalid-signature"),
+    "a changed byte": (written(SCHEDULER).replace(b'"a-uid"', b'"b-uid"'), "invalid-signature"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), FORGED.values(), ids=FORGED)
+async def test_a_forged_order_is_put_aside_and_nothing_is_read_or_written_for_it(
+    data: bytes, reason: str
+) -> None:
+    world = SignedWorld()
+
+    delivery = await world.handle(data)
+
+    assert delivery.said == [f"term {reason}"]
+    assert world.records.parked == [(data, reason)]
+    assert world.cluster.calls == []
+    assert world.records.outcomes == {}
+    assert world.records.looked_for == []
+
+
+async def test_an_order_that_the_scheduler_signed_is_carried_out() -> None:
+    world = SignedWorld()
+    world.records.orders[ORDER.preemptor.uid if ORDER.preemptor else ""] = ORDER
+
+    delivery = await world.handle(written(SCHEDULER))
+
+    assert delivery.said == ["ack"]
+    assert world.records.outcomes[ORDER.order_id].result == "succeeded"
+
+
+async def test_ten_forged_orders_open_the_breaker() -> None:
+    world = SignedWorld()
+
+    for _ in range(OPENS_AT["signatures"] - 1):
+        await world.handle(FORGED["no signature"][0])
+    before = world.real_breaker.everywhere()
+    await world.handle(FORGED["a changed byte"][0])
+
+    assert before == ""
+    assert "invalid-signature" in world.real_breaker.everywhere()
+
+
+async def test_a_forged_order_that_comes_again_is_counted_once() -> None:
+    world = SignedWorld()
+    world.records.park_failures.extend([UNAVAILABLE] * 20)
+
+    for deliveries in range(1, 21):
+        await world.handle(FORGED["no signature"][0], deliveries)
+
+    assert world.real_breaker.everywhere() == ""
+
+
+async def test_orders_of_before_a_key_was_retired_do_not_open_the_breaker() -> None:
+    world = SignedWorld()
+    await world.clock.sleep(timedelta(minutes=10).total_seconds())
+
+    for _ in range(2 * OPENS_AT["signatures"]):
+        await world.handle(FORGED["a retired key"][0])
+
+    assert world.real_breaker.everywhere() == ""
+    assert len(world.records.parked) == 2 * OPENS_AT["signatures"]
