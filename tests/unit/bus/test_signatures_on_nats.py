@@ -119,7 +119,9 @@ async def test_a_forged_control_state_is_none_and_is_written_over(bus: Bus, conn
     assert (await planner.control())[0] == state
 
 
-async def test_a_signed_message_that_is_not_understood_still_stands(bus: Bus, connect_bus: ConnectBus) -> None:
+async def test_a_signed_message_that_is_not_understood_still_stands(
+    bus: Bus, connect_bus: ConnectBus
+) -> None:
     evictor = await signing(connect_bus)
     subject = evictor.subjects.outcome(ORDER.order_id)
     envelope = codec.envelope_of(OUTCOME, "makeway/evictor/newer")

@@ -66,6 +66,12 @@ SIGNING_KEY: Final = Gauge(
     "1 for each key that this process signs with, by kind and key id.",
     ["kind", "key_id"],
 )
+SIGNING_KEY_UNKNOWN: Final = Gauge(
+    "makeway_bus_signing_key_unknown",
+    "1 where the key that this process signs with is not among the public keys, by kind: all others refuse "
+    "what it signs.",
+    ["kind"],
+)
 REPLIES_REFUSED: Final = Counter(
     "makeway_bus_replies_refused_total",
     "Questions that asked to be answered elsewhere than in an inbox of makeway's, and were left alone: "

@@ -95,15 +95,15 @@ class Signatures:
             return True
         return self.public.verify(envelope, kind, subject) is not SignatureVerdict.VALID
 
-    def unknown_keys(self) -> list[str]:
-        """Return the private keys whose public keys do not count, such as `order 0123456789abcdef`."""
+    def unknown_keys(self) -> dict[SigningKind, str]:
+        """Return the ids of the private keys whose public keys do not count, by kind."""
         if self.mode == "off":
-            return []
-        return [
-            f"{kind} {key.key_id}"
+            return {}
+        return {
+            kind: key.key_id
             for kind, key in self.signing.items()
             if key.key_id not in self.public.by_kind.get(kind, {})
-        ]
+        }
 
     def _verified(self, data: bytes, subject: str, wanted: type[_M]) -> _M:
         envelope, message = codec.unwrap_as(data, wanted)

@@ -2,11 +2,15 @@
 
 Both are read again every `POLL_SECONDS`: a kubelet swaps mounted files, and the ConfigMap is one object, got
 by name. What was good last counts until something good takes its place.
+
+A new private key is taken once its public key has been in the ConfigMap for `KNOWN_POLLS` reads, so that all
+others have read it too: until then the old one signs, and a rotation costs no message.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -23,6 +27,9 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 
 POLL_SECONDS: Final = 5.0
 """Between two reads: how long after a change the old keys count."""
+
+KNOWN_POLLS: Final = 3
+"""So many reads in a row must show a public key before its private key signs in place of another."""
 
 _READ_SECONDS: Final = 5.0
 
@@ -70,12 +77,23 @@ class KeyRing:
         self._files: dict[SigningKind, bytes] = {}
         self._trouble: dict[str, str] = {}
         self._read = False
+        self._known: deque[PublicKeys] = deque(maxlen=KNOWN_POLLS)
 
     def unhealthy(self) -> str:
+        """Return why nothing can be signed or verified as is required; empty where it can.
+
+        What was good last does: a ConfigMap that cannot be read any more is `trouble` alone.
+        """
+        if self._signatures.mode != "require":
+            return ""
+        missing = any(kind not in self._signatures.signing for kind in self._kinds)
+        return self.trouble() if missing or not self._read or self._signatures.unknown_keys() else ""
+
+    def trouble(self) -> str:
         """Return what is wrong with the keys; empty where nothing is."""
-        unknown = self._signatures.unknown_keys() if self._read else []
-        others = [f"{self._where} does not hold the key that this process signs with: {', '.join(unknown)}"]
-        return "; ".join([*filter(None, self._trouble.values()), *(others if unknown else [])])
+        unset = f"--signing-keys is not set, and {', '.join(self._kinds)} must be signed"
+        required = self._signatures.mode == "require" and self._directory is None and self._kinds
+        return "; ".join(filter(None, [unset if required else "", *self._trouble.values()]))
 
     async def read_first(self) -> None:
         """Read all keys.
@@ -86,11 +104,9 @@ class KeyRing:
         await self._poll()
         if self._signatures.mode != "require":
             return
-        missing = [str(kind) for kind in self._kinds if kind not in self._signatures.signing]
-        if missing and self._directory is None:
-            raise KeysMissingError(f"--signing-keys is not set, and {', '.join(missing)} must be signed")
+        missing = any(kind not in self._signatures.signing for kind in self._kinds)
         if missing or not self._read:
-            raise KeysMissingError(self.unhealthy())
+            raise KeysMissingError(self.trouble())
 
     async def keep_forever(self) -> NoReturn:
         """Read them again and again, until the process ends."""
@@ -104,6 +120,13 @@ class KeyRing:
                 self._note(str(kind), self._poll_file(kind, self._directory / f"{kind}.pem"))
         if self._signatures.mode != "off":
             self._note("public", await self._poll_configmap())
+        unknown = self._signatures.unknown_keys() if self._read else {}
+        for kind in self._kinds:
+            metrics.SIGNING_KEY_UNKNOWN.labels(str(kind)).set(kind in unknown)
+        what = ", ".join(f"{kind} {key_id}" for kind, key_id in unknown.items())
+        self._note(
+            "own", f"{self._where} does not hold the key that this process signs with: {what}" if what else ""
+        )
 
     def _note(self, what: str, trouble: str) -> None:
         if trouble and trouble != self._trouble.get(what):
@@ -120,6 +143,8 @@ class KeyRing:
         except (OSError, ValueError) as error:
             return f"{file}: {error}"
         before = self._signatures.signing.get(kind)
+        if before is not None and self._is_early(kind, before.key_id, key.key_id):
+            return f"{file}: key {key.key_id} is not in {self._where} for long enough, {before.key_id} signs"
         self._signatures.signing = {**self._signatures.signing, kind: key}
         self._files[kind] = content
         if before is not None:
@@ -127,6 +152,14 @@ class KeyRing:
         metrics.SIGNING_KEY.labels(str(kind), key.key_id).set(1)
         _log.info("signing_key_taken", kind=str(kind), key_id=key.key_id)
         return ""
+
+    def _is_early(self, kind: SigningKind, before: str, new: str) -> bool:
+        """Report whether some part may not know a new key yet, while all know the one before it."""
+        if self._signatures.mode == "off" or not self._known:
+            return False
+        shown = [keys.by_kind.get(kind, {}) for keys in self._known]
+        counts = before in shown[-1]
+        return counts and not (len(shown) == KNOWN_POLLS and all(new in keys for keys in shown))
 
     async def _poll_configmap(self) -> str:
         """Take the public keys where they have changed; return what is wrong with them."""
@@ -142,5 +175,6 @@ class KeyRing:
         if keys.ids() != self._signatures.public.ids() or not self._read:
             _log.info("public_keys_taken", keys=keys.ids())
         self._signatures.public = keys
+        self._known.append(keys)
         self._read = True
         return ""
