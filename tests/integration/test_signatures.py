@@ -1,0 +1,199 @@
+"""Orders and outcomes that a stolen login of NATS writes, where signatures are required: they do nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.configuring import NAMESPACE
+from integration.scraping import scrape
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.bus import codec, ids
+from makeway.bus.client import Bus, Last
+from makeway.bus.follow import Start
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.publishing import Published
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.dev import signing_keys
+from makeway.dev.cluster import DevCluster
+from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
+from makeway.dev.services import TEST_FENCE
+from makeway.evictor.breaker import OPENS_AT
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give a control plane that requires signatures; the tests write its orders."""
+    options = ClusterOptions(components=frozenset({NATS, KWOK, EVICTOR}), signatures="require")
+    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("signed") / "cluster", options).start())
+    yield running
+    running.owned.stop()
+
+
+def key_of(cluster: RunningCluster, kind: SigningKind) -> SigningKey:
+    key = signing_keys.read(cluster.owned.directory, kind)
+    assert key is not None
+    return key
+
+
+@pytest_asyncio.fixture
+async def bus(cluster: RunningCluster, space: Space) -> AsyncIterator[Bus]:
+    """Give a connection that signs as the scheduler does; what is forged is no order of any part."""
+    space.judged = False
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{signing_keys.CONFIGMAP}"
+    public = PublicKeys.parse(json.loads(await space.api.request("GET", path))["data"])
+    signing = {SigningKind.ORDER: key_of(cluster, SigningKind.ORDER)}
+    signatures = Signatures("require", signing=signing, public=public)
+    connected = await Bus.connect(cluster.info.nats_url, name="scheduler/test", signatures=signatures)
+    yield connected
+    await connected.close()
+
+
+async def order_for(space: Space, preemptor: str, *victims: str) -> EvictionOrder:
+    """An order as the scheduler would write it, for a preemptor that is nominated to n1."""
+    now, node = datetime.now(UTC), space.node_name("n1")
+    found = await space.pods()
+    place = json.loads(await space.api.request("GET", f"/api/v1/nodes/{node}"))
+    urgent = found[preemptor]
+    return EvictionOrder(
+        order_id=ids.order_id(now),
+        kind="pod",
+        cluster_uid=await space.api.cluster_uid(),
+        fence=Fence(kind="kv", name=TEST_FENCE, epoch=0),
+        writer="test",
+        created_at=now,
+        not_after=now + timedelta(seconds=30),
+        preemptor=Preemptor(
+            namespace=space.namespace,
+            name=preemptor,
+            uid=urgent.metadata.uid,
+            priority=1000,
+            scheduler_name="default-scheduler",
+        ),
+        node=node,
+        node_uid=place["metadata"]["uid"],
+        victims=tuple(
+            Victim(
+                namespace=space.namespace,
+                name=name,
+                uid=found[name].metadata.uid,
+                node=node,
+                priority=found[name].spec.priority or 0,
+                grace_period_seconds=1,
+                rule="lower-priority",
+            )
+            for name in victims
+        ),
+    )
+
+
+async def nominated(space: Space, name: str) -> None:
+    """Create a preemptor that no scheduler looks at, nominated to n1."""
+    await space.create(make_pod(name).priority("high").spec(schedulerName="nobody"))
+    await space.patch(name, {"status": {"nominatedNodeName": space.node_name("n1")}}, "status")
+
+
+async def outcome_of(bus: Bus, order: EvictionOrder) -> Outcome:
+    async def ended() -> Outcome:
+        last = await bus.outcome(order.order_id)
+        if last is None:
+            raise NotYet("no outcome")
+        return last.message
+
+    return await until(f"order {order.order_id} ends", ended, seconds=20)
+
+
+async def store(bus: Bus, subject: str, data: bytes) -> None:
+    """Store bytes as a login can that may publish there."""
+    await bus.jetstream.publish(subject, data, headers={}, timeout_seconds=2)
+
+
+def deletes(space: Space) -> list[str]:
+    found = space.audit.events(verb="delete", resource="pods", subresource="", namespace=space.namespace)
+    return [event.name for event in found if event.user.endswith(":makeway-evictor")]
+
+
+async def quarantined(bus: Bus) -> Counter[str]:
+    stream = bus.subjects.quarantine_stream
+    read = [m async for m in bus.follow(stream, start=Start.beginning(), stop_at_end=True)]
+    return Counter(m.headers["Makeway-Reason"] for m in read)
+
+
+async def test_a_forged_outcome_neither_ends_an_order_nor_keeps_its_own_out(space: Space, bus: Bus) -> None:
+    await space.add_nodes(make_node("n1"))
+    await space.run(make_pod("a").priority("low").on("n1"))
+    await nominated(space, "urgent")
+    order = await order_for(space, "urgent", "a")
+    now = datetime.now(UTC)
+    forged = Outcome(
+        order_id=order.order_id,
+        cluster_uid=order.cluster_uid,
+        preemptor_uid=order.preemptor.uid if order.preemptor else "",
+        kind=order.kind,
+        epoch=0,
+        result="failed",
+        evictor="forger",
+        deliveries=1,
+        started_at=now,
+        finished_at=now,
+    )
+    await store(bus, bus.subjects.outcome(order.order_id), codec.wrap(forged, "makeway/evictor/forger"))
+
+    started = datetime.now(UTC)
+    assert isinstance(await bus.publish_order(order, 0), Published)
+    outcome = await outcome_of(bus, order)
+
+    assert outcome.result == "succeeded"
+    assert (outcome.finished_at - started).total_seconds() < 5
+    assert deletes(space) == ["a"]
+
+
+async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
+    cluster: RunningCluster, space: Space, bus: Bus
+) -> None:
+    await space.add_nodes(make_node("n1"))
+    await space.run(make_pod("a").priority("low").on("n1"))
+    await nominated(space, "urgent")
+    order = await order_for(space, "urgent", "a")
+    subject = bus.subjects.order(order)
+    planner = Signatures(signing={SigningKind.ORDER: key_of(cluster, SigningKind.QUOTA_ORDER)})
+    signed = bus.signatures.wrap(order, "makeway/scheduler/test", subject)
+    messages = {
+        "unsigned": codec.wrap(order, "makeway/scheduler/forger"),
+        "unknown-key": planner.wrap(order, "makeway/planner/forger", subject),
+        "invalid-signature": signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0'),
+    }
+    assert messages["invalid-signature"] != signed
+
+    for number in range(OPENS_AT["signatures"]):
+        await store(bus, subject, list(messages.values())[number % len(messages)])
+
+    async def put_aside() -> Counter[str]:
+        found = await quarantined(bus)
+        if found.total() < OPENS_AT["signatures"]:
+            raise NotYet(str(found))
+        return found
+
+    assert set(await until("all are put aside", put_aside)) == set(messages)
+    assert deletes(space) == []
+    assert await bus.outcome(order.order_id) is None
+    last = await bus.last_order(order.preemptor.uid if order.preemptor else "")
+    assert last is not None
+    assert not isinstance(last, Last)
+
+    await bus.publish_order(order, last.sequence)
+    outcome = await outcome_of(bus, order)
+
+    assert (outcome.result, outcome.reason) == ("refused", "breaker-open")
+    samples = await scrape(cluster.info.evictor_url)
+    assert samples.total("makeway_bus_signature_failures_total", kind="order") == OPENS_AT["signatures"]
+    assert deletes(space) == []
