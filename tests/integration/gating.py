@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from integration.builders import PodBuilder, make_pod
 from integration.cluster import RunningCluster
 from integration.scraping import scrape
+from integration.signing import signatures_of
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
@@ -67,7 +68,7 @@ class Control:
 async def controlling(cluster: RunningCluster, api: Api) -> AsyncIterator[Control]:
     """Speak as a planner. Afterwards no queues are in force."""
     uid = await namespace_uid(api, "kube-system")
-    bus = await Bus.connect(cluster.info.nats_url, name="planner/tests")
+    bus = await Bus.connect(cluster.info.nats_url, name="planner/tests", signatures=signatures_of(cluster))
     try:
         await ensure_streams(bus.jetstream, bus.subjects)
         control = Control(cluster, bus, uid)

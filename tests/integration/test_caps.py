@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from integration.builders import make_pod
 from integration.cluster import RunningCluster
+from integration.signing import signatures_of
 from integration.space import Space
 from integration.test_evictor_api import Scene, nominate, waiting_pod
 from makeway.bus.client import Bus
@@ -39,7 +40,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 @pytest_asyncio.fixture
 async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
     """Give a connection that orders are written through."""
-    connected = await Bus.connect(cluster.info.nats_url, name="scheduler/test")
+    connected = await Bus.connect(
+        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
+    )
     yield connected
     await connected.close()
 

@@ -1,0 +1,175 @@
+"""Signatures required on a real API server and NATS: forged orders do nothing, and keys change under load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from typer.testing import CliRunner
+
+from integration.builders import make_pod
+from integration.cluster import RunningCluster
+from integration.signing import mounting, signatures_of, store_secrets
+from integration.space import Space
+from integration.test_evictor_api import Scene
+from integration.waiting import NotYet, until
+from makeway.bus import codec
+from makeway.bus.client import Bus
+from makeway.bus.messages import EvictionOrder
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import PublicKeys, SigningKind
+from makeway.cli.keys.command import app
+from makeway.cli.quarantine.store import Store
+from makeway.dev.access import NAMESPACE
+from makeway.dev.cluster import DevCluster
+from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOptions
+
+POLL_SECONDS = 6
+"""Within this time every part has read its keys anew."""
+IN_USE_SECONDS = 22
+"""Within this time of its public key every part signs with its new private key."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give a cluster of its own, with two evictors that require signatures and no scheduler."""
+    options = ClusterOptions(
+        components=frozenset({NATS, KWOK, EVICTOR}), limits=LIFTED_RATES, signatures="require"
+    )
+    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("keys") / "cluster", options).start())
+    running.start_replica(EVICTOR)
+    yield running
+    running.owned.stop()
+
+
+@pytest_asyncio.fixture
+async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
+    """Give a connection that orders are written through, signed as the scheduler's."""
+    connected = await Bus.connect(
+        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
+    )
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+def scene(space: Space, bus: Bus) -> Scene:
+    """Give a test its stage."""
+    space.judged = False
+    return Scene(space, bus)
+
+
+async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
+    """Return subject and reason of what the evictors have put aside."""
+    reader = await Bus.connect(cluster.info.nats_url, name="tests/quarantine")
+    try:
+        return [(one.message.subject, one.message.reason) for one in await Store(reader).entries()]
+    finally:
+        await reader.close()
+
+
+def forged(order: EvictionOrder, subject: str, by: Signatures) -> dict[str, bytes]:
+    """Return the order unsigned, signed with another kind's key, and changed after it was signed."""
+    signed = by.wrap(order, "makeway/scheduler/forger", subject)
+    other = Signatures(signing={SigningKind.ORDER: by.signing[SigningKind.OUTCOME]})
+    changed = signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0')
+    assert changed != signed
+    return {
+        "unsigned": codec.wrap(order, "makeway/scheduler/forger"),
+        "unknown-key": other.wrap(order, "makeway/scheduler/forger", subject),
+        "invalid-signature": changed,
+    }
+
+
+@pytest.mark.parametrize("reason", ["unsigned", "unknown-key", "invalid-signature"])
+async def test_a_forged_order_is_put_aside_and_the_true_one_is_carried_out(
+    cluster: RunningCluster, scene: Scene, bus: Bus, reason: str
+) -> None:
+    await scene.set(make_pod("a"))
+    order = await scene.order("a")
+    assert order.preemptor is not None
+    subject = bus.subjects.order(order)
+    async with cluster.jetstream() as jetstream:
+        await jetstream.publish(subject, forged(order, subject, bus.signatures)[reason])
+
+    async def aside() -> bool:
+        if (subject, reason) not in (found := await parked(cluster)):
+            raise NotYet(f"in quarantine: {found}")
+        return True
+
+    await until("the forged order is put aside", aside)
+    assert await bus.outcome(order.order_id) is None
+    assert scene.deletes() == []
+
+    true = await scene.order("a")
+    await scene.give(true)
+    assert (await scene.outcome(true)).result == "succeeded"
+
+
+async def keys(cluster: RunningCluster, *arguments: str) -> str:
+    result = await asyncio.to_thread(
+        CliRunner().invoke, app, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
+    )
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+async def public_keys(cluster: RunningCluster) -> PublicKeys:
+    text = await cluster.kubectl("get", "configmap", "makeway-keys", "-n", NAMESPACE, "-o", "json")
+    return PublicKeys.parse(json.loads(text)["data"])
+
+
+async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
+    cluster: RunningCluster, scene: Scene, bus: Bus
+) -> None:
+    await store_secrets(cluster)
+    await scene.set()
+    before, parked_before = await public_keys(cluster), len(await parked(cluster))
+    rotated = asyncio.Event()
+    ended: list[str] = []
+    used: set[str] = set()
+
+    async def load() -> None:
+        """Order one victim after the other, as a scheduler that reads its keys anew."""
+        while not rotated.is_set() or not ended:
+            name = f"v{len(ended)}"
+            await scene.space.run(make_pod(name).on("n1"))
+            bus.signatures.signing = signatures_of(cluster).signing
+            used.add(bus.signatures.signing[SigningKind.ORDER].key_id)
+            order = await scene.order(name)
+            await scene.give(order)
+            ended.append((await scene.outcome(order)).result)
+
+    async def verify() -> None:
+        """Read the public keys seldom, so that outcomes are verified as by a part that lags."""
+        bus.signatures.mode = "require"
+        while True:
+            bus.signatures.public = await public_keys(cluster)
+            await asyncio.sleep(POLL_SECONDS - 1)
+
+    async def rotate() -> None:
+        await asyncio.sleep(1)
+        await keys(cluster, "rotate", f"--wait={POLL_SECONDS}s")
+        await asyncio.sleep(IN_USE_SECONDS)
+        await keys(cluster, "rotate", "--finish", f"--after={IN_USE_SECONDS}s")
+        await asyncio.sleep(POLL_SECONDS)
+        rotated.set()
+
+    verifying = asyncio.create_task(verify())
+    try:
+        async with mounting(cluster, scene.space.api):
+            await asyncio.gather(load(), rotate())
+    finally:
+        verifying.cancel()
+
+    assert set(ended) == {"succeeded"}
+    assert len(ended) > 20
+    assert len(used) == 2
+    after = await public_keys(cluster)
+    for kind in SigningKind:
+        assert len(after.ids()[str(kind)]) == 1
+        assert after.ids()[str(kind)] != before.ids()[str(kind)]
+    assert len(await parked(cluster)) == parked_before
