@@ -334,6 +334,7 @@ type ComponentStatus struct {
 	Brake              string            `json:"brake,omitempty"`
 	Caps               string            `json:"caps,omitempty"`
 	Breaker            string            `json:"breaker,omitempty"`
+	Signatures         string            `json:"signatures,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.

@@ -128,6 +128,16 @@ def test_what_another_wrote_is_escaped_in_the_reason() -> None:
     assert len(error.value.detail) < 500
 
 
+def test_a_part_tells_its_mode_its_keys_and_what_failed() -> None:
+    part = signatures("log", SigningKind.OUTCOME)
+    part.order(written(Signatures()), SUBJECT)
+    part.trouble = "outcome.pem: not there"
+
+    key = KEYS[SigningKind.OUTCOME].key_id
+    assert part.describe() == f"log; signs outcome by {key}; messages failed: 1; outcome.pem: not there"
+    assert Signatures().describe() == "off"
+
+
 def test_a_control_state_of_the_future_is_refused_though_it_is_signed() -> None:
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     state = ControlState(revision=2**62, mode="enforce", cluster_uid="c")

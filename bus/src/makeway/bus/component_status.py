@@ -29,7 +29,8 @@ class ComponentStatus(Message, frozen=True):
     `trouble`: what stands in the way of its work; empty where nothing does. `brake`: what is braked, as it
     read the brake itself: `everywhere`, or names of namespaces; empty where nothing is. `caps`: of an
     evictor, what was evicted lately and what the policy allows; `breaker`: what its breaker stops, and why;
-    empty where it is closed.
+    empty where it is closed. `signatures`: their mode first, then what it signs with, how many
+    messages failed, and what is wrong with its keys.
     """
 
     api_version: Text
@@ -50,6 +51,7 @@ class ComponentStatus(Message, frozen=True):
     brake: str = ""
     caps: str = ""
     breaker: str = ""
+    signatures: str = ""
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

@@ -56,6 +56,9 @@ class Signatures:
         self.mode: SignatureMode = mode
         self.signing: Mapping[SigningKind, SigningKey] = signing or {}
         self.public = public or PublicKeys()
+        self.trouble = ""
+        """What is wrong with the keys; whoever reads them says so."""
+        self._failed = 0
 
     def wrap(
         self,
@@ -95,6 +98,16 @@ class Signatures:
             return True
         return self.public.verify(envelope, kind, subject) is not SignatureVerdict.VALID
 
+    def describe(self) -> str:
+        """Return how it is, for a person: the mode, what it signs with, what failed, what is wrong."""
+        if self.mode == "off" and not self.signing:
+            return "off"
+        keys = ", ".join(f"{kind} by {key.key_id}" for kind, key in sorted(self.signing.items()))
+        failed = f"messages failed: {self._failed}" if self.mode != "off" else ""
+        return "; ".join(
+            filter(None, [self.mode, f"signs {keys}" if keys else "signs nothing", failed, self.trouble])
+        )
+
     def unknown_keys(self) -> dict[SigningKind, str]:
         """Return the ids of the private keys whose public keys do not count, by kind."""
         if self.mode == "off":
@@ -117,6 +130,7 @@ class Signatures:
             return
         reason = REASONS[verdict]
         metrics.SIGNATURE_FAILURES.labels(kind, reason).inc()
+        self._failed += 1
         if self.mode == "require":
             key = f" by key {codec.shown(envelope.keyid)}" if envelope.keyid else ""
             raise Malformed(reason, f"{kind} {codec.shown(envelope.id)}{key} on {subject}")

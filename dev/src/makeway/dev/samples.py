@@ -450,6 +450,7 @@ _STATUS_FULL: Final = ComponentStatus(
     brake="batch, shop",
     caps="3 of 500 victims in the last minute",
     breaker="everywhere: clock-skew",
+    signatures="require; signs order by 0123456789abcdef",
 )
 
 

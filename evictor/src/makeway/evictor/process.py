@@ -203,6 +203,7 @@ async def run(
             ),
             caps=lambda: caps.describe(clock.now()),
             breaker=breaker.describe,
+            signatures=bus.signatures.describe,
         )
         answering = await opened.starting.reach(partial(bus.components.answer, status.now))
         closing.push_async_callback(answering.unsubscribe)

@@ -15,7 +15,7 @@ class EvictorStatus:
     """One evictor's.
 
     `policy_revision`: of the policy that it read. `trouble`: what keeps it from its work. `caps`: how much of
-    the policy's caps is used. `breaker`: for what it is open.
+    the policy's caps is used. `breaker`: for what it is open. `signatures`: how they are.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class EvictorStatus:
         trouble: Callable[[], str],
         caps: Callable[[], str],
         breaker: Callable[[], str],
+        signatures: Callable[[], str],
     ) -> None:
         self._identity = identity
         self._cluster_uid = cluster_uid
@@ -36,6 +37,7 @@ class EvictorStatus:
         self._trouble = trouble
         self._caps = caps
         self._breaker = breaker
+        self._signatures = signatures
 
     def now(self) -> ComponentStatus:
         """Return it as it is."""
@@ -60,4 +62,5 @@ class EvictorStatus:
             trouble=self._trouble(),
             caps=self._caps(),
             breaker=self._breaker(),
+            signatures=self._signatures(),
         )

@@ -127,6 +127,7 @@ class KeyRing:
         self._note(
             "own", f"{self._where} does not hold the key that this process signs with: {what}" if what else ""
         )
+        self._signatures.trouble = self.trouble()
 
     def _note(self, what: str, trouble: str) -> None:
         if trouble and trouble != self._trouble.get(what):

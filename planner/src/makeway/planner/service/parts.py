@@ -272,6 +272,7 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
             trouble=lambda: (
                 bus.healthy() or seen.unsynced() or watch.unhealthy() or configuration.unhealthy()
             ),
+            signatures=bus.signatures.describe,
         ),
         checks=checks,
     )

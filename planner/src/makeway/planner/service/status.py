@@ -16,7 +16,7 @@ class PlannerStatus:
     """One planner's.
 
     `leading`: it answers plan requests. `published`: the revision of the control state in force. `trouble`:
-    what stands in the way of planning.
+    what stands in the way of planning. `signatures`: how they are.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class PlannerStatus:
         configuration: Configuration,
         published: Callable[[], int],
         trouble: Callable[[], str],
+        signatures: Callable[[], str],
     ) -> None:
         self.leading = False
         self._identity = identity
@@ -36,6 +37,7 @@ class PlannerStatus:
         self._configuration = configuration
         self._published = published
         self._trouble = trouble
+        self._signatures = signatures
 
     def now(self) -> ComponentStatus:
         """Return it as it is."""
@@ -59,4 +61,5 @@ class PlannerStatus:
             leading=self.leading,
             trouble=self._trouble(),
             brake=self._configuration.brake.current.scope(),
+            signatures=self._signatures(),
         )
