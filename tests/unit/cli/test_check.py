@@ -280,3 +280,35 @@ async def test_queues_that_do_not_bind_are_warned_of() -> None:
     assert found["queues"].state == "warning"
     assert "root.a: open" in found["queues"].detail
     assert "root.default has no max" in found["queues"].detail
+
+
+# -------------------------------------------------------------------------------------- signatures
+
+
+def signature_results(*said: str) -> list[tuple[str, str, str]]:
+    parts = ("planner", "evictor", "scheduler")
+    statuses = [status(part, signatures=text) for part, text in zip(parts, said, strict=True)]
+    found = check_components.judge(statuses, version="1", cluster_uid="here", namespace="ns")
+    return [(one.name, one.state, one.detail) for one in found if one.name.startswith("signatures")]
+
+
+SIGNS = "require; signs order by 0123456789abcdef; messages failed: 0"
+
+
+def test_a_part_that_does_not_sign_where_another_requires_it_is_named() -> None:
+    assert signature_results("off", "off", "") == [("signatures", "ok", "off in every part")]
+    assert signature_results(SIGNS, SIGNS, SIGNS) == [("signatures", "ok", "require in every part")]
+    assert signature_results(SIGNS, SIGNS, "") == [
+        ("signatures", "wrong", "planner-1 require, evictor-1 require, scheduler-1 off")
+    ]
+
+
+def test_messages_that_failed_and_keys_that_do_not_count_are_told() -> None:
+    failed = "require; signs outcome by 0123456789abcdef; messages failed: 7; ConfigMap a/b is missing"
+
+    found = signature_results(SIGNS, failed, "require; signs nothing; messages failed: 0")
+
+    assert found[1:] == [
+        ("signatures of evictor-1", "warning", "messages failed: 7; ConfigMap a/b is missing"),
+        ("signatures of scheduler-1", "warning", "signs nothing"),
+    ]

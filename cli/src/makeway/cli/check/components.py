@@ -34,6 +34,7 @@ def judge(
     yield from _in_step(statuses)
     yield from _caps([one for one in statuses if one.caps])
     yield from _breakers([one for one in statuses if one.component == "evictor"])
+    yield from _signatures(statuses)
 
 
 def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
@@ -82,6 +83,27 @@ def _breakers(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)
     if evictors and not any(one.breaker for one in evictors):
         yield CheckResult("breaker", "ok", "closed in every evictor")
+
+
+def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
+    """Whether all parts sign and verify alike, and whether what they read does verify."""
+    modes = {one.identity: one.signatures.partition(";")[0] or "off" for one in statuses}
+    used = sorted(set(modes.values()))
+    if len(used) > 1:
+        told = ", ".join(f"{identity} {mode}" for identity, mode in modes.items())
+        remedy = (
+            "set signatures.mode of the chart, or --signatures, alike for all; what does not sign is refused"
+        )
+        yield CheckResult("signatures", "wrong" if "require" in used else "warning", told, remedy)
+    elif used:
+        yield CheckResult("signatures", "ok", f"{used[0]} in every part")
+    for one in statuses:
+        _, *parts = one.signatures.split("; ")
+        about = [part for part in parts if part != "messages failed: 0" and not part.startswith("signs ")]
+        about += [part for part in parts if part == "signs nothing"]
+        if about:
+            remedy = "see docs/operating.md, keys of signatures, and makeway keys show"
+            yield CheckResult(f"signatures of {one.identity}", "warning", "; ".join(about), remedy)
 
 
 def _leading(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
