@@ -519,6 +519,7 @@ class TestWholeOrders:
             *(f"[+]{check} ok" for check in ("nats", "orders", "kubernetes", "configuration")),
             "[+]brake ok",
             "[+]breaker ok",
+            "[+]keys ok",
             "readyz check passed",
         ]
         succeeded = 'makeway_preemption_executions_total{operation="evict",result="succeeded"}'
