@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import nats
 import nats.errors
 import nats.js.errors
 
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
+from makeway.bus.envelope import Envelope
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.signatures import kind_of
+from makeway.bus.signing import SigningKey, SigningKind
 from makeway.bus.subjects import Subjects, inbox
 from makeway.core.k8s.objects import Pod
 from makeway.dev.checker.history import Streams
@@ -37,12 +42,18 @@ SOURCE = "makeway/scheduler/forger"
 class Forger:
     """Sends forged messages, each with one of the logins.
 
+    `keys`: those of the cluster where it signs. A forger has that of another kind, and signatures of other
+    messages, but never the key of the kind that it forges.
+
     sent: the places of those that a stream took, by its name. beyond: those that a stream took from a login
     that may not write there.
     """
 
-    def __init__(self, url: str, cluster_uid: str, seed: int) -> None:
+    def __init__(
+        self, url: str, cluster_uid: str, seed: int, keys: Mapping[SigningKind, SigningKey] | None = None
+    ) -> None:
         self._url = url
+        self._keys = keys or {}
         self._cluster_uid = cluster_uid
         self._chance = random.Random(seed + 2)
         self._subjects = Subjects()
@@ -86,15 +97,18 @@ class Forger:
         match kind:
             case "order" | "quota-order":
                 order = (self._order if kind == "order" else self._quota_order)(pods, streams)
-                return None if order is None else (self._subjects.order(order), codec.wrap(order, SOURCE))
+                if order is None:
+                    return None
+                subject = self._subjects.order(order)
+                return subject, self.sealed(order, subject)
             case "outcome":
                 return self._outcome()
             case "replayed-order" if streams.orders:
                 stored = self._chance.choice(streams.orders[-50:])
-                return stored.subject, codec.wrap(stored.message, SOURCE)
+                return stored.subject, self.sealed(stored.message, stored.subject)
             case "replayed-outcome" if streams.outcomes:
                 ended = self._chance.choice(streams.outcomes[-50:])
-                return ended.subject, codec.wrap(ended.message, SOURCE)
+                return ended.subject, self.sealed(ended.message, ended.subject)
             case "junk":
                 subject = self._chance.choice(
                     (
@@ -105,6 +119,18 @@ class Forger:
                 )
                 return subject, self._chance.randbytes(self._chance.choice((0, 1, 100, 100_000)))
         return None
+
+    def sealed(self, message: EvictionOrder | Outcome, subject: str) -> bytes:
+        """Return a message unsigned; where there are keys also signed by that of another kind, or changed."""
+        kind, envelope = kind_of(message), codec.envelope_of(message, SOURCE)
+        others = [key for other, key in self._keys.items() if other is not kind]
+        match self._chance.choice(("unsigned", "another kind's key", "changed")) if others else "unsigned":
+            case "another kind's key":
+                envelope = self._chance.choice(others).sign(envelope, kind, subject)
+            case "changed" if kind in self._keys:
+                signed = self._keys[kind].sign(_changed(envelope), kind, subject)
+                envelope = msgspec.structs.replace(envelope, keyid=signed.keyid, signature=signed.signature)
+        return codec.encode(envelope)
 
     def _outcome(self) -> tuple[str, bytes]:
         now = datetime.now(UTC)
@@ -118,7 +144,8 @@ class Forger:
             started_at=now,
             finished_at=now,
         )
-        return self._subjects.outcome(outcome.order_id), codec.wrap(outcome, SOURCE)
+        subject = self._subjects.outcome(outcome.order_id)
+        return subject, self.sealed(outcome, subject)
 
     def _quota_order(self, pods: list[Pod], streams: Streams) -> EvictionOrder | None:
         """A quota's order for pods of others, or of a queue without a maximum."""
@@ -189,6 +216,11 @@ def _writer(subject: str) -> str:
     """Whose login may write to a stream's subject."""
     kinds = {".orders.pod.": "scheduler", ".orders.quota.": "planner", ".outcomes.": "evictor"}
     return next(login for part, login in kinds.items() if part in subject)
+
+
+def _changed(envelope: Envelope) -> Envelope:
+    """Return an envelope with other data."""
+    return msgspec.structs.replace(envelope, data=msgspec.Raw(bytes(envelope.data) + b" "))
 
 
 async def _denied(error: Exception) -> None:

@@ -110,6 +110,18 @@ def without(streams: Streams, forged: Collection[tuple[str, int]]) -> Streams:
     return replace(streams, orders=orders, outcomes=outcomes)
 
 
+def answered(streams: Streams, forged: Collection[tuple[str, int]]) -> list[str]:
+    """Return the forged orders that an evictor has answered: where signatures are required, it reads none."""
+    orders_stream, outcomes_stream = Subjects().orders_stream, Subjects().outcomes_stream
+    real = {one.message.order_id for one in streams.orders if (orders_stream, one.sequence) not in forged}
+    false = {one.message.order_id for one in streams.orders} - real
+    return [
+        f"forged order {one.message.order_id} has an outcome: {one.message.result}"
+        for one in streams.outcomes
+        if (outcomes_stream, one.sequence) not in forged and one.message.order_id in false
+    ]
+
+
 async def unsettled(load: Load) -> list[str]:
     """What has to end: urgent pods that wait, nominations of pods that wait, marks of pods that stay."""
     left = []

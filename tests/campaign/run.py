@@ -27,7 +27,7 @@ from campaign import document
 from campaign.clock import skewed_clock
 from campaign.forging import Forger
 from campaign.injecting import Injector
-from campaign.judging import Judge, Verdict, counts_of
+from campaign.judging import Judge, Verdict, answered, counts_of
 from campaign.lines import lines_of
 from campaign.load import Load, loaded
 from campaign.operating import close_breaker
@@ -36,6 +36,7 @@ from campaign.schedule import Injection, draw, usual_processes
 from campaign.settings import prepare
 from integration.cluster import RunningCluster
 from integration.faults import faults_of
+from integration.signing import signatures_of
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER, ClusterOptions
 from makeway.dev.progress import ConsoleProgress
@@ -71,7 +72,7 @@ async def campaign(
         print(f"{time.monotonic() - begin:7.1f} s | {line}", flush=True)
 
     uid = judge.cluster_uid
-    forger = Forger(cluster.info.nats_url, uid, arguments.seed)
+    forger = Forger(cluster.info.nats_url, uid, arguments.seed, signatures_of(cluster).signing)
     judge.forged = forger.sent
     toxiproxy = lines_of(cluster.info.toxiproxy_url, arguments.nats_servers)
     async with faults_of(cluster) as faults, toxiproxy as lines:
@@ -98,6 +99,9 @@ async def campaign(
                 say(f"the breaker was open, and is reset: {opened}")
             verdict = await judge.settle(quiet, injector.outages, injector.done)
             verdict = replace(verdict, left=(*verdict.left, *forger.beyond))
+            if cluster.owned.options.signatures == "require":
+                taken = answered(verdict.streams, forger.sent)
+                verdict = replace(verdict, left=(*verdict.left, *taken))
     return verdict, {
         "seed": arguments.seed,
         "minutes": round(lasted / 60, 1),

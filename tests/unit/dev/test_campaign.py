@@ -10,11 +10,15 @@ from typing import TypeVar
 import pytest
 
 from builders_bus import make_outcome
+from builders_keys import KEYS, PUBLIC_DATA
 from campaign import document, grammar
+from campaign.forging import Forger
 from campaign.injecting import rule_of
-from campaign.judging import without
+from campaign.judging import answered, without
 from campaign.schedule import API, CLOCK, KILL, LINE, MOST_AT_ONCE, STOP, draw, storms, usual_processes
+from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.dev.checker.history import StoredRecord, Streams
 from unit.dev.recorded_history import at, order_of
@@ -89,6 +93,33 @@ def test_what_was_forged_is_no_part_of_the_history_that_is_judged() -> None:
 
     assert without(answered, {(Subjects().orders_stream, 2)}) == Streams(streams.orders[:1], streams.outcomes)
     assert without(answered, {(Subjects().outcomes_stream, 7)}).outcomes == answered.outcomes[1:]
+
+
+def test_an_evictor_that_answers_a_forged_order_is_found_and_one_that_answers_its_replay_is_not() -> None:
+    real, forged = order_of(1), order_of(2)
+    orders = (stored(1, real), stored(2, forged), stored(3, real))
+    streams = Streams(
+        orders=orders, outcomes=(stored(7, make_outcome(real)), stored(8, make_outcome(forged)))
+    )
+    sent = {(Subjects().orders_stream, 2), (Subjects().orders_stream, 3)}
+
+    assert answered(streams, sent) == [f"forged order {forged.order_id} has an outcome: succeeded"]
+    assert answered(streams, {*sent, (Subjects().outcomes_stream, 8)}) == []
+
+
+def test_no_forged_message_verifies_whatever_form_it_has() -> None:
+    order = order_of(1)
+    subject = Subjects().order(order)
+    forger = Forger("nats://nowhere", "cluster", 3, KEYS)
+
+    verdicts = {
+        PublicKeys.parse(PUBLIC_DATA).verify(
+            codec.unwrap(forger.sealed(order, subject))[0], SigningKind.ORDER, subject
+        )
+        for _ in range(60)
+    }
+
+    assert verdicts == {SignatureVerdict.MISSING, SignatureVerdict.UNKNOWN_KEY, SignatureVerdict.INVALID}
 
 
 def stored(sequence: int, message: M) -> StoredRecord[M]:
