@@ -122,6 +122,18 @@ async def public_keys(cluster: RunningCluster) -> PublicKeys:
     return PublicKeys.parse(json.loads(text)["data"])
 
 
+async def test_new_keys_are_found_in_use_and_are_not_made_twice(cluster: RunningCluster) -> None:
+    await cluster.kubectl("create", "namespace", "another")
+
+    made = await keys(cluster, "new", "--makeway-namespace=another")
+
+    shown = await keys(cluster, "show", "--makeway-namespace=another", "--output=json")
+    assert {row["state"] for row in json.loads(shown)} == {"in use"}
+    assert all(row["keyId"] in made for row in json.loads(shown))
+    with pytest.raises(AssertionError, match="there are keys already"):
+        await keys(cluster, "new", "--makeway-namespace=another")
+
+
 async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
     cluster: RunningCluster, scene: Scene, bus: Bus
 ) -> None:
