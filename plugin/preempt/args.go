@@ -104,6 +104,19 @@ type MakeWayArgs struct {
 	// plugins after this one; "hold" lets it wait, and MakeWayFallback evicts nothing. The policy says it too,
 	// and the more restrictive of both holds. Default fallback.
 	WhenUnplanned string `json:"whenUnplanned,omitempty"`
+
+	// Signatures is what becomes of outcomes, control states and orders whose signature does not hold: "require"
+	// ignores them, "log" takes and counts them, "off" does not look. With require, orders are not written
+	// without a key to sign them with. Default off.
+	Signatures string `json:"signatures,omitempty"`
+
+	// SigningKeysDirectory holds order.pem, the private key that orders are signed with, in PEM (PKCS #8, Ed25519).
+	// It is read again every five seconds. Empty: orders are not signed. Default empty.
+	SigningKeysDirectory string `json:"signingKeysDirectory,omitempty"`
+
+	// KeysConfigMap holds the public keys; see makeway keys. It is read every five seconds, by name, and not
+	// at all where signatures is off. Default makeway-system/makeway-keys.
+	KeysConfigMap ConfigMapReference `json:"keysConfigMap,omitempty"`
 }
 
 // TLSFiles names files in PEM.
@@ -148,6 +161,8 @@ func defaultArgs() MakeWayArgs {
 		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
 		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
 		WhenUnplanned:    wire.WhenUnplannedFallback,
+		Signatures:       signaturesOff,
+		KeysConfigMap:    ConfigMapReference{Namespace: "makeway-system", Name: "makeway-keys"},
 	}
 }
 
@@ -262,6 +277,15 @@ func (a *MakeWayArgs) check() error {
 	if !slices.Contains([]string{wire.WhenUnplannedFallback, wire.WhenUnplannedHold}, a.WhenUnplanned) {
 		say("whenUnplanned", a.WhenUnplanned, "fallback or hold")
 	}
+	if !slices.Contains([]string{signaturesOff, signaturesLog, signaturesRequire}, a.Signatures) {
+		say("signatures", a.Signatures, "off, log or require")
+	}
+	if a.Signatures == signaturesRequire && a.SigningKeysDirectory == "" {
+		say("signingKeysDirectory", a.SigningKeysDirectory, "a directory with order.pem, where signatures is require")
+	}
+	if a.Signatures != signaturesOff && (a.KeysConfigMap.Name == "" || a.KeysConfigMap.Namespace == "") {
+		say("keysConfigMap", a.KeysConfigMap.Namespace+"/"+a.KeysConfigMap.Name, "namespace and name of the public keys, unless signatures is off")
+	}
 	return errors.Join(wrong...)
 }
 
@@ -294,6 +318,12 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "policyConfigMap"
 	case a.WhenUnplanned != other.WhenUnplanned:
 		return "whenUnplanned"
+	case a.Signatures != other.Signatures:
+		return "signatures"
+	case a.SigningKeysDirectory != other.SigningKeysDirectory:
+		return "signingKeysDirectory"
+	case a.KeysConfigMap != other.KeysConfigMap:
+		return "keysConfigMap"
 	}
 	return ""
 }

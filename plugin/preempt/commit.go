@@ -289,11 +289,11 @@ func (e *engine) nominationsToClear(pod *v1.Pod, priority int32, node string) []
 // is stored, it is repeated with the same id and expected sequence, and then read back until that is
 // known or the order's time is over.
 func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64, error) {
-	data, err := wire.WrapOrder(order, order.Writer)
-	if err != nil {
-		return 0, err
-	}
 	subject := e.subjects.PodOrder(order.Preemptor.UID)
+	data, err := wire.WrapOrder(order, order.Writer, func(envelope *wire.Envelope) error { return e.signatures.sign(envelope, subject) })
+	if err != nil {
+		return 0, unstored(err)
+	}
 	expected, err := e.expectedSequence(ctx, subject)
 	if err != nil {
 		return 0, err
@@ -334,9 +334,9 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	if !found {
 		return 0, nil
 	}
-	previous := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(last.Data, wire.TypeOrder, previous); err != nil {
-		// No evictor can carry out what it cannot read.
+	previous, err := e.unwrapOrder(last.Data, subject)
+	if err != nil {
+		// No evictor can carry out what it cannot read, nor does what is not signed.
 		return last.Sequence, nil
 	}
 	if previous.Preemptor == nil || e.subjects.PodOrder(previous.Preemptor.UID) != subject {
@@ -346,7 +346,10 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 	if !e.clock.Now().Before(previous.NotAfter.Add(gateSlack)) || e.inflight.outcome(previous.OrderID) != nil {
 		return last.Sequence, nil
 	}
-	_, done, err := e.records.Last(call, e.subjects.OutcomesStream, e.subjects.Outcome(previous.OrderID))
+	_, done, err := e.lastOutcome(call, previous.OrderID)
+	if err != nil && done {
+		return last.Sequence, nil // of a version that this process does not know
+	}
 	if err != nil {
 		return 0, unstored(err)
 	}
@@ -364,16 +367,17 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 		last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
 		cancel()
 		if err == nil {
-			stored := &wire.EvictionOrder{}
-			if found {
-				if _, err := wire.Unwrap(last.Data, wire.TypeOrder, stored); err == nil && stored.OrderID == order.OrderID {
-					return last.Sequence, nil
-				}
+			if !found {
+				return 0, unstored(errors.New("it is not in the stream"))
 			}
-			if found {
-				return 0, &orderLivesError{stored: last}
+			stored, err := e.unwrapOrder(last.Data, subject)
+			switch {
+			case err == nil && stored.OrderID == order.OrderID:
+				return last.Sequence, nil
+			case unverified(err):
+				return 0, unstored(err)
 			}
-			return 0, unstored(errors.New("it is not in the stream"))
+			return 0, &orderLivesError{stored: last}
 		}
 		if ctx.Err() != nil {
 			return 0, ctx.Err()

@@ -20,6 +20,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Mode:       e.control.mode(own, ""),
 		OwnMode:    own,
 		Trouble:    e.trouble(),
+		Signatures: e.signatures.describe(),
 	}
 	if uid, err := e.clusterUID(); err == nil {
 		status.ClusterUID = uid
@@ -54,6 +55,9 @@ func (e *engine) profileMode(mode string) {
 func (e *engine) trouble() string {
 	if unread := e.brakeTrouble.Load(); unread != nil {
 		return *unread
+	}
+	if e.signatures.incomplete() {
+		return "signatures are required: " + e.signatures.describe()
 	}
 	if denied := e.denied.lately(); denied != "" {
 		return denied

@@ -332,7 +332,13 @@ func (e *engine) gateShuts(ctx context.Context, why string) {
 func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
+	if err == nil {
+		err = e.signatures.verify(envelope, wire.SigningControl, e.subjects.Control)
+	}
 	if err != nil {
+		if unverified(err) {
+			e.signatures.refused.Store(&r) // the key may be read later
+		}
 		e.reportIgnored(ctx, "control_not_understood", r, err)
 		return
 	}

@@ -39,8 +39,10 @@ type engine struct {
 	bus      Bus
 	records  Records
 	fence    *fence
-	denied   *denials               // by NATS; nil in tests
-	ownMode  atomic.Pointer[string] // of the profile that may do most
+	denied   *denials // by NATS; nil in tests
+
+	signatures *signatures
+	ownMode    atomic.Pointer[string] // of the profile that may do most
 
 	breaker        *breaker
 	inflight       *inflight
@@ -135,6 +137,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		bus:             bus,
 		records:         records,
 		fence:           &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
+		signatures:      newSignatures(args, handle.ClientSet()),
 		breaker:         newBreaker(clock, args.PlanTimeout.Duration),
 		inflight:        newInflight(),
 		placements:      newPlacements(),
@@ -197,6 +200,8 @@ func (e *engine) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
 			return
 		}
+		e.awaitKeys(ctx)
+		goroutines.KeepRunning(ctx, "keys", e.keepKeys)
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
 		goroutines.KeepRunning(ctx, "control", e.followControl)
 		goroutines.KeepRunning(ctx, "control", e.runControl)

@@ -120,7 +120,7 @@ func TestAnOrderThatIsNotThisClustersOrThisPreemptorsIsNotAdopted(t *testing.T) 
 			}
 			subject := "makeway.v1.orders.pod.p"
 			change(order, &subject)
-			data, err := wire.WrapOrder(order, "makeway/scheduler/forger")
+			data, err := wire.WrapOrder(order, "makeway/scheduler/forger", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

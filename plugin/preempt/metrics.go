@@ -137,8 +137,23 @@ var (
 
 	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
-		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, other.",
+		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, unsigned, unknown-key, invalid-signature, other.",
 	}, []string{"reason"})
+
+	signatureFailures = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "signature_failures_total", StabilityLevel: metrics.ALPHA,
+		Help: "Messages whose signature does not hold, by kind (order, quota-order, control, outcome) and reason: unsigned, unknown-key, invalid-signature. They count for nothing where signatures are required.",
+	}, []string{"kind", "reason"})
+
+	signingKeyInfo = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "signing_key_info", StabilityLevel: metrics.ALPHA,
+		Help: "1 for the key that this scheduler signs orders with, by kind and key id.",
+	}, []string{"kind", "key_id"})
+
+	signingKeyUnknown = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "signing_key_unknown", StabilityLevel: metrics.ALPHA,
+		Help: "1 where ConfigMap makeway-keys does not hold the key that this scheduler signs with, else 0, by kind: what it signs, the others refuse.",
+	}, []string{"kind"})
 
 	natsErrors = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "nats_errors_total", StabilityLevel: metrics.ALPHA,
@@ -165,7 +180,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,
 	)

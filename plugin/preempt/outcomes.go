@@ -49,8 +49,8 @@ func (e *engine) follow(ctx context.Context) {
 
 // takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
-	order := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(r.Data, wire.TypeOrder, order); err != nil {
+	order, err := e.unwrapOrder(r.Data, r.Subject)
+	if err != nil {
 		e.reportIgnored(ctx, "order_not_understood", r, err)
 		return
 	}
@@ -123,8 +123,8 @@ func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
 
 // takeOutcome remembers an outcome and applies it.
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
-	outcome := &wire.Outcome{}
-	if _, err := wire.Unwrap(r.Data, wire.TypeOutcome, outcome); err != nil {
+	outcome, err := e.unwrapOutcome(r.Data, r.Subject)
+	if err != nil {
 		e.reportIgnored(ctx, "outcome_not_understood", r, err)
 		return
 	}
@@ -236,8 +236,11 @@ const (
 func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
 	var misrouted *misroutedError
+	var failure *signatureError
 	reason := "other"
 	switch {
+	case errors.As(err, &failure):
+		reason = failure.reason
 	case errors.As(err, &malformed):
 		reason = malformed.Reason
 	case errors.As(err, &misrouted):
@@ -259,27 +262,39 @@ func earlier(a, b time.Time) time.Time {
 func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
 	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
 	defer cancel()
-	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, e.subjects.PodOrder(string(uid)))
+	subject := e.subjects.PodOrder(string(uid))
+	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, subject)
 	if err != nil || !found {
 		return err != nil
 	}
-	order := &wire.EvictionOrder{}
-	if _, err := wire.Unwrap(stored.Data, wire.TypeOrder, order); err != nil {
-		return true
+	order, err := e.unwrapOrder(stored.Data, subject)
+	if err != nil {
+		return !unverified(err)
 	}
-	ended, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, e.subjects.Outcome(order.OrderID))
+	outcome, found, err := e.lastOutcome(ctx, order.OrderID)
 	switch {
 	case err != nil:
 		return true
 	case !found:
 		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
 	}
-	outcome := &wire.Outcome{}
-	if _, err := wire.Unwrap(ended.Data, wire.TypeOutcome, outcome); err != nil {
-		return true
-	}
 	now := e.clock.Now()
 	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+}
+
+// lastOutcome is an order's outcome. One whose signature does not hold is none; one that cannot be read is found, and an
+// error.
+func (e *engine) lastOutcome(ctx context.Context, orderID string) (outcome *wire.Outcome, found bool, err error) {
+	subject := e.subjects.Outcome(orderID)
+	stored, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, subject)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	outcome, err = e.unwrapOutcome(stored.Data, subject)
+	if unverified(err) {
+		return nil, false, nil
+	}
+	return outcome, true, err
 }
 
 // runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens

@@ -473,7 +473,7 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
 	}
-	data, err := wire.WrapOrder(other, "another")
+	data, err := wire.WrapOrder(other, "another", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +501,7 @@ func TestAnOrderWhoseTimeIsOverIsSuperseded(t *testing.T) {
 		CreatedAt: wire.At(past), NotAfter: wire.At(past.Add(time.Minute)), Node: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
 	}
-	data, err := wire.WrapOrder(old, "another")
+	data, err := wire.WrapOrder(old, "another", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: p.Name, UID: string(p.UID), SchedulerName: "default-scheduler"},
-	}, "another")
+	}, "another", nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

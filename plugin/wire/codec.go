@@ -119,11 +119,19 @@ func Source(component, identity string) string { return "makeway/" + component +
 // Wrap encodes a message and puts it into an envelope. id is the order's, "out-" + the order's or the
 // decision's; subject is the preemptor's UID.
 func Wrap(eventType, id, source, subject string, at Time, message any) ([]byte, error) {
+	envelope, err := envelopeOf(eventType, id, source, subject, at, message)
+	if err != nil {
+		return nil, err
+	}
+	return Encode(envelope)
+}
+
+func envelopeOf(eventType, id, source, subject string, at Time, message any) (*Envelope, error) {
 	data, err := Encode(message)
 	if err != nil {
 		return nil, err
 	}
-	return Encode(&Envelope{
+	return &Envelope{
 		SpecVersion:     SpecVersion,
 		ID:              id,
 		Source:          source,
@@ -132,16 +140,25 @@ func Wrap(eventType, id, source, subject string, at Time, message any) ([]byte, 
 		DataContentType: "application/json",
 		Subject:         subject,
 		Data:            data,
-	})
+	}, nil
 }
 
-// WrapOrder makes the envelope of an order.
-func WrapOrder(order *EvictionOrder, source string) ([]byte, error) {
+// WrapOrder makes the envelope of an order, which sign may sign before it is encoded; nil signs nothing.
+func WrapOrder(order *EvictionOrder, source string, sign func(*Envelope) error) ([]byte, error) {
 	subject := ""
 	if order.Preemptor != nil {
 		subject = order.Preemptor.UID
 	}
-	return Wrap(TypeOrder, order.OrderID, source, subject, order.CreatedAt, order)
+	envelope, err := envelopeOf(TypeOrder, order.OrderID, source, subject, order.CreatedAt, order)
+	if err != nil {
+		return nil, err
+	}
+	if sign != nil {
+		if err := sign(envelope); err != nil {
+			return nil, err
+		}
+	}
+	return Encode(envelope)
 }
 
 // Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of

@@ -91,7 +91,7 @@ func TestGoMakesTheEnvelopeThatPythonMakes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	wrapped, err := WrapOrder(order, Source("scheduler", order.Writer))
+	wrapped, err := WrapOrder(order, Source("scheduler", order.Writer), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
