@@ -133,6 +133,10 @@ bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan 
 bench-evictor: setup ## Deletes a second and the way from order to delete, against a real API server and NATS
 	PYTHONPATH=tests $(BIN)/python -m bench.evictor_throughput $(ARGS)
 
+.PHONY: bench-guards
+bench-guards: setup ## What signatures and admission policies cost a preemption: two clusters in turn
+	PYTHONPATH=tests $(BIN)/python -m bench.guards $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
 	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
