@@ -12,6 +12,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check import components as check_components
+from makeway.cli.check.admission import admission_result
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results, version_result
@@ -74,6 +75,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         async for result in configuration_results(api, namespace):
             yield result
         yield await keys_result(api, namespace)
+        yield await admission_result(api, namespace)
     async for result in _bus_results(installation, cluster_uid, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
