@@ -61,7 +61,7 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
     left = await space.pods()
     assert not taken & left.keys()
     assert len(left) == 6 - 4 + 3
-    assert [e for e in space.audit.events(resource="pods") if e.user == EVICTOR_USER] == []
+    assert not list(space.audit.events(about=(space.namespace,), resource="pods", user=EVICTOR_USER))
     after = await scrape(space.cluster.info.planner_url)
     name = "makeway_planner_comparisons_total"
     assert after.total(name) - before.total(name) == 3
