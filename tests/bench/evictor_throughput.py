@@ -27,6 +27,9 @@ from bench.side_by_side.usage import Meter
 from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import SigningKind
+from makeway.dev import signing_keys
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, LIFTED_RATES, NATS, ClusterOptions
 from makeway.dev.services import TEST_FENCE
@@ -137,7 +140,9 @@ class Scene:
 async def scene(cluster: DevCluster) -> AsyncIterator[Scene]:
     """Connect as the administrator, and make the PriorityClass."""
     api = await Api.connect(kubeconfig=str(cluster.info.kubeconfig), user_agent="bench")
-    bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench")
+    key = signing_keys.read(cluster.directory, SigningKind.ORDER)
+    signatures = Signatures(signing={SigningKind.ORDER: key} if key else {})
+    bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench", signatures=signatures)
     try:
         cluster.api.apply(
             {

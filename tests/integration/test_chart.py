@@ -20,20 +20,13 @@ from integration.waiting import NotYet, until
 from makeway.dev.processes import Process
 
 RARELY_USED = {
-    "makeway-planner": {
-        f"get configmaps {NAMESPACE}/makeway-keys": "only with signatures",
-    },
     "makeway-evictor": {
         f"get leases.coordination.k8s.io {NAMESPACE}/makeway-planner": "only for orders of lowered quotas",
         "create pods/eviction": "only where disruption budgets are hard",
         "get daemonsets.apps": "only of pods that claim a DaemonSet as their owner",
         f"patch configmaps {NAMESPACE}/makeway-breaker": "only when the breaker opens",
-        f"get configmaps {NAMESPACE}/makeway-keys": "only with signatures",
     },
     "makeway-scheduler": {
-        f"get configmaps {NAMESPACE}/makeway-keys": "only with signatures",
-        f"list configmaps {NAMESPACE}/makeway-keys": "only with signatures",
-        f"watch configmaps {NAMESPACE}/makeway-keys": "only with signatures",
         "patch events.events.k8s.io": "only where an event comes again within minutes",
         "patch events kube-system": "only where an event comes again within minutes",
         "update pods/finalizers": "asked by an admission plugin that is off by default",

@@ -1,4 +1,4 @@
-"""Orders that a stolen login writes, on the chart as it is installed: what they name stays where it is."""
+"""Orders that a stolen login writes, also with its key, on the chart as it is: what they name stays."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Pod
 from makeway.runtime.kube import ApiError
@@ -70,12 +72,20 @@ async def forged(space: Space, path: str, *pods: Pod) -> EvictionOrder:
     )
 
 
-async def carried_out(installed: Installed, order: EvictionOrder) -> Outcome:
-    """Write an order with the planner's login; what an evictor made of it."""
+async def write(installed: Installed, order: EvictionOrder, data: bytes) -> None:
+    """Write an order with the planner's login."""
     connection = await nats.connect(installed.release.url("planner"), tls=installed.release.tls("planner"))
-    await connection.publish(Subjects().order(order), codec.wrap(order, order.writer))
+    await connection.publish(Subjects().order(order), data)
     await connection.flush()
     await connection.close()
+
+
+async def carried_out(installed: Installed, order: EvictionOrder) -> Outcome:
+    """Write an order with the planner's login and its key; what an evictor made of it."""
+    secret = installed.release.get("Secret", "makeway-signing-planner")["stringData"]
+    key = SigningKey.from_pem(secret["quota-order.pem"].encode())
+    signatures = Signatures(signing={SigningKind.QUOTA_ORDER: key})
+    await write(installed, order, signatures.wrap(order, order.writer, Subjects().order(order)))
     async with installed.bus() as bus:
 
         async def ended() -> Outcome:
@@ -128,7 +138,7 @@ async def _pod(space: Space, namespace: str, name: str) -> Pod:
     )
 
 
-async def test_a_quota_order_with_the_planners_login_deletes_only_what_the_queues_allow(
+async def test_a_quota_order_with_the_planners_login_and_key_deletes_only_what_the_queues_allow(
     installed: Installed,
 ) -> None:
     await installed.start_services()
@@ -170,3 +180,26 @@ async def test_a_quota_order_with_the_planners_login_deletes_only_what_the_queue
         and event.name in {p.metadata.name for p in pods}
     }
     assert deletes == {"inside"}
+
+
+async def test_an_order_with_the_planners_login_and_without_its_key_deletes_nothing(
+    installed: Installed,
+) -> None:
+    await installed.start_services()
+    async with installed.space() as space:
+        await space.add_nodes(make_node("n1").cpu(10))
+        own = f"root.{space.namespace}"
+        (pod,) = await space.run(in_queue(space, "pod", 1))
+        await until_read(installed, space, queues_yaml(queue(space.namespace, max=1, delay="1h")))
+        try:
+            unsigned = await forged(space, own, pod)
+            await write(installed, unsigned, codec.wrap(unsigned, unsigned.writer))
+            after = await carried_out(installed, await forged(space, own))
+        finally:
+            await put_queues(installed, NO_LIMITS)
+
+        assert after.result == "succeeded"
+        async with installed.bus() as bus:
+            assert await bus.outcomes(unsigned.order_id) == []
+        stays = await _pod(space, space.namespace, pod.metadata.name)
+        assert (stays.metadata.uid, stays.metadata.deletion_timestamp) == (pod.metadata.uid, None)

@@ -73,7 +73,7 @@ def test_the_scheduler_signs_where_the_cluster_has_keys() -> None:
 
     assert (arguments["signatures"], arguments["signingKeysDirectory"]) == ("require", "/keys")
     unsigned = scheduler.configuration(
-        ClusterOptions(), Path("kubeconfig"), "nats://localhost", Path("/keys")
+        ClusterOptions(signatures="off"), Path("kubeconfig"), "nats://localhost", Path("/keys")
     )
     assert "signatures" not in unsigned["profiles"][0]["pluginConfig"][0]["args"]
 

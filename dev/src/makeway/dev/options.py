@@ -67,7 +67,7 @@ class ClusterOptions:
     """First token of every subject on the bus."""
     admission_policies: bool = False
     """Whether the chart's admission policies bound what evictor and scheduler do to pods."""
-    signatures: str = "off"
+    signatures: str = "require"
     """`off`, `log` or `require`: what becomes of messages whose signature does not hold. But for `off`, the
     cluster has keys of its own; see makeway.dev.signing_keys."""
 
