@@ -37,6 +37,7 @@ def table(summaries: list[Mapping[str, Any]]) -> str:
     for one in summaries:
         servers = "one nats-server" if one["nats_servers"] == 1 else f"{one['nats_servers']} nats-servers"
         run = f"seed {one['seed']}: {one['minutes']:g} minutes, {one['nodes']} nodes, {servers}"
+        run += f", signatures {one['signatures']}" if "signatures" in one else ""
         spoilt = {"requests of the API server spoilt": one["requests_spoilt"]}
         found = f"{one['violations']} violations, {one['not_settled']} not settled"
         cells = (

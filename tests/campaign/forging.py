@@ -1,7 +1,8 @@
-"""Messages that no part of makeway has written: forged orders and outcomes, replays, and junk.
+"""Messages that no part of makeway has written: forged orders, outcomes, control states, replays, and junk.
 
-Each forged order is wrong in one way and about what is really there, so that none may be carried out. The
-judge leaves all of them out of the history: what is deleted for one was never ordered.
+Each forged order is wrong in one way and about what is really there, so that none may be carried out. A
+control state that was believed would show in what is not preempted any more, or in what the checker finds.
+The judge leaves all of them out of the history: what is deleted for one was never ordered.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import nats.js.errors
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.envelope import Envelope
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.messages import ControlState, EvictionOrder, Fence, Outcome, Preemptor, Rules, Victim
 from makeway.bus.signatures import kind_of
 from makeway.bus.signing import SigningKey, SigningKind
 from makeway.bus.subjects import Subjects, inbox
@@ -103,6 +104,9 @@ class Forger:
                 return subject, self.sealed(order, subject)
             case "outcome":
                 return self._outcome()
+            case "control":
+                state = self.control()
+                return self._subjects.control, self.sealed(state, self._subjects.control)
             case "replayed-order" if streams.orders:
                 stored = self._chance.choice(streams.orders[-50:])
                 return stored.subject, self.sealed(stored.message, stored.subject)
@@ -120,7 +124,7 @@ class Forger:
                 return subject, self._chance.randbytes(self._chance.choice((0, 1, 100, 100_000)))
         return None
 
-    def sealed(self, message: EvictionOrder | Outcome, subject: str) -> bytes:
+    def sealed(self, message: EvictionOrder | Outcome | ControlState, subject: str) -> bytes:
         """Return a message unsigned; where there are keys also signed by that of another kind, or changed."""
         kind, envelope = kind_of(message), codec.envelope_of(message, SOURCE)
         others = [key for other, key in self._keys.items() if other is not kind]
@@ -131,6 +135,27 @@ class Forger:
                 signed = self._keys[kind].sign(_changed(envelope), kind, subject)
                 envelope = msgspec.structs.replace(envelope, keyid=signed.keyid, signature=signed.signature)
         return codec.encode(envelope)
+
+    def control(self) -> ControlState:
+        """Return a control state of no planner, which switches preemption off, for good, or lifts all limits.
+
+        Where nothing is signed, the planner's login may say what it likes; there it is wrong in itself.
+        """
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        state = ControlState(revision=now, mode="off", cluster_uid=self._cluster_uid)
+        wrong: tuple[dict[str, Any], ...] = (
+            {"revision": 2**63 - 1},
+            {"revision": now + 2 * 3_600_000},
+            {"cluster_uid": "another"},
+        )
+        believable: tuple[dict[str, Any], ...] = (
+            {},
+            {"revision": now + 600_000},
+            {"mode": "enforce", "rules": Rules()},
+        )
+        return msgspec.structs.replace(
+            state, **self._chance.choice(wrong + believable if self._keys else wrong)
+        )
 
     def _outcome(self) -> tuple[str, bytes]:
         now = datetime.now(UTC)
@@ -214,7 +239,12 @@ class Forger:
 
 def _writer(subject: str) -> str:
     """Whose login may write to a stream's subject."""
-    kinds = {".orders.pod.": "scheduler", ".orders.quota.": "planner", ".outcomes.": "evictor"}
+    kinds = {
+        ".orders.pod.": "scheduler",
+        ".orders.quota.": "planner",
+        ".outcomes.": "evictor",
+        ".control": "planner",
+    }
     return next(login for part, login in kinds.items() if part in subject)
 
 

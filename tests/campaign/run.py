@@ -48,7 +48,7 @@ CONTEXT = timedelta(seconds=60)
 """So long after its end an injection is told of beside a violation."""
 
 
-def options(nats_servers: int) -> ClusterOptions:
+def options(nats_servers: int, signatures: str = "require") -> ClusterOptions:
     """The control plane of a campaign."""
     return ClusterOptions(
         fallback=False,
@@ -56,6 +56,7 @@ def options(nats_servers: int) -> ClusterOptions:
         nats_servers=nats_servers,
         partitions=True,
         admission_policies=True,
+        signatures=signatures,
         planner_arguments=("--leader-elect",),
         plugin_arguments=(("notAfter", "20s"),),
     )
@@ -107,6 +108,7 @@ async def campaign(
         "minutes": round(lasted / 60, 1),
         "nodes": arguments.nodes,
         "nats_servers": arguments.nats_servers,
+        "signatures": arguments.signatures,
         "injected": dict(sorted(injector.counts.items())),
         "forged": dict(sorted(forger.counts.items())),
         "requests_spoilt": injector.requests_spoilt,
@@ -158,6 +160,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=24)
     parser.add_argument("--rate", type=float, default=0.5, help="urgent pods a second")
     parser.add_argument("--nats-servers", type=int, default=1, choices=(1, 3))
+    parser.add_argument("--signatures", default="require", choices=("off", "log", "require"))
     parser.add_argument("--schedule", action="store_true", help="print the schedule and end")
     parser.add_argument("--keep", action="store_true", help="keep the cluster's directory in any case")
     parser.add_argument("--write", action="store_true", help="write the numbers into docs/reliability.md")
@@ -173,7 +176,9 @@ def main() -> int:
         print("\n".join(map(str, schedule)))
         return 0
     directory = Path(tempfile.mkdtemp(prefix="makeway-campaign-")) / "cluster"
-    owned = DevCluster(directory, options(arguments.nats_servers), progress=ConsoleProgress()).start()
+    owned = DevCluster(
+        directory, options(arguments.nats_servers, arguments.signatures), progress=ConsoleProgress()
+    ).start()
     try:
         cluster = RunningCluster(owned)
         for service, count in ((PLANNER, PLANNERS), (EVICTOR, EVICTORS), (SCHEDULER, SCHEDULERS)):

@@ -26,7 +26,7 @@ WATCH_ENDS = ("close", "expire", "freeze")
 LINE_FAULTS = tuple(f"{what} {how}" for what in ("api", "nats", "all") for how in ("cut", "silent", "slow"))
 OFFSETS_MS = (-1500, -700, 700, 1500)
 """How far a clock of planner or evictor is off. NTP keeps clocks within some milliseconds."""
-FORGERIES = ("order", "quota-order", "outcome", "replayed-order", "replayed-outcome", "junk")
+FORGERIES = ("order", "quota-order", "outcome", "replayed-order", "replayed-outcome", "junk", "control")
 
 
 @dataclass(frozen=True)

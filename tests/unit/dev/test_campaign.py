@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from campaign.judging import answered, without
 from campaign.schedule import API, CLOCK, KILL, LINE, MOST_AT_ONCE, STOP, draw, storms, usual_processes
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKind
+from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.dev.checker.history import StoredRecord, Streams
 from unit.dev.recorded_history import at, order_of
@@ -120,6 +121,22 @@ def test_no_forged_message_verifies_whatever_form_it_has() -> None:
     }
 
     assert verdicts == {SignatureVerdict.MISSING, SignatureVerdict.UNKNOWN_KEY, SignatureVerdict.INVALID}
+
+
+@pytest.mark.parametrize(("keys", "sound"), [({}, False), (KEYS, True)])
+def test_a_forged_control_state_is_wrong_in_itself_unless_signatures_keep_it_out(
+    keys: dict[SigningKind, SigningKey], sound: bool
+) -> None:
+    forger = Forger("nats://nowhere", "cluster", 3, keys)
+    states = [forger.control() for _ in range(60)]
+    now = datetime.now(UTC)
+
+    believable = [
+        one for one in states if one.cluster_uid == "cluster" and not codec.is_ahead(one.revision, now)
+    ]
+
+    assert bool(believable) == sound
+    assert len(believable) < len(states)
 
 
 def stored(sequence: int, message: M) -> StoredRecord[M]:
