@@ -144,17 +144,18 @@ def _own_nomination(name: str) -> bool:
 
 
 def counts_of(verdict: Verdict) -> dict[str, int]:
-    """Orders, evictions and rollbacks of a run."""
-    outcomes = [stored.message for stored in verdict.streams.outcomes]
+    """Orders, evictions and rollbacks of a run, without what was forged."""
+    streams = verdict.history.streams
+    outcomes = [stored.message for stored in streams.outcomes]
     results = Counter(outcome.result for outcome in outcomes)
     deleted = sum(one.result == "deleted" for outcome in outcomes for one in outcome.victims)
     rollbacks = sum(outcome.rollback is not None for outcome in outcomes)
     return {
-        "orders": len(verdict.streams.orders),
-        "quota orders": sum(stored.message.kind == "quota" for stored in verdict.streams.orders),
+        "orders": len(streams.orders),
+        "quota orders": sum(stored.message.kind == "quota" for stored in streams.orders),
         "victims deleted": deleted,
         "rollbacks": rollbacks,
         **{f"outcomes {result}": number for result, number in sorted(results.items())},
-        "decisions": len(verdict.streams.decisions),
+        "decisions": len(streams.decisions),
         "audited writes": len(verdict.history.requests),
     }
