@@ -77,9 +77,10 @@ func (e *engine) startCommit(order *pendingOrder) {
 		logger := klog.FromContext(ctx)
 		var unstored *notStoredError
 		if errors.As(err, &unstored) {
+			e.perNamespace.undecided(order.id)
 			e.futile(ctx, order.id, notStored)
 		} else {
-			e.orders.undecided(order.id)
+			e.orderUndecided(order.id)
 		}
 		if errors.Is(err, errPodGone) {
 			e.inflight.abandon(order.id)
@@ -136,7 +137,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		// All may be dealt with in memory: then nothing is left for an evictor, and nothing to store.
 		stay := e.preemptAllInMemory(ctx, order, inMemory)
 		if len(stay) == 0 {
-			e.orders.undecided(order.id)
+			e.orderUndecided(order.id)
 			e.inflight.remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
 			e.succeeded(order.id, nil)
 			return nil

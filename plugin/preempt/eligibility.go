@@ -180,14 +180,17 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 // ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
-	why, until := pl.engine.orders.isOpen()
+	why, until := pl.engine.ordersHeldBack(pod.Namespace)
 	if why == "" {
 		return nil
 	}
 	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
 	kind := endNoEvictor
-	if why == notStored {
+	switch why {
+	case notStored:
 		kind = endNotStored
+	case refusedForAll, refusedForNamespace:
+		kind = endBreakerOpen
 	}
 	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
 }

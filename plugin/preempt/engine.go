@@ -55,6 +55,7 @@ type engine struct {
 	reservations   *heldReservations
 	samples        *samples
 	orders         *orderBreaker
+	perNamespace   *namespaceBreakers
 	reverted       *reverted
 	seen           *seenVersions
 	control        *control
@@ -149,6 +150,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		reservations:    newHeldReservations(),
 		samples:         newSamples(clock),
 		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
+		perNamespace:    newNamespaceBreakers(clock, args.NotAfter.Duration),
 		reverted:        newReverted(),
 		seen:            newSeenVersions(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},

@@ -35,7 +35,7 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, unaskable, orders_not_stored, no_evictor, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, queue_full, orders_limited, unaskable, orders_not_stored, no_evictor, breaker_open, off, observed, planner_unreachable, planner_not_synced, error, panic.",
 	}, []string{"result"})
 
 	fallbackTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -92,12 +92,12 @@ var (
 
 	orderBreakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "order_breaker_state", StabilityLevel: metrics.ALPHA,
-		Help: "The circuit breaker round the evictors: 0 closed, 1 half-open, 2 open: eviction orders are not stored, or not carried out.",
+		Help: "The circuit breaker round the evictors: 0 closed, 1 half-open, 2 open: eviction orders are not stored, not carried out, or refused by the evictors' breaker.",
 	})
 
 	futileTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "futile_orders_total", StabilityLevel: metrics.ALPHA,
-		Help: "Eviction orders that were not carried out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter).",
+		Help: "Eviction orders that were not carried out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter), breaker_open, breaker_open_namespace (refused: the evictors' breaker is open, for all or for the namespace).",
 	}, []string{"reason"})
 
 	inFlightGauge = metrics.NewGauge(&metrics.GaugeOpts{

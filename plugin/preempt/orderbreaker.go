@@ -23,12 +23,20 @@ type futility string
 const (
 	notStored  futility = "not_stored" // the stream could not be read or written
 	notStarted futility = "no_outcome" // stored, and no evictor ended it by notAfter
+	// Refused, since the evictors' breaker is open: for all, or for the preemptor's namespace.
+	refusedForAll       futility = "breaker_open"
+	refusedForNamespace futility = "breaker_open_namespace"
 )
 
 // String says it for a pod's condition.
 func (f futility) String() string {
-	if f == notStored {
+	switch f {
+	case notStored:
 		return "eviction orders cannot be stored"
+	case refusedForAll:
+		return "the evictors' breaker is open"
+	case refusedForNamespace:
+		return "the evictors' breaker is open for the pod's namespace"
 	}
 	return "no evictor answers"
 }
@@ -47,6 +55,7 @@ type orderBreaker struct {
 	openFor time.Duration
 	until   time.Time // when the next probe may go
 	probe   string    // the order that probes; empty: none
+	last    time.Time // when an order came to nothing last
 }
 
 func newOrderBreaker(clock clock.PassiveClock, notAfter time.Duration) *orderBreaker {
@@ -81,6 +90,7 @@ func (b *orderBreaker) futile(orderID string, why futility) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed[why]++
+	b.last = b.clock.Now()
 	switch {
 	case b.why == "" && b.failed[why] < futileOrders:
 		return
@@ -91,6 +101,13 @@ func (b *orderBreaker) futile(orderID string, why futility) {
 		return // an order from before it opened
 	}
 	b.why, b.probe, b.until = why, "", b.clock.Now().Add(b.openFor)
+}
+
+// refusedLast is when an order came to nothing last.
+func (b *orderBreaker) refusedLast() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
 }
 
 // stored notes that an order is in the stream. It reports whether that closes the breaker.
@@ -107,6 +124,15 @@ func (b *orderBreaker) answered() (closed bool) {
 	defer b.mu.Unlock()
 	b.failed[notStarted] = 0
 	return b.why == notStarted && b.close()
+}
+
+// carriedOut notes that an evictor has carried an order out, or would have, were it of another namespace. It reports
+// whether that closes the breaker.
+func (b *orderBreaker) carriedOut() (closed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed[refusedForAll] = 0
+	return b.why == refusedForAll && b.close()
 }
 
 // undecided notes an order whose end says nothing of the evictors: where it was the probe, another one may go.

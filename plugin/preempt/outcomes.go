@@ -33,6 +33,10 @@ const (
 	reasonAwaitedFailed = "awaited-order-failed"
 	reasonVictimSpared  = "victim-spared"
 	reasonFutureEpoch   = "future-epoch"
+
+	// The evictors' breaker is open, for all or for preemptors of the namespace.
+	reasonBreakerOpen          = "breaker-open"
+	reasonBreakerOpenNamespace = "breaker-open-namespace"
 )
 
 // follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
@@ -139,8 +143,11 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	failpoint(failOnOutcome)
 	e.inflight.remember(outcome)
 	// The stream is read from its past after a start.
-	if e.clock.Since(outcome.FinishedAt.Time) < answerFresh && e.orders.answered() {
-		e.ordersCarried(ctx)
+	if e.clock.Since(outcome.FinishedAt.Time) < answerFresh {
+		if e.orders.answered() {
+			e.ordersCarried(ctx)
+		}
+		e.tellsOfBreaker(ctx, outcome)
 	}
 	e.applyOutcome(ctx, outcome)
 }
@@ -154,6 +161,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait)
 	if !ok {
+		e.orderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
 		return
 	}
 	if w.own {
@@ -163,6 +171,11 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.fence.forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	if e.refusedByBreaker(ctx, w, outcome) {
+		e.pending(w.pod) // it may have gone meanwhile
+		e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
+		return
+	}
 	// Other victims may do on the same node, where the next plan can leave those out.
 	others := e.unevictable.take(types.UID(w.pod.UID), outcome.Victims) > 0
 	e.failed(w.pod, w.node, nodesFault(outcome) && !others)
@@ -353,6 +366,7 @@ func (e *engine) applyActivation(ctx context.Context, w activation) {
 	logger := klog.FromContext(ctx)
 	pod := e.podOf(w.pod)
 	if w.unanswered {
+		e.perNamespace.undecided(w.orderID)
 		e.futile(ctx, w.orderID, notStarted)
 	}
 	if w.revert {

@@ -207,7 +207,7 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preem
 	}
 	a.engine.retry.forget(a.pod.UID)
 	a.engine.reverted.forget(a.pod.UID)
-	a.engine.orders.begin(order.id)
+	a.engine.orderBegins(a.pod.Namespace, order.id)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.victims)))
 	metrics.PreemptionVictims.Observe(float64(len(best.victims)))

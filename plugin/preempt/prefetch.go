@@ -146,7 +146,7 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || len(interestedExtenders(pl.handle, pod)) > 0 {
 		return false
 	}
-	if why, _ := pl.engine.orders.isOpen(); why != "" {
+	if why, _ := pl.engine.ordersHeldBack(pod.Namespace); why != "" {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()

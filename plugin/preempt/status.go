@@ -45,12 +45,13 @@ const (
 	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
 	// carried out: the planner is out of reach or has not read the cluster yet, an extender failed, a panic was recovered,
 	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
-	// out by any evictor.
+	// out by any evictor, or been refused since the evictors' breaker is open.
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
 	endUnfinished  outcomeKind = "unfinished"
 	endNotStored   outcomeKind = "orders_not_stored"
 	endNoEvictor   outcomeKind = "no_evictor"
+	endBreakerOpen outcomeKind = "breaker_open"
 	endError       outcomeKind = "error"
 	endPanic       outcomeKind = "panic"
 )
@@ -67,7 +68,7 @@ type preemptResult struct {
 // changing.
 func (e preemptResult) unplanned() bool {
 	switch e.kind {
-	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
+	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endBreakerOpen, endError, endPanic:
 		return true
 	}
 	return false

@@ -25,6 +25,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endObserved:     {noResult, fwk.Unschedulable},
 		endUnreachable:  {noResult, fwk.Unschedulable},
 		endNotSynced:    {noResult, fwk.Unschedulable},
+		endBreakerOpen:  {noResult, fwk.Unschedulable},
 		endError:        {noResult, fwk.Unschedulable},
 		endPanic:        {noResult, fwk.Unschedulable},
 	} {
