@@ -1,9 +1,10 @@
-"""Calling `makeway mode` in this process: a new one may need longer than an order lives."""
+"""Calling commands of `makeway` in this process: a new one may need longer than an order lives."""
 
 from __future__ import annotations
 
 import asyncio
 
+from typer import Typer
 from typer.testing import CliRunner
 
 from integration.cluster import RunningCluster
@@ -11,9 +12,14 @@ from makeway.cli.mode.command import app
 
 
 async def mode(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]:
-    """Call the command; return its exit code, stdout and stderr."""
+    """Call `makeway mode`; return its exit code, stdout and stderr."""
+    return await command(cluster, app, *arguments)
+
+
+async def command(cluster: RunningCluster, called: Typer, *arguments: str) -> tuple[int, str, str]:
+    """Call a command; return its exit code, stdout and stderr."""
     result = await asyncio.to_thread(
-        CliRunner().invoke, app, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
+        CliRunner().invoke, called, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
     )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr

@@ -128,7 +128,7 @@ async def answers(space: Space) -> bool:
     return True
 
 
-async def makes_room_again(cluster: RunningCluster) -> None:
+async def makes_room_again(cluster: RunningCluster, seconds: float = 30) -> None:
     """An order of makeway's, carried out, in a space of its own."""
     async with open_space(cluster) as space:
 
@@ -140,7 +140,7 @@ async def makes_room_again(cluster: RunningCluster) -> None:
             await space.until_bound(f"urgent-{number}")
             return bool(await space.bus.orders(urgent.metadata.uid))
 
-        await until("makeway makes room again", by_makeway, seconds=30)
+        await until("makeway makes room again", by_makeway, seconds=seconds)
 
 
 async def test_an_evictor_that_is_back_in_time_carries_the_order_out(

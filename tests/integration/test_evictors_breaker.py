@@ -1,0 +1,110 @@
+"""The evictors' breaker: while it is open the fallback acts, and after a reset makeway."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.commanding import command
+from integration.configuring import NAMESPACE, policy
+from integration.conftest import PrivateCluster
+from integration.preempting import run_victims, sized
+from integration.scraping import scrape
+from integration.space import Space, open_space
+from integration.test_outages import makes_room_again
+from integration.test_without_a_plan import until_told
+from integration.waiting import NotYet, until
+from makeway.cli.mode.breaker import app
+from makeway.core.policy.breaker import CONFIGMAP, Trip, data_of
+from makeway.dev.options import ClusterOptions
+
+SERVED_WITHIN_SECONDS = 10
+"""Two orders that are refused at once, each with its nomination taken back, and the fallback's cycle."""
+
+SERVES_AGAIN_SECONDS = 90
+"""A minute at most until the next order probes, and one preemption."""
+
+
+@asynccontextmanager
+async def breaker_open(cluster: RunningCluster, namespace: str = "") -> AsyncIterator[None]:
+    """Have the evictors' breaker open for the length of a block, and close it as an administrator does."""
+    trip = Trip("wasted-victims" if namespace else "mismatches", namespace, datetime.now(UTC), "of a test")
+    patch = json.dumps({"data": data_of(trip)})
+    await cluster.kubectl("patch", "configmap", CONFIGMAP, "-n", NAMESPACE, "--type=merge", "-p", patch)
+    scope = "namespaces" if namespace else "cluster"
+    await until("the breaker is open", lambda: shows(cluster, scope, 1))
+    yield
+    assert (await command(cluster, app, "reset"))[0] == 0
+    await until("the breaker is closed", lambda: shows(cluster, scope, 0))
+
+
+async def shows(cluster: RunningCluster, scope: str, wanted: int) -> bool:
+    found = (await scrape(cluster.info.evictor_url)).total("makeway_evictor_breaker_open", scope=scope)
+    if found != wanted:
+        raise NotYet(f"{found:.0f} for {scope}")
+    return True
+
+
+async def full_node(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
+
+
+async def reasons(space: Space, uid: str) -> set[str]:
+    """Why a preemptor's orders came to nothing."""
+    orders = await space.bus.orders(uid)
+    outcomes = [outcome for order in orders for outcome in await space.bus.outcomes(order.order_id)]
+    return {outcome.reason for outcome in outcomes}
+
+
+async def test_while_the_evictors_breaker_is_open_the_fallback_acts_and_makeway_after_a_reset(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions())
+    async with open_space(cluster) as space:
+        await full_node(space)
+
+        async with breaker_open(cluster):
+            (urgent,) = await space.create(sized("urgent", "high", 500))
+
+            assert await space.until_bound("urgent", seconds=SERVED_WITHIN_SECONDS) == "n1"
+            assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
+            code, shown, _ = await command(cluster, app)
+            assert (code, "mismatches" in shown) == (1, True)
+    await makes_room_again(cluster, seconds=SERVES_AGAIN_SECONDS)
+
+
+async def test_where_it_is_open_for_a_namespace_the_fallback_acts_there_and_makeway_elsewhere(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions())
+    async with open_space(cluster) as space:
+        await full_node(space)
+
+        async with breaker_open(cluster, space.namespace):
+            (urgent,) = await space.create(sized("urgent", "high", 500))
+
+            assert await space.until_bound("urgent", seconds=SERVED_WITHIN_SECONDS) == "n1"
+            assert await reasons(space, urgent.metadata.uid) == {"breaker-open-namespace"}
+            await makes_room_again(cluster, seconds=10)
+
+
+async def test_where_the_policy_says_hold_no_pod_is_evicted_while_it_is_open(
+    private_cluster: PrivateCluster,
+) -> None:
+    cluster = await private_cluster(ClusterOptions())
+    async with open_space(cluster) as space, policy(cluster, whenUnplanned="hold"):
+        await full_node(space)
+
+        async with breaker_open(cluster):
+            (urgent,) = await space.create(sized("urgent", "high", 500))
+            await until_told(space, "whenUnplanned is hold")
+            await asyncio.sleep(SERVED_WITHIN_SECONDS)
+
+            assert {"urgent", "victim"} == (await space.pods()).keys()
+            assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
+        assert await space.until_bound("urgent", seconds=SERVES_AGAIN_SECONDS) == "n1"
+        assert await reasons(space, urgent.metadata.uid) == {"breaker-open", ""}
