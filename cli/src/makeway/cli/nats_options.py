@@ -13,7 +13,6 @@ from makeway.runtime.settings import (
     NatsTlsCertOption,
     NatsTlsKeyOption,
     NatsUrlOption,
-    StreamReplicasOption,
     SubjectPrefixOption,
 )
 
@@ -28,7 +27,6 @@ def nats_settings(
     nats_tls_cert: NatsTlsCertOption = _DEFAULT.tls_cert,
     nats_tls_key: NatsTlsKeyOption = _DEFAULT.tls_key,
     subject_prefix: SubjectPrefixOption = _DEFAULT.subject_prefix,
-    stream_replicas: StreamReplicasOption = _DEFAULT.replicas,
 ) -> NatsSettings:
     """Return the options put together."""
     return NatsSettings(
@@ -38,7 +36,6 @@ def nats_settings(
         tls_cert=nats_tls_cert,
         tls_key=nats_tls_key,
         subject_prefix=subject_prefix,
-        replicas=stream_replicas,
     )
 
 

@@ -17,7 +17,7 @@ from makeway.cli.errors import fail
 from makeway.cli.nats_options import with_nats
 from makeway.runtime import logs
 from makeway.runtime.process import identity, run_until_signalled
-from makeway.runtime.settings import NatsSettings
+from makeway.runtime.settings import NatsSettings, StreamReplicasOption
 
 app = typer.Typer(add_completion=False)
 
@@ -48,6 +48,7 @@ def streams(
             help="Go on until told to stop: look every 5 s, and bring back what is not as it must be.",
         ),
     ] = False,
+    stream_replicas: StreamReplicasOption = 1,
 ) -> None:
     """Set up the streams on NATS, or bring them back to what they must be.
 
@@ -59,37 +60,37 @@ def streams(
     logs.configure("text", "info" if keep else "warning", "streams", me)
     try:
         if keep:
-            raise typer.Exit(asyncio.run(_keep(nats, me)))
-        names = asyncio.run(_ensure(nats, me, wait))
+            raise typer.Exit(asyncio.run(_keep(nats, me, stream_replicas)))
+        names = asyncio.run(_ensure(nats, me, stream_replicas, wait))
     except (BusError, ValueError) as error:
         fail(str(error))
     for name in names:
-        typer.echo(f"{name}\treplicas {nats.replicas}")
+        typer.echo(f"{name}\treplicas {stream_replicas}")
 
 
-async def _ensure(nats: NatsSettings, me: str, wait_seconds: int) -> list[str]:
+async def _ensure(nats: NatsSettings, me: str, replicas: int, wait_seconds: int) -> list[str]:
     """Do it, again and again while NATS or JetStream does not answer and there is time."""
     until = time.monotonic() + wait_seconds
     while True:
         try:
-            return await _attempt(nats, me)
+            return await _attempt(nats, me, replicas)
         except BusUnavailable:
             if time.monotonic() + _RETRY_SECONDS > until:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
 
 
-async def _attempt(nats: NatsSettings, me: str) -> list[str]:
+async def _attempt(nats: NatsSettings, me: str, replicas: int) -> list[str]:
     bus = await _connect(nats, me)
     try:
-        await bus.ensure_streams(nats.replicas)
+        await bus.ensure_streams(replicas)
         configs = (*stream_configs(bus.subjects), epochs_config(bus.subjects))
         return [config["name"] for config in configs]
     finally:
         await bus.close()
 
 
-async def _keep(nats: NatsSettings, me: str) -> int:
+async def _keep(nats: NatsSettings, me: str, replicas: int) -> int:
     """Keep the streams until a signal; return the exit code. Where one is in the way, it is tried again."""
 
     async def keep() -> NoReturn:
@@ -103,7 +104,7 @@ async def _keep(nats: NatsSettings, me: str) -> int:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             try:
-                await bus.keep_streams(nats.replicas)
+                await bus.keep_streams(replicas)
                 await bus.until_lost()
             finally:
                 await bus.close()

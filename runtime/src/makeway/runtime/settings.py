@@ -34,8 +34,6 @@ class NatsSettings:
         connection is made in clear. The files are read again when they change.
     subject_prefix: first tokens of every subject and, upper-cased, of every stream's name. Two
         clusters on one NATS need two prefixes.
-    replicas: copies of each stream that are kept. 3 for a cluster that must survive the loss of a
-        server, 1 for a single server; an existing stream is brought to this number.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -44,7 +42,6 @@ class NatsSettings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     subject_prefix: str = "makeway"
-    replicas: int = 1
 
     def servers(self) -> list[str]:
         """The URL option as a list."""
