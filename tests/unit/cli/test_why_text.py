@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
@@ -95,3 +96,17 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
 
     assert "its scheduler had no plan: no planner answers; whenUnplanned is hold" in text
     assert "has not asked yet" not in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "place"), [(refused, None), (replace(refused, result="fits", node="node-1"), "node-1")]
+)
+def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
+    answer: SimulatedPod, place: str | None
+) -> None:
+    found = Pending(answer=answer, unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, unplanned="no plan: whenUnplanned is hold"))
+
+    assert "its scheduler had no plan: whenUnplanned is hold" in text
+    assert (place or "nothing that may go") in text

@@ -134,7 +134,9 @@ def waiting(
         lead = "  planned again now:"
     if answer.result == "fits":
         yield f"{lead} there is room for it now: on {answer.node}"
-        if held is None:
+        if unplanned:
+            yield f"  its scheduler had {unplanned}"
+        elif held is None:
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
@@ -149,6 +151,8 @@ def waiting(
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
     else:
         yield f"{lead} nothing that may go would make room for it"
+        if unplanned:
+            yield f"  its scheduler had {unplanned}"
         yield from _refused(answer.diagnosis, found)
     if last is not None:
         what = (
