@@ -15,8 +15,11 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo $(CURDIR)/.tools/bin/uv)
 BIN := $(CURDIR)/.venv/bin
 STATICCHECK := $(CURDIR)/.tools/staticcheck-v0.8.2/staticcheck
+GOVULNCHECK := $(CURDIR)/.tools/govulncheck-v1.9.0/govulncheck
+CYCLONEDX := $(CURDIR)/.tools/cyclonedx-gomod-v1.10.0/cyclonedx-gomod
 HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
 GO_PACKAGES := ./...
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SCENARIO ?= main
 N ?= 10000
 FIRST ?=
@@ -46,6 +49,14 @@ $(CURDIR)/.tools/bin/uv:
 $(STATICCHECK):
 	@mkdir -p $(dir $@)
 	GOBIN=$(dir $@) go install honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+$(GOVULNCHECK):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) go install golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+$(CYCLONEDX):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 $(HADOLINT):
 	$(PYTHON) -m venv $(CURDIR)/.tools/hadolint-2.15.1
@@ -82,6 +93,16 @@ lint-images: $(HADOLINT) ## Lint the Containerfiles
 .PHONY: image-context
 image-context: setup ## Fill build/image-scheduler, from which images/scheduler/Containerfile is built
 	$(BIN)/python -m makeway.dev.image_context build/image-scheduler
+
+.PHONY: sbom
+sbom: image-context $(CYCLONEDX) ## Write build/sbom: what the two images are made of, as CycloneDX
+	mkdir -p build/sbom
+	$(UV) export --frozen --no-dev --format cyclonedx1.5 --quiet --output-file build/sbom/makeway.cdx.json > /dev/null
+	$(CYCLONEDX) bin -json -licenses -version v$(VERSION) -output build/sbom/makeway-scheduler.cdx.json build/image-scheduler/makeway-scheduler
+
+.PHONY: vulnerabilities
+vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependencies; skipped where no database can be reached (ARGS=--require)
+	$(BIN)/python -m makeway.dev.vulnerabilities --uv $(UV) --govulncheck $(GOVULNCHECK) $(ARGS)
 
 .PHONY: unit
 unit: setup ## Unit tests, Python and Go
@@ -164,7 +185,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check contract differential-test protocol-test chart race fuzz integration slow ## All of it, what fails soonest first (hours)
+test-all: check sbom vulnerabilities contract differential-test protocol-test chart race fuzz integration slow ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl
