@@ -327,6 +327,28 @@ async def open_space(cluster: RunningCluster) -> AsyncIterator[Space]:
             await space.close()
 
 
+@asynccontextmanager
+async def another_namespace(space: Space) -> AsyncIterator[str]:
+    """Make a second namespace for the length of a block; its pods are deleted without grace."""
+    other = f"{space.namespace}-other"
+    await space.post("/api/v1/namespaces", {"metadata": {"name": other}})
+
+    async def service_account() -> bool:
+        try:
+            await space.api.request("GET", f"/api/v1/namespaces/{other}/serviceaccounts/default")
+        except ApiError as error:
+            raise NotYet(str(error)) from error
+        return True
+
+    await until(f"pods can be created in {other}", service_account)
+    try:
+        yield other
+    finally:
+        pods = f"/api/v1/namespaces/{other}/pods"
+        await space.api.request("DELETE", pods, query={"gracePeriodSeconds": "0"})
+        await space.api.request("DELETE", f"/api/v1/namespaces/{other}")
+
+
 _NO_FINALIZERS: Manifest = {"metadata": {"finalizers": None}}
 
 

@@ -1,6 +1,8 @@
 """Room for pods that a real DaemonSet has bound to one node, through plan, order and evictor."""
 
 import asyncio
+import json
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -9,11 +11,12 @@ from integration.builders import PodBuilder, make_node, make_pod
 from integration.configuring import policy
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import deletes_of, run_victims, settle, sized, until_ordered
-from integration.space import Space
+from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
+from makeway.runtime.kube import ApiError
 
 START_DELAY_SECONDS = 1
 ON = {
@@ -187,3 +190,38 @@ async def test_a_daemonset_of_a_namespace_that_is_not_listed_evicts_no_pod_of_eq
 
     assert not await space.bus.orders(pod.metadata.uid)
     assert await space.pod("busy") is not None
+
+
+async def test_a_daemonset_confined_to_its_namespace_evicts_no_pod_of_equal_priority_in_another(
+    space: Space,
+) -> None:
+    await space.add_nodes(make_node("n1").cpu("200m"))
+    space.judged = False  # the checker looks at one namespace
+    async with another_namespace(space) as other:
+        manifest = {**space.manifest(on_n1("theirs", "low", 150))}
+        manifest["metadata"] = {"name": "theirs", "namespace": other}
+        await space.post(f"/api/v1/namespaces/{other}/pods", manifest)
+
+        async with policy(space.cluster, daemonSets={**ON, "beyond_own_namespace": []}):
+            await daemon(space, "low", 150)
+            await asyncio.sleep(START_DELAY_SECONDS + 3)
+            assert await lives(space, other, "theirs")
+        async with policy(space.cluster, daemonSets=ON):
+
+            async def gone() -> bool:
+                if await lives(space, other, "theirs"):
+                    raise NotYet("it is there")
+                return True
+
+            await until("it goes where the policy says that it may", gone)
+
+
+async def lives(space: Space, namespace: str, name: str) -> bool:
+    """Report whether a pod of another namespace is there and not leaving."""
+    try:
+        pod = json.loads(await space.api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}"))
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return False
+        raise
+    return "deletionTimestamp" not in pod["metadata"]
