@@ -102,7 +102,7 @@ RIGHTS: Final = (
     *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
-    *_rights("scheduler", "", "configmaps", "get list watch", namespace=MAKEWAY, name=_KEYS),
+    *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     Right("planner", "delete", "", "pods", wanted=False),
     Right("planner", "create", "", "pods/eviction", wanted=False),
 )
