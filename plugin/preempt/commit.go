@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -225,7 +226,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		switch {
 		case e.placements.pending(v.pod.UID):
 			continue
-		case e.handle.GetWaitingPod(v.pod.UID) != nil || e.handle.GetPodInPreBind(v.pod.UID) != nil:
+		case e.handle.GetWaitingPod(v.pod.UID) != nil || minor.InPreBind(e.handle, v.pod.UID):
 			inMemory = append(inMemory, v)
 			continue
 		}
@@ -252,19 +253,17 @@ func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, vi
 func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victim *v1.Pod) bool {
 	where := ""
 	if waiting := e.handle.GetWaitingPod(victim.UID); waiting != nil {
-		if waiting.Preempt(Name, "preempted by a pod of higher priority") {
+		if minor.PreemptWaiting(waiting, Name, "preempted by a pod of higher priority") {
 			where = "Permit"
 		}
-	} else if binding := e.handle.GetPodInPreBind(victim.UID); binding != nil {
-		if binding.CancelPod("preempted by " + Name) {
-			where = "PreBind"
-		}
+	} else if minor.CancelInPreBind(e.handle, victim.UID, "preempted by "+Name) {
+		where = "PreBind"
 	}
 	if where == "" {
 		return false
 	}
 	klog.FromContext(ctx).Info("victim_preempted_in_memory", "order_id", order.id, "pod", klog.KObj(order.pod), "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
-	e.handle.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
+	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by pod %s on node %s (in kube-scheduler memory).", order.pod.UID, order.chosen.node)
 	return true
 }

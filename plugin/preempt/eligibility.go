@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -35,7 +36,7 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 
 // excluded ends what is not to be planned for whatever the cluster is like.
 func excluded(pod *v1.Pod) *preemptResult {
-	if pod.Spec.SchedulingGroup != nil {
+	if minor.InGroup(pod) {
 		return &preemptResult{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
 	}
 	if neverPreempts(pod) {

@@ -9,21 +9,18 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	kjson "sigs.k8s.io/json"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 )
 
 // FallbackName is the name of the fallback in the registry and in configurations.
@@ -107,7 +104,6 @@ var (
 	_ fwk.PostFilterPlugin  = &MakeWayFallback{}
 	_ fwk.PreEnqueuePlugin  = &MakeWayFallback{}
 	_ fwk.EnqueueExtensions = &MakeWayFallback{}
-	_ preemption.Interface  = &exemptingInterface{}
 )
 
 // MakeWayFallbackArgs are the fallback's arguments, those of DefaultPreemption. A field that is left out has
@@ -158,15 +154,11 @@ func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, 
 	if err != nil {
 		return nil, err
 	}
-	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
-	features.EnableWorkloadAwarePreemption = false // see MakeWayFallback
-	upstream, err := defaultpreemption.New(ctx, args, &exactHandle{Handle: handle}, features)
-	if err != nil {
+	pl := &MakeWayFallback{handle: handle, engineOf: engineOf}
+	if pl.upstream, err = minor.NewDefaultPreemption(ctx, FallbackName, args, handle, &exactHandle{Handle: handle}, selectAmongFree); err != nil {
 		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
 	}
-	pl := &MakeWayFallback{upstream: upstream, handle: handle, engineOf: engineOf}
-	upstream.Evaluator = preemption.NewEvaluator(FallbackName, handle, &exemptingInterface{DefaultPreemption: upstream}, upstream.Executor)
-	pl.guardDeletes()
+	minor.GuardDeletes(pl.upstream, pl.guardDelete)
 	return pl, nil
 }
 
@@ -244,54 +236,50 @@ func (c *recentVictims) leaving(now time.Time) []types.UID {
 	return uids
 }
 
-// guardDeletes asks the rules about all victims of a preemptor once more before each is deleted: scheduler extenders
+// guardDelete asks the rules about all victims of a preemptor once more before each is deleted: scheduler extenders
 // may have put in others, and the policy may have changed. Where one may not go, none goes, since the others would go in
 // vain: that is an error, with which kube-scheduler tries the preemptor again.
-func (pl *MakeWayFallback) guardDeletes() {
-	preempt := pl.upstream.Executor.PreemptPod
-	pl.upstream.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor, victim *v1.Pod, pluginName string) error {
-		logger := klog.FromContext(ctx)
-		if pl.current(victim) == nil {
-			logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
-			return nil
-		}
-		kept, tooMany, err := pl.judge(c.Victims().Pods, preemptor)
-		if err != nil {
-			return err
-		}
-		for pod, reason := range kept {
-			fallbackExempt.WithLabelValues(reason).Inc()
-			logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
-		}
-		if len(kept) > 0 || tooMany != "" {
-			for _, pod := range preemptor.Pods() {
-				pl.backOffNode(pod, c.Name())
-			}
-			if tooMany != "" {
-				return fmt.Errorf("on node %s %s, so none goes", c.Name(), tooMany)
-			}
-			return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(c.Victims().Pods), c.Name())
-		}
-		err = preempt(context.WithValue(ctx, victimKey{}, victim.UID), c, preemptor, victim, pluginName)
-		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			// For example an admission policy forbids it, and would the next time. A conflict is over at once.
-			for _, pod := range preemptor.Pods() {
-				pl.backOffNode(pod, c.Name())
-			}
-		}
+func (pl *MakeWayFallback) guardDelete(ctx context.Context, eviction minor.Eviction, evict func(context.Context) error) error {
+	logger := klog.FromContext(ctx)
+	victim := eviction.Victim
+	if pl.current(victim) == nil {
+		logger.Info("fallback_victim_gone", "pod", klog.KObj(victim), "pod_uid", victim.UID)
+		return nil
+	}
+	kept, tooMany, err := pl.judge(eviction)
+	if err != nil {
 		return err
 	}
+	for pod, reason := range kept {
+		fallbackExempt.WithLabelValues(reason).Inc()
+		logger.Info("fallback_victim_spared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "reason", reason)
+	}
+	if len(kept) > 0 || tooMany != "" {
+		for _, pod := range eviction.Preemptors {
+			pl.backOffNode(pod, eviction.Node)
+		}
+		if tooMany != "" {
+			return fmt.Errorf("on node %s %s, so none goes", eviction.Node, tooMany)
+		}
+		return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(eviction.Victims), eviction.Node)
+	}
+	err = evict(context.WithValue(ctx, victimKey{}, victim.UID))
+	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+		// For example an admission policy forbids it, and would the next time. A conflict is over at once.
+		for _, pod := range eviction.Preemptors {
+			pl.backOffNode(pod, eviction.Node)
+		}
+	}
+	return err
 }
 
 // judge returns those of a preemptor's victims that may not go, with the rule that keeps each, and why they are too many,
 // where they are. Victims that are gone or leaving are not asked about. O(victims · log victims), besides victimGuardFor.
-func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.ExecutorPreemptor) (kept map[*v1.Pod]string, tooMany string, err error) {
-	var pod *v1.Pod
-	for _, pod = range preemptor.Pods() {
+func (pl *MakeWayFallback) judge(eviction minor.Eviction) (kept map[*v1.Pod]string, tooMany string, err error) {
+	if len(eviction.Preemptors) == 0 {
+		return nil, "", fmt.Errorf("the preemptor of pods on node %s has no pod", eviction.Node)
 	}
-	if pod == nil {
-		return nil, "", fmt.Errorf("preemptor %s has no pod", preemptor.UID())
-	}
+	victims := eviction.Victims
 	staying := make([]*v1.Pod, 0, len(victims))
 	own := map[types.UID]bool{}
 	for _, victim := range victims {
@@ -300,8 +288,8 @@ func (pl *MakeWayFallback) judge(victims []*v1.Pod, preemptor preemption.Executo
 			own[current.UID] = true
 		}
 	}
-	guard := pl.victimGuardFor(pod, own)
-	return guard.split(staying, pl.upstream.MoreImportantPod), guard.tooMany(staying), nil
+	guard := pl.victimGuardFor(eviction.Preemptors[0], own)
+	return guard.split(staying, minor.MoreImportantPod(pl.upstream)), guard.tooMany(staying), nil
 }
 
 // current is a pod as the informer has it, nil where it is gone or another has its name.
@@ -325,13 +313,8 @@ func (pl *MakeWayFallback) backOffNode(preemptor *v1.Pod, node string) {
 	engine.pending(refOf(preemptor)) // it may have gone meanwhile
 }
 
-// exemptingInterface is DefaultPreemption's choice of victims among those that the cycle's guard lets go.
-type exemptingInterface struct {
-	*defaultpreemption.DefaultPreemption
-}
-
-// SelectVictimsOnNode implements preemption.Interface. Nodes are looked at in parallel.
-func (s *exemptingInterface) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+// selectAmongFree is DefaultPreemption's choice of victims among those that the cycle's guard lets go. Nodes are looked at in parallel.
+func selectAmongFree(ctx context.Context, node fwk.NodeInfo, moreImportant func(a, b *v1.Pod) bool, choose func(goes func(*v1.Pod) bool) ([]*v1.Pod, int, *fwk.Status)) ([]*v1.Pod, int, *fwk.Status) {
 	guard, ok := ctx.Value(victimGuardKey{}).(*victimGuard)
 	if !ok {
 		return nil, 0, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: nothing is known of what may be evicted")
@@ -340,13 +323,11 @@ func (s *exemptingInterface) SelectVictimsOnNode(ctx context.Context, state fwk.
 	if guard.backedOffNodes[name] {
 		return nil, 0, fwk.NewStatus(fwk.Unschedulable, "makeway: preemption has just failed on this node")
 	}
-	free, kept := guard.partition(node, s.MoreImportantPod)
-	own := *s.DefaultPreemption
-	own.IsEligiblePod = func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *v1.Pod) bool {
-		_, goes := free[victim.GetPod().UID]
+	free, kept := guard.partition(node, moreImportant)
+	victims, violations, status := choose(func(pod *v1.Pod) bool {
+		_, goes := free[pod.UID]
 		return goes
-	}
-	victims, violations, status := own.SelectVictimsOnNode(ctx, state, pod, node, budgets)
+	})
 	if !status.IsSuccess() {
 		if kept != "" && status.Code() != fwk.Error {
 			status = fwk.NewStatus(status.Code(), append(status.Reasons(), "makeway keeps pods of lower priority: "+kept)...)

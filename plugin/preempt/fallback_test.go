@@ -24,6 +24,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -395,7 +396,7 @@ func TestNoVictimGoesInVainWhereAnExtenderAddsOneThatTheRulesKeep(t *testing.T) 
 			}
 
 			w.eventually("the preemptor is tried again", func() bool { return w.activator.of(p.UID) > 0 })
-			w.eventually("the preemption has ended", func() bool { return !pl.upstream.Executor.IsPodRunningPreemption(p.UID) })
+			w.eventually("the preemption has ended", func() bool { return !minor.IsPreempting(pl.upstream, p.UID) })
 			if w.gone(test.added) {
 				t.Error("the pod that the rules keep is deleted")
 			}
@@ -481,7 +482,7 @@ func TestAPodThatTookAVictimsNameIsNotDeleted(t *testing.T) {
 	w.eventually("the new pod is known", func() bool { return w.plugin.engine.current(refOf(again)) != nil })
 
 	w.fallsBack(pl, p) // the scheduler's snapshot still has the old one
-	w.eventually("the preemption has ended", func() bool { return !pl.upstream.Executor.IsPodRunningPreemption(p.UID) })
+	w.eventually("the preemption has ended", func() bool { return !minor.IsPreempting(pl.upstream, p.UID) })
 	time.Sleep(50 * time.Millisecond)
 
 	if w.gone(again) {
@@ -750,7 +751,7 @@ func TestTheFallbackLeavesANodeOutForAWhileWhoseVictimCannotBeDeleted(t *testing
 	}
 
 	w.eventually("the preemptor is tried again", func() bool { return w.activator.of(p.UID) > 0 })
-	w.eventually("the preemption has ended", func() bool { return !pl.upstream.Executor.IsPodRunningPreemption(p.UID) })
+	w.eventually("the preemption has ended", func() bool { return !minor.IsPreempting(pl.upstream, p.UID) })
 	if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "" || !strings.Contains(status.Message(), "preemption has just failed") {
 		t.Errorf("the same is tried at once: %v", status)
 	}

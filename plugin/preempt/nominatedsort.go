@@ -5,8 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/minor"
 )
 
 // NominatedSortName is the name of NominatedSort in the registry and in configurations.
@@ -33,16 +34,15 @@ func NewNominatedSort(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, 
 // Name implements Plugin.
 func (NominatedSort) Name() string { return NominatedSortName }
 
-// Less reports whether a pod is tried before another. It runs under the queue's lock.
-func (NominatedSort) Less(one, other fwk.QueuedPodInfo) bool {
-	pod, than := one.GetPodInfo().GetPod(), other.GetPodInfo().GetPod()
-	if mine, theirs := corev1helpers.PodPriority(pod), corev1helpers.PodPriority(than); mine != theirs {
+// Less reports whether a pod is tried before another; a pod group that is queued as one is nominated nowhere. It runs under the queue's lock.
+func (NominatedSort) Less(one, other minor.Queued) bool {
+	if mine, theirs := minor.PriorityOf(one), minor.PriorityOf(other); mine != theirs {
 		return mine > theirs
 	}
-	if mine, theirs := nominated(pod), nominated(than); mine != theirs {
+	if mine, theirs := nominated(minor.PodOf(one)), nominated(minor.PodOf(other)); mine != theirs {
 		return mine
 	}
 	return one.GetTimestamp().Before(other.GetTimestamp())
 }
 
-func nominated(pod *v1.Pod) bool { return pod.Status.NominatedNodeName != "" }
+func nominated(pod *v1.Pod) bool { return pod != nil && pod.Status.NominatedNodeName != "" }

@@ -19,6 +19,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -401,7 +402,7 @@ func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
 		g.waiting.holdBack(w)
 		return rejected
 	}
-	if pod.Spec.SchedulingGroup == nil && limits(wanted.leaf, wanted.needs) {
+	if !minor.InGroup(pod) && limits(wanted.leaf, wanted.needs) {
 		// Pods of a group come to their cycle together, and once all are there.
 		g.removeWaiting(pod.UID)
 		w := newWaitingPod(pod, wanted, profileMode)

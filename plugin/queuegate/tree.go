@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -196,12 +197,13 @@ func askedQueue(pod *v1.Pod) string {
 func requestsOf(pod *v1.Pod) []amount {
 	placed := pod.Spec.NodeName != ""
 	gates := utilfeature.DefaultFeatureGate
-	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+	options := resourcehelper.PodResourcesOptions{
 		UseStatusResources: placed && gates.Enabled(features.InPlacePodVerticalScaling),
 		InPlacePodLevelResourcesVerticalScalingEnabled: placed && gates.Enabled(features.InPlacePodLevelResourcesVerticalScaling),
 		SkipPodLevelResources:                          !gates.Enabled(features.PodLevelResources),
-		UseDRANodeAllocatableResourceClaimStatus:       gates.Enabled(features.DRANodeAllocatableResources),
-	})
+	}
+	minor.CountDevices(&options, gates)
+	list := resourcehelper.PodRequests(pod, options)
 	amounts := make([]amount, 0, len(list)+1)
 	amounts = append(amounts, amount{resource: string(v1.ResourcePods), value: 1})
 	for name, quantity := range list {
