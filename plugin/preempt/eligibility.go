@@ -39,6 +39,9 @@ func excluded(pod *v1.Pod) *preemptResult {
 	if minor.InGroup(pod) {
 		return &preemptResult{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
 	}
+	if pod.Spec.NodeName != "" {
+		return &preemptResult{kind: endPlaced, message: "room for the resize of a pod on its node is left to kube-scheduler's own preemption"}
+	}
 	if neverPreempts(pod) {
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}
 	}

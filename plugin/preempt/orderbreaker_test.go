@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -259,8 +260,7 @@ func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
 
 func TestAPreemptorDoesNotWaitForAVictimThatWasBoundBeforeItCouldBeStoppedInMemory(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	w.framework.AddPodInPreBind(waits.UID, func(error) {})
-	w.framework.GetPodInPreBind(waits.UID).MarkPrebound()
+	minortest.Prebound(t, w.framework, waits.UID)
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")

@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -52,7 +53,7 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 		"mode off":           {given: mode(wire.ModeOff), message: "mode off"},
 		"mode observe":       {given: mode(wire.ModeObserve), requests: 1, message: "mode observe"},
 		"preemptionPolicy":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }, message: "preemptionPolicy=Never"},
-		"a scheduling group": {change: func(p *st.PodWrapper) { p.PodGroupName("g") }, message: "scheduling group"},
+		"a scheduling group": {change: func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "g") }, message: "scheduling group"},
 		"no planner":         {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNoResponders }, requests: 1, message: "no planner answers"},
 		"no answer in time":  {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }, requests: 1, message: "no answer within 100ms"},
 		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNotSent }, requests: 1, message: "not sent"},
@@ -86,6 +87,21 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 				t.Error("the pod is marked as preempting")
 			}
 		})
+	}
+}
+
+func TestAPodThatHasANodeIsLeftToOthers(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	resized := p.DeepCopy()
+	resized.Spec.NodeName = "n1"
+
+	end := w.plugin.ineligible(resized, framework.NewDefaultNodeToStatus(), w.plugin.handle.SnapshotSharedLister().NodeInfos())
+
+	if end == nil || end.kind != endPlaced {
+		t.Fatalf("ended as %+v", end)
+	}
+	if result, status := end.statusPair(); result != nil || status.Code() != fwk.Unschedulable {
+		t.Errorf("result %+v, status %v, want (nil, Unschedulable): DefaultPreemption comes after", result, status)
 	}
 }
 
@@ -404,8 +420,7 @@ func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
 
 func TestAVictimThatCannotBeStoppedInMemoryIsInTheOrderAsAssumed(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
-	w.framework.AddPodInPreBind(a.UID, func(error) {})
-	w.framework.GetPodInPreBind(a.UID).MarkPrebound()
+	minortest.Prebound(t, w.framework, a.UID)
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 
@@ -419,7 +434,7 @@ func TestAVictimThatCannotBeStoppedInMemoryIsInTheOrderAsAssumed(t *testing.T) {
 func TestAVictimInPreBindIsCancelled(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	cancelled := make(chan error, 1)
-	w.framework.AddPodInPreBind(a.UID, func(err error) { cancelled <- err })
+	minortest.InPreBind(t, w.framework, a.UID, func(err error) { cancelled <- err })
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 

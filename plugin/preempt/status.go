@@ -34,11 +34,12 @@ const (
 
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that no other plugin acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
-	// group (which is left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
+	// group or has a node and waits there for its resize (both are left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
 	// back in memory, the result is Override("") instead of nil, which clears it. The nomination is kept; a MakeWayFallback
 	// listed after this plugin may act.
 	endNever    outcomeKind = "never_preempts"
 	endPodGroup outcomeKind = "pod_group"
+	endPlaced   outcomeKind = "placed"
 	endOff      outcomeKind = "off"
 	endObserved outcomeKind = "observed"
 

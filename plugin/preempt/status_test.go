@@ -21,6 +21,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endLeaving:      {noResult, fwk.UnschedulableAndUnresolvable},
 		endNever:        {noResult, fwk.Unschedulable},
 		endPodGroup:     {noResult, fwk.Unschedulable},
+		endPlaced:       {noResult, fwk.Unschedulable},
 		endOff:          {noResult, fwk.Unschedulable},
 		endObserved:     {noResult, fwk.Unschedulable},
 		endUnreachable:  {noResult, fwk.Unschedulable},

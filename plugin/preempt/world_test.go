@@ -35,6 +35,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
@@ -141,7 +142,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		plugins = append(plugins, tf.RegisterPluginAsExtensions(Name, own, "PreFilter", "Filter"))
 	}
 	var err error
-	w.framework, err = tf.NewFramework(ctx, plugins, "default-scheduler",
+	w.framework, err = tf.NewFramework(ctx, plugins, "default-scheduler", append(minortest.FrameworkOptions(snapshot),
 		frameworkruntime.WithClientSet(w.client),
 		frameworkruntime.WithEventRecorder(recorder),
 		frameworkruntime.WithExtenders(given.extenders),
@@ -149,10 +150,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		frameworkruntime.WithLogger(logger),
 		frameworkruntime.WithPodActivator(w.activator),
 		frameworkruntime.WithPodNominator(w.queue),
-		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}

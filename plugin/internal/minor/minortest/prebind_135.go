@@ -1,0 +1,60 @@
+//go:build kube135
+
+package minortest
+
+import (
+	"context"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// JoinGroup makes a pod a member of a pod group.
+func JoinGroup(pod *v1.Pod, group string) {
+	pod.Spec.WorkloadRef = &v1.WorkloadReference{Name: group, PodGroup: group}
+}
+
+// InPreBind skips the test: this version does not tell of binding cycles.
+func InPreBind(t *testing.T, _ framework.Framework, _ types.UID, _ func(error)) {
+	t.Skip("this version of Kubernetes does not tell which pods are in their binding cycle")
+}
+
+// Prebound skips the test, as InPreBind.
+func Prebound(t *testing.T, f framework.Framework, uid types.UID) { InPreBind(t, f, uid, nil) }
+
+// FrameworkOptions are those that every framework of a test has.
+func FrameworkOptions(*cache.Snapshot) []frameworkruntime.Option { return nil }
+
+// Queue is a scheduling queue.
+type Queue struct {
+	logger klog.Logger
+	queue  *queue.PriorityQueue
+}
+
+// NewQueue makes a queue that sorts by less.
+func NewQueue(ctx context.Context, less fwk.LessFunc) Queue {
+	return Queue{klog.FromContext(ctx), queue.NewTestQueue(ctx, less)}
+}
+
+// Add puts a pod into the queue.
+func (q Queue) Add(pod *v1.Pod) { q.queue.Add(q.logger, pod) }
+
+// Update lets the queue know a pod as it is now.
+func (q Queue) Update(old, pod *v1.Pod) { q.queue.Update(q.logger, old, pod) }
+
+// Pop takes the next pod.
+func (q Queue) Pop() (*v1.Pod, error) {
+	next, err := q.queue.Pop(q.logger)
+	if err != nil {
+		return nil, err
+	}
+	q.queue.Done(next.Pod.UID)
+	return next.Pod, nil
+}

@@ -1,0 +1,48 @@
+//go:build !kube135 && !kube137
+
+package minortest
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// FrameworkOptions are those that every framework of a test has.
+func FrameworkOptions(_ *cache.Snapshot) []frameworkruntime.Option {
+	return []frameworkruntime.Option{
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	}
+}
+
+// Queue is a scheduling queue.
+type Queue struct {
+	ctx   context.Context
+	queue *queue.PriorityQueue
+}
+
+// NewQueue makes a queue that sorts by less.
+func NewQueue(ctx context.Context, less fwk.LessFunc) Queue {
+	return Queue{ctx, queue.NewTestQueue(ctx, less)}
+}
+
+// Add puts a pod into the queue.
+func (q Queue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
+
+// Update lets the queue know a pod as it is now.
+func (q Queue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
+
+// Pop takes the next pod.
+func (q Queue) Pop() (*v1.Pod, error) {
+	next, err := q.queue.Pop(klog.FromContext(q.ctx))
+	if err != nil {
+		return nil, err
+	}
+	q.queue.Done(next.Pod.UID)
+	return next.Pod, nil
+}

@@ -1,0 +1,55 @@
+//go:build kube137
+
+package minortest
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// FrameworkOptions are those that every framework of a test has.
+func FrameworkOptions(snapshot *cache.Snapshot) []frameworkruntime.Option {
+	return []frameworkruntime.Option{
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+		frameworkruntime.WithMutableSnapshotLister(snapshot),
+	}
+}
+
+// Queue is a scheduling queue.
+type Queue struct {
+	ctx   context.Context
+	queue *queue.PriorityQueue
+}
+
+// NewQueue makes a queue that sorts by less.
+func NewQueue(ctx context.Context, less fwk.LessFunc) Queue {
+	return Queue{ctx, queue.NewTestQueue(ctx, less)}
+}
+
+// Add puts a pod into the queue.
+func (q Queue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
+
+// Update lets the queue know a pod as it is now.
+func (q Queue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
+
+// Pop takes the next pod.
+func (q Queue) Pop() (*v1.Pod, error) {
+	next, err := q.queue.Pop(klog.FromContext(q.ctx))
+	if err != nil {
+		return nil, err
+	}
+	one, ok := next.(fwk.QueuedPodInfo)
+	if !ok {
+		return nil, fmt.Errorf("%T is no pod", next)
+	}
+	pod := one.GetPodInfo().GetPod()
+	q.queue.Done(pod.UID)
+	return pod, nil
+}
