@@ -5,6 +5,7 @@ package minor
 import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // Queued is what the scheduling queue sorts: a pod, or a whole pod group.
@@ -15,12 +16,8 @@ func PriorityOf(queued Queued) int32 { return queued.GetPriority() }
 
 // PodOf is the pod that is queued; nil where it is a pod group.
 func PodOf(queued Queued) *v1.Pod {
-	if queued.Type() != fwk.PodKeyType {
-		return nil
+	if one, ok := queued.(*framework.QueuedPodInfo); ok {
+		return one.Pod
 	}
-	one, ok := queued.(fwk.QueuedPodInfo)
-	if !ok {
-		return nil
-	}
-	return one.GetPodInfo().GetPod()
+	return nil
 }

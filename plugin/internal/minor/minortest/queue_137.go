@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
@@ -45,11 +46,11 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	one, ok := next.(fwk.QueuedPodInfo)
+	one, ok := next.(*framework.QueuedPodInfo)
 	if !ok {
 		return nil, fmt.Errorf("%T is no pod", next)
 	}
-	pod := one.GetPodInfo().GetPod()
+	pod := one.Pod
 	q.queue.Done(pod.UID)
 	return pod, nil
 }
