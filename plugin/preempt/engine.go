@@ -338,9 +338,9 @@ func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
 }
 
 // recorder writes Events as the profile of a pod does.
-func (e *engine) recorder(pod *v1.Pod) events.EventRecorderLogger {
+func (e *engine) recorder(pod *v1.Pod) events.EventRecorder {
 	if found, ok := e.recorders.Load(pod.Spec.SchedulerName); ok {
-		if recorder, ok := found.(events.EventRecorderLogger); ok {
+		if recorder, ok := found.(events.EventRecorder); ok {
 			return recorder
 		}
 	}

@@ -523,7 +523,8 @@ func TestTheFallbackKeepsDefaultPreemptionsOtherExtensionPoints(t *testing.T) {
 	w.tells(ruling(&wire.Rules{}), at(1))
 	pl := w.fallback()
 	events, err := pl.EventsToRegister(w.ctx)
-	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.Pod || events[0].Event.ActionType != fwk.Delete {
+	upstreams, _ := pl.upstream.EventsToRegister(w.ctx)
+	if err != nil || len(events) != 1 || events[0].Event != upstreams[0].Event || events[0].Event.ActionType != fwk.Delete {
 		t.Errorf("events %v, %v", events, err)
 	}
 	blocked, released := make(chan struct{}), make(chan struct{})

@@ -230,7 +230,7 @@ func twoVictims(t *testing.T) (w *world, p, waits *v1.Pod) {
 
 func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	w.framework.AddWaitingPod(waits, map[string]time.Duration{"Gate": time.Hour})
+	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
 	w.bus.lastErr = errors.New("no quorum")
 	w.nominated(p, "n1")
 	w.show(p, "n1")
@@ -245,7 +245,7 @@ func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
 
 func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	w.framework.AddWaitingPod(waits, map[string]time.Duration{"Gate": time.Hour})
+	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")

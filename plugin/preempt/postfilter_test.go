@@ -329,7 +329,7 @@ func TestAFailedOrderIsRevertedAndItsNodeLeftOutForAWhile(t *testing.T) {
 
 func TestAVictimWaitingInPermitIsPreemptedInMemory(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
-	w.framework.AddWaitingPod(a, map[string]time.Duration{"Gate": time.Hour})
+	minortest.WaitAtPermit(t, w.framework, a, "Gate")
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 	w.show(p, "n1")

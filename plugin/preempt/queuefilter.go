@@ -59,7 +59,7 @@ func (p gateProcess) Leads(ctx context.Context) bool  { return p.leadership.now(
 func (p gateProcess) Pending(ref wire.PodRef) *v1.Pod { return p.pending(ref) }
 func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.has(uid) }
 
-func (p gateProcess) Recorder(pod *v1.Pod) events.EventRecorderLogger { return p.recorder(pod) }
+func (p gateProcess) Recorder(pod *v1.Pod) events.EventRecorder { return p.recorder(pod) }
 
 func (p gateProcess) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	return p.storedOrderLives(ctx, uid)

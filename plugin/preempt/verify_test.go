@@ -16,6 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -249,7 +250,7 @@ func TestRoomHeldByANominatedPodIsNotGivenAway(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	other := pod("other", "", high, medium).NominatedNodeName("n1").Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, other, pod("a", "n1", low, medium).Obj(), pod("b", "n1", low, small).Obj())
-	w.queue.Add(w.ctx, other)
+	minortest.Enqueue(w.ctx, w.queue, other)
 	w.bus.plan = answers(candidate("n1", "!a", "b"))
 
 	expectVictims(t, w.nominated(p, "n1"), "a", "b")

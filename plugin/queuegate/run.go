@@ -23,7 +23,7 @@ type Process interface {
 	// Pending is the pod as the informer has it, where it waits for a node; nil where it is bound or gone.
 	Pending(ref wire.PodRef) *v1.Pod
 	// Recorder writes Events as the profile of a pod does.
-	Recorder(pod *v1.Pod) events.EventRecorderLogger
+	Recorder(pod *v1.Pod) events.EventRecorder
 	// InFlight reports whether a pod has an order in flight.
 	InFlight(uid types.UID) bool
 	// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/minor"
 )
 
 // Names of the plugins in the scheduler's configuration.
@@ -82,23 +84,16 @@ func (permit) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string)
 }
 
 // preBind is a PreBind plugin.
-type preBind struct{}
+type preBind struct{ minor.PreFlight }
 
 var _ fwk.PreBindPlugin = preBind{}
 
 func newPreBind(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return preBind{}, nil
+	takes := func(pod *v1.Pod) bool { return annotated(pod, preBindAnnotation)+annotated(pod, deafAnnotation) != 0 }
+	return preBind{minor.PreFlight{Takes: takes}}, nil
 }
 
 func (preBind) Name() string { return preBindName }
-
-// PreBindPreFlight says which pods PreBind holds.
-func (preBind) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if annotated(pod, preBindAnnotation)+annotated(pod, deafAnnotation) == 0 {
-		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
-}
 
 // PreBind holds a pod.
 func (preBind) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {

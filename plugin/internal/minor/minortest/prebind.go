@@ -4,6 +4,7 @@ package minortest
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,4 +26,9 @@ func Prebound(t *testing.T, f framework.Framework, uid types.UID) {
 	t.Helper()
 	InPreBind(t, f, uid, func(error) {})
 	f.GetPodInPreBind(uid).MarkPrebound()
+}
+
+// WaitAtPermit has a pod wait for a plugin of the Permit point.
+func WaitAtPermit(_ *testing.T, f framework.Framework, pod *v1.Pod, plugin string) {
+	f.AddWaitingPod(pod, map[string]time.Duration{plugin: time.Hour})
 }

@@ -46,3 +46,6 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	q.queue.Done(next.Pod.UID)
 	return next.Pod, nil
 }
+
+// Enqueue puts a pod into a scheduling queue.
+func Enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }

@@ -54,3 +54,6 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	q.queue.Done(pod.UID)
 	return pod, nil
 }
+
+// Enqueue puts a pod into a scheduling queue.
+func Enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }

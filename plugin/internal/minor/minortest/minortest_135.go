@@ -29,6 +29,11 @@ func InPreBind(t *testing.T, _ framework.Framework, _ types.UID, _ func(error)) 
 // Prebound skips the test, as InPreBind.
 func Prebound(t *testing.T, f framework.Framework, uid types.UID) { InPreBind(t, f, uid, nil) }
 
+// WaitAtPermit skips the test: only Permit plugins have pods wait in this version.
+func WaitAtPermit(t *testing.T, _ framework.Framework, _ *v1.Pod, _ string) {
+	t.Skip("in this version of Kubernetes only plugins have pods wait at Permit")
+}
+
 // FrameworkOptions are those that every framework of a test has.
 func FrameworkOptions(*cache.Snapshot) []frameworkruntime.Option { return nil }
 
@@ -57,4 +62,9 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	}
 	q.queue.Done(next.Pod.UID)
 	return next.Pod, nil
+}
+
+// Enqueue puts a pod into a scheduling queue.
+func Enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) {
+	to.Add(klog.FromContext(ctx), pod)
 }
