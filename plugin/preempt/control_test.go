@@ -121,7 +121,7 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 			w.tells(enforcing(math.MaxInt64, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), stream)
 		},
 		"a revision more than an hour ahead": func(w *world) {
-			ahead := w.plugin.engine.clock.Now().Add(time.Hour).UnixMilli() + 1
+			ahead := w.plugin.engine.clock.Now().Add(time.Hour + time.Minute).UnixMilli()
 			w.tells(enforcing(ahead, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), stream)
 		},
 		"the same again": func(w *world) { w.tells(enforcing(5, nil), stream) },
