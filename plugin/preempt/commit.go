@@ -315,6 +315,9 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 		case errors.Is(err, natsbus.ErrConflict):
 			// Another writer was first, or an earlier attempt of this one has arrived.
 			return e.readBack(ctx, order, subject)
+		case errors.Is(err, natsbus.ErrNotSent):
+			// An earlier attempt may still be agreed on among the servers: only time tells.
+			goroutines.Sleep(ctx, readBackDelay)
 		}
 		ambiguous = true
 		klog.FromContext(ctx).Info("order_publish_ambiguous", "order_id", order.OrderID, "reason", err.Error())
