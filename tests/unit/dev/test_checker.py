@@ -55,13 +55,13 @@ def with_waiting_pod() -> Recording:
     )
 
 
-def rival(seconds: float, *, outcome_of_first: float) -> Recording:
+def rival(seconds: float, *, outcome_of_first: float, result: str = "failed") -> Recording:
     """Two preemptors' orders for one victim; the first ends at a moment."""
     second = order_of(2, preemptor="rival")
     return (
         pending()
         .pod("rival", 1, priority=2000)
-        .ended(order_of(), outcome_of_first, result="failed")
+        .ended(order_of(), outcome_of_first, result=result)
         .cleared("urgent", outcome_of_first - 0.1)
         .failed_scheduling("urgent", outcome_of_first + 1)
         .ordered(second, seconds)
@@ -114,6 +114,9 @@ CORRECT: dict[str, Callable[[], Recording]] = {
         .bound("urgent", 3.1)
     ),
     "a victim is ordered again when the first order has ended": lambda: rival(5, outcome_of_first=4),
+    "a victim is ordered again while an order lives that is cancelled with nothing done": lambda: rival(
+        3.5, outcome_of_first=4, result="cancelled"
+    ),
     "a victim takes its whole grace, and the preemptor waits for it": lambda: (
         pending()
         .deleted("victim", 2.2)

@@ -39,7 +39,11 @@ class Invariant(StrEnum):
     TWO_LIVE_ORDERS = "two-live-orders"
     """A preemptor has one live order, and so has a queue."""
     VICTIM_IN_TWO_ORDERS = "victim-in-two-orders"
-    """A pod is a victim of one live order."""
+    """A pod is a victim of one live order, but for one that was cancelled with nothing done.
+
+    An order may be stored after its writer has given it up, where the streams lose their quorum while it is
+    being stored. Its preemptor is not nominated any more, so that evictors cancel it.
+    """
     TWO_OUTCOMES = "two-outcomes"
     """An order has one outcome."""
     OUTCOME_WITHOUT_ORDER = "outcome-without-order"

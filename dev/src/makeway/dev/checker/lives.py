@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from makeway.dev.checker.case import Finding, OrderCase
 from makeway.dev.checker.findings import Invariant, Violation
-from makeway.dev.checker.orders import MARGIN
+from makeway.dev.checker.orders import MARGIN, OrderHistory
 
 REDELIVERED = timedelta(seconds=15)
 """An order whose evictor has died is given to another after 10 s."""
@@ -30,15 +30,21 @@ def rules(case: OrderCase) -> Iterator[Finding]:
                     f"the earlier lived until {earlier.live_until.isoformat()}",
                 )
     for uid, orders in case.orders.by_victim():
-        ordered = sorted(orders, key=lambda order: order.committed_at)
-        for earlier, later in pairwise(ordered):
-            if later.committed_at < earlier.live_until and earlier.on_behalf_of != later.on_behalf_of:
+        before: OrderHistory | None = None
+        for later in sorted(orders, key=lambda order: order.committed_at):
+            if (
+                before is not None
+                and later.committed_at < before.live_until
+                and before.on_behalf_of != later.on_behalf_of
+            ):
                 yield Violation(
                     Invariant.VICTIM_IN_TWO_ORDERS,
-                    (f"victim {uid}", earlier.described, later.described),
+                    (f"victim {uid}", before.described, later.described),
                     later.committed_at,
-                    f"the earlier lived until {earlier.live_until.isoformat()}",
+                    f"the earlier lived until {before.live_until.isoformat()}",
                 )
+            if not later.did_nothing:
+                before = later
     yield from _outcomes(case)
     yield from _bindings(case)
 

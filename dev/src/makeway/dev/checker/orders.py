@@ -56,6 +56,15 @@ class OrderHistory:
         return self.outcome is not None and self.outcome.result != "succeeded"
 
     @property
+    def did_nothing(self) -> bool:
+        """Whether it was cancelled before a victim was deleted."""
+        return (
+            self.outcome is not None
+            and self.outcome.result == "cancelled"
+            and all(victim.result != "deleted" for victim in self.outcome.victims)
+        )
+
+    @property
     def described(self) -> str:
         """For people."""
         return f"order {self.order.order_id}"
