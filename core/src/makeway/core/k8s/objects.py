@@ -170,6 +170,12 @@ class Volume(View, frozen=True, gc=False):
     persistent_volume_claim: ClaimSource | None = None
 
 
+class SchedulingGroup(View, frozen=True, gc=False):
+    """spec.schedulingGroup, of Kubernetes 1.36 and newer."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(View, frozen=True, gc=False):
     """spec of a pod."""
 
@@ -189,6 +195,7 @@ class PodSpec(View, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodCondition(View, frozen=True, gc=False):
