@@ -23,6 +23,7 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
+    KnowPodGroups,
     KnowVolumes,
     PutBudget,
     PutClaim,
@@ -31,6 +32,7 @@ from makeway.planner.snapshot.changes import (
     PutNamespace,
     PutNode,
     PutPod,
+    PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
     PutVolume,
@@ -144,6 +146,9 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     first += [PutDevices(snapshot.devices), KnowVolumes(storage.known)]
     first += [PutDaemonSet(one) for _, one in sorted(snapshot.daemonsets.items.items())]
     first.append(KnowDaemonSets(snapshot.daemonsets.known))
+    groups = snapshot.groups
+    first += [PutPodGroup(record) for _, record in sorted(groups.records.items())]
+    first.append(KnowPodGroups(groups.followed, groups.listed, groups.composites))
     yield from first
     yield from (PutClaim.of(key, claim) for key, claim in claims)
     yield from (PutVolume(name, volume) for name, volume in volumes)

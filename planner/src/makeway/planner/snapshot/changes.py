@@ -14,6 +14,7 @@ from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Namespace, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.snapshot.budgets import Key
@@ -160,6 +161,29 @@ class KnowDaemonSets(RecordingEntry, frozen=True, tag=23, gc=False):
     known: bool
 
 
+class PutPodGroup(RecordingEntry, frozen=True, tag=24, gc=False):
+    """A PodGroup or a CompositePodGroup has come or changed."""
+
+    group: GroupRecord
+
+
+class RemovePodGroup(RecordingEntry, frozen=True, tag=25, gc=False):
+    """A PodGroup or a CompositePodGroup is gone; its pods stay from now on."""
+
+    key: GroupKey
+
+
+class KnowPodGroups(RecordingEntry, frozen=True, tag=26, gc=False):
+    """Whether groups are followed, whether all have been listed, and whether their parents are followed.
+
+    A recording without it followed none.
+    """
+
+    followed: bool
+    listed: bool
+    composites: bool = False
+
+
 Change: TypeAlias = (
     PutNode
     | RemoveNode
@@ -181,4 +205,7 @@ Change: TypeAlias = (
     | PutDaemonSet
     | RemoveDaemonSet
     | KnowDaemonSets
+    | PutPodGroup
+    | RemovePodGroup
+    | KnowPodGroups
 )

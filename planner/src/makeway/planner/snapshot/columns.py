@@ -42,7 +42,7 @@ _LAYERS_AHEAD = 6
 """Layers for which the array of pods is made beyond those in use: a resource more is no copy of the whole,
 which holds the event loop for 15 to 70 ms with 150,000 pods. Each takes 8 bytes a slot."""
 
-_RESOURCES = 6
+_RESOURCES = 7
 """The first layer of the array of pods that is a resource's."""
 
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
@@ -61,6 +61,7 @@ class Columns:
     * `exempt_below`, `exempt_until`: int64[slots, nodes], the pod's exemption: preemptors of lower priority
       may not remove it up to that microsecond. `exempt_count`: int64[nodes], pods that have one.
     * `signature`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
+    * `group`: int64[slots, nodes], the number of the pod's PodGroup; 0 for none.
     * `count`: int64[nodes], slots in use; they are the first ones.
 
     All that has slots lies in one array, slot by slot and a layer each, so that pods move up and down in one
@@ -75,6 +76,7 @@ class Columns:
     signature: Ints
     exempt_below: Ints
     exempt_until: Ints
+    group: Ints
     requests: Ints
 
     def __init__(self, nodes: int = 8, slots: int = 8) -> None:
@@ -126,6 +128,7 @@ class Columns:
         signature: int,
         requests: Mapping[str, int],
         exemption: Exemption = NOT_EXEMPT,
+        group: int = 0,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         amounts = self.vector(requests)
@@ -138,6 +141,7 @@ class Columns:
         self.start[slot, node] = start
         self.budgets[slot, node] = budgets
         self.signature[slot, node] = signature
+        self.group[slot, node] = group
         self.exempt_below[slot, node], self.exempt_until[slot, node] = exemption
         if exemption != NOT_EXEMPT:
             self.exempt_count[node] += 1
@@ -227,6 +231,14 @@ class Columns:
         copy._name_layers()
         return copy
 
+    def reorder(self, order: Ints) -> None:
+        """Put the first pods of every node into another order: of each slot, which slot its pod was in.
+
+        `order`: int64[slots, nodes]. Not for columns that pods are put into. O(slots · nodes).
+        """
+        slots = order.shape[0]
+        self._pods[:slots] = np.take_along_axis(self._pods[:slots], order[:, None, :], axis=0)
+
     def amounts(self, requests: Mapping[str, int]) -> Ints:
         """Return requests as int64[resources]; those without a layer are left out."""
         vector = np.zeros(len(self.resources), np.int64)
@@ -282,6 +294,7 @@ class Columns:
         pods = self._pods[: self._shown].swapaxes(0, 1)
         self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
         self.signature, self.exempt_below, self.exempt_until = pods[3], pods[4], pods[5]
+        self.group = pods[6]
         self.requests = pods[_RESOURCES:]
 
 

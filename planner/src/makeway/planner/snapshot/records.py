@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from makeway.core.k8s.budget import READY, Health, health_of
 from makeway.core.k8s.importance import Importance, importance, microseconds
 from makeway.core.k8s.objects import Node, Pod, Taint
+from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
 from makeway.core.k8s.resources import allocatable
 from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
@@ -37,7 +39,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `grace_period_seconds`: how long the kubelet lets it end. `terminating`: it has a deletionTimestamp, and
     `ends_micros` is that, when its grace period ends, in microseconds. `facts`: what rules look at.
     `signature`: what other pods' constraints look at. `health`: as the eviction API has it, for hard
-    disruption budgets.
+    disruption budgets. `group`: the name of its PodGroup; `priority` is that of its groups then, once the
+    snapshot has entered it, and `facts` has its own.
     """
 
     namespace: str
@@ -54,6 +57,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signature: PodSignature = msgspec.field(name="kind")  # as recordings have it
     ends_micros: int = 0
     health: Health = READY
+    group: str = ""
 
     @property
     def importance(self) -> Importance:
@@ -121,6 +125,7 @@ class PodRecords:
                 status.allocated_resources,
                 status.resources,
                 is_resize_infeasible(pod),
+                spec.scheduling_group,
             )
         )
         known = self._alike.get(workload)
@@ -187,6 +192,7 @@ def _counted(
         signature=signature,
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
         health=health_of(pod),
+        group=sys.intern(group_of(pod)),
     )
 
 

@@ -1,0 +1,344 @@
+"""Which bound pods are of which PodGroup, and which of them can only go together.
+
+Owned by the snapshot. A pod event costs O(nodes that its unit is on) at the most, however many pods that has;
+a changed group costs O(groups below it), and its pods are only touched where its priority is another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from makeway.core.k8s.importance import NOT_STARTED
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
+from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.records import PodRecord
+
+NO_GROUP = 0
+"""The number of a pod that is in no group."""
+
+POD_RANK, GROUP_RANK, COMPOSITE_RANK = 1, 2, 3
+"""Of equal priority a composite group is more important than a group, and that than a pod: victimRank."""
+
+_UNREAD = Membership(unknown="pod groups have not been read yet")
+
+
+class GroupMembers:
+    """The pods of one PodGroup, and what it means to be one of them.
+
+    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each. `start`: of the one that
+    has been running longest. `leaving`: how many of the bound are being deleted. `applying`: its priority is
+    still being entered.
+    """
+
+    __slots__ = (
+        "applying",
+        "bound",
+        "key",
+        "leaving",
+        "min_count",
+        "number",
+        "pods",
+        "priority",
+        "rows",
+        "start",
+        "unit",
+        "unknown",
+    )
+
+    def __init__(self, key: GroupKey, number: int) -> None:
+        self.key = key
+        self.number = number
+        self.pods: dict[str, PodRecord] = {}
+        self.bound: dict[str, PodRecord] = {}
+        self.rows: Counter[int] = Counter()
+        self.start = NOT_STARTED
+        self.leaving = 0
+        self.unit: Unit | None = None
+        self.priority: int | None = None
+        self.min_count = 0
+        self.unknown = ""
+        self.applying = False
+
+
+class Unit:
+    """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
+
+    __slots__ = ("groups", "key", "number", "rows", "version")
+
+    def __init__(self, key: GroupKey, number: int) -> None:
+        self.key = key
+        self.number = number
+        self.groups: dict[GroupKey, GroupMembers] = {}
+        self.rows: Counter[int] = Counter()
+        self.version = 0
+
+    @property
+    def size(self) -> int:
+        """How many pods would go."""
+        return sum(len(group.bound) for group in self.groups.values())
+
+    @property
+    def start(self) -> int:
+        """Since when the one of them runs that has been running longest."""
+        return min((group.start for group in self.groups.values()), default=NOT_STARTED)
+
+    @property
+    def rank(self) -> int:
+        """How important it is among equals in priority."""
+        return COMPOSITE_RANK if self.key.composite else GROUP_RANK
+
+    def members(self) -> Iterator[PodRecord]:
+        """Yield its bound pods, group by group in the order of names."""
+        for key in sorted(self.groups):
+            yield from self.groups[key].bound.values()
+
+
+class PodGroups:
+    """All groups. Where they are not `followed` no pod is in any, and nothing here costs anything.
+
+    `listed`: all of them have been read; until then the pods that name one stay. `composites`: parents are
+    followed. By number of a PodGroup: `unit_of`: int64, its unit's number, 0 for none; `unknown`: bool, its
+    pods stay; `rank`: int64, of its pods by themselves; `surplus`: int64, how many may go without breaking
+    its gang, -1 where it is none or can only go whole.
+    """
+
+    def __init__(self) -> None:
+        self.followed = False
+        self.listed = False
+        self.composites = False
+        self.records: dict[GroupKey, GroupRecord] = {}
+        self.unit_of: Ints = np.zeros(8, np.int64)
+        self.unknown: Flags = np.zeros(8, np.bool_)
+        self.rank: Ints = np.full(8, POD_RANK, np.int64)
+        self.surplus: Ints = np.full(8, -1, np.int64)
+        self._groups: dict[str, GroupMembers] = {}
+        self._by_number: dict[int, GroupMembers] = {}
+        self._units: dict[GroupKey, Unit] = {}
+        self._units_by_number: dict[int, Unit] = {}
+        self._children: dict[GroupKey, set[GroupKey]] = {}
+        self._free: list[int] = []
+        self._free_units: list[int] = []
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def __len__(self) -> int:
+        """How many groups pods name."""
+        return len(self._groups)
+
+    def of(self, pod: PodRecord) -> GroupMembers | None:
+        """Return the group of a pod; None where it is in none, or groups are not followed."""
+        return self._groups.get(f"{pod.namespace}/{pod.group}") if pod.group else None
+
+    def unit(self, number: int) -> Unit:
+        """Return a unit by number."""
+        return self._units_by_number[number]
+
+    def unit_of_pod(self, pod: PodRecord) -> Unit | None:
+        """Return the unit that a pod can only go with."""
+        group = self.of(pod)
+        return None if group is None else group.unit
+
+    def by_number(self, number: int) -> GroupMembers:
+        """Return a group by number."""
+        return self._by_number[number]
+
+    def ids(self) -> list[str]:
+        """Return what `resolve` takes, of all groups."""
+        return list(self._groups)
+
+    def touched_by(self, pod: PodRecord) -> list[int]:
+        """Return the rows where something is another if this pod comes, goes or changes."""
+        group = self.of(pod)
+        if group is None:
+            return []
+        if group.unit is not None:
+            group.unit.version += 1
+            return list(group.unit.rows)
+        return list(group.rows) if group.min_count else []
+
+    def find(self, key: GroupKey) -> GroupRecord | None:
+        """Return a group as it was read; one without parents where these are not followed."""
+        record = self.records.get(key)
+        if record is not None and record.parent and not self.composites:
+            return replace(record, parent="")
+        return record
+
+    # --------------------------------------------------------------------------------- changing
+
+    def entered(self, pod: PodRecord) -> PodRecord:
+        """Return a pod as it is entered: at the priority of its groups."""
+        if not pod.group or not self.followed:
+            return pod
+        group = self._group(pod)
+        priority = pod.facts.priority if group.priority is None else group.priority
+        return pod if priority == pod.priority else replace(pod, priority=priority)
+
+    def join(self, pod: PodRecord, row: int | None) -> int:
+        """Count a pod as a member; return its group's number. `row`: of its node, None while pending."""
+        if not pod.group or not self.followed:
+            return NO_GROUP
+        group = self._group(pod)
+        group.pods[pod.uid] = pod
+        if row is not None:
+            group.bound[pod.uid] = pod
+            group.rows[row] += 1
+            group.start = min(group.start, pod.start_micros)
+            group.leaving += pod.terminating
+            if group.unit is not None:
+                group.unit.rows[row] += 1
+            self._tell_surplus(group)
+        return group.number
+
+    def leave(self, pod: PodRecord, row: int | None) -> None:
+        """Count a pod no longer. O(pods of its group) where it was the one running longest."""
+        group = self.of(pod)
+        if group is None or group.pods.pop(pod.uid, None) is None:
+            return
+        if row is not None:
+            del group.bound[pod.uid]
+            _take(group.rows, row)
+            group.leaving -= pod.terminating
+            if group.start == pod.start_micros:
+                group.start = min((one.start_micros for one in group.bound.values()), default=NOT_STARTED)
+            if group.unit is not None:
+                _take(group.unit.rows, row)
+            self._tell_surplus(group)
+        self.drop_empty(group)
+
+    def drop_empty(self, group: GroupMembers) -> None:
+        """Forget a group that no pod names."""
+        if not group.pods and not group.applying and self._by_number.get(group.number) is group:
+            self._forget(group)
+
+    def put(self, record: GroupRecord) -> list[str]:
+        """Add a group or change it; return the ids of the PodGroups for which it means something else now."""
+        before = self.records.get(record.key)
+        if before == record:
+            return []
+        self._unlink(before)
+        self.records[record.key] = record
+        if record.parent:
+            parent = GroupKey(record.key.namespace, record.parent, composite=True)
+            self._children.setdefault(parent, set()).add(record.key)
+        return self._below(record.key)
+
+    def remove(self, key: GroupKey) -> list[str]:
+        """Forget a group; return the ids of the PodGroups for which that means something."""
+        below = self._below(key)
+        self._unlink(self.records.pop(key, None))
+        return below
+
+    def resolve(self, name: str) -> tuple[GroupMembers | None, list[int]]:
+        """Work out anew what a PodGroup, by its id, means for its pods.
+
+        Return the group where its pods have another priority now, and the rows where something differs.
+        """
+        group = self._groups.get(name)
+        if group is None:
+            return None, []
+        found = membership(group.key, self.find) if self.listed else _UNREAD
+        record = self.records.get(group.key)
+        min_count = 0 if record is None else record.min_count
+        told = group.unit and group.unit.key, group.unknown, group.min_count
+        repriced = group.priority != found.priority
+        if (found.unit, found.unknown, min_count) == told and not repriced:
+            return None, []
+        rows = {*group.rows, *(group.unit.rows if group.unit is not None else ())}
+        group.unknown, group.min_count, group.priority = found.unknown, min_count, found.priority
+        self._move(group, found.unit)
+        rows.update(group.unit.rows if group.unit is not None else ())
+        self.tell(group)
+        return (group if repriced and group.pods else None), list(rows)
+
+    def tell(self, group: GroupMembers) -> None:
+        """Put down in the arrays what a group means."""
+        number = group.number
+        self.unit_of[number] = 0 if group.unit is None else group.unit.number
+        self.unknown[number] = bool(group.unknown) or group.applying
+        self.rank[number] = GROUP_RANK
+        self._tell_surplus(group)
+        if group.unit is not None:
+            group.unit.version += 1
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _tell_surplus(self, group: GroupMembers) -> None:
+        gang = group.min_count > 0 and group.unit is None
+        staying = len(group.bound) - group.leaving
+        self.surplus[group.number] = max(0, staying - group.min_count) if gang else -1
+
+    def _group(self, pod: PodRecord) -> GroupMembers:
+        name = f"{pod.namespace}/{pod.group}"
+        group = self._groups.get(name)
+        if group is None:
+            number = self._free.pop() if self._free else len(self._by_number) + 1
+            if number >= self.unit_of.size:
+                self.unit_of = extended(self.unit_of, number)
+                self.unknown, self.rank = (
+                    extended(self.unknown, number),
+                    extended(self.rank, number, POD_RANK),
+                )
+                self.surplus = extended(self.surplus, number, -1)
+            group = self._groups[name] = GroupMembers(GroupKey(pod.namespace, pod.group), number)
+            self._by_number[number] = group
+            self.resolve(name)
+            self.tell(group)
+        return group
+
+    def _forget(self, group: GroupMembers) -> None:
+        self._move(group, None)
+        del self._groups[f"{group.key.namespace}/{group.key.name}"], self._by_number[group.number]
+        self._free.append(group.number)
+
+    def _move(self, group: GroupMembers, to: GroupKey | None) -> None:
+        """Let a group be part of another unit, or of none. O(rows of the group)."""
+        before = group.unit
+        if before is not None and before.key != to:
+            del before.groups[group.key]
+            before.rows.subtract(group.rows)
+            before.rows = +before.rows
+            before.version += 1
+            group.unit = None
+            if not before.groups:
+                del self._units[before.key], self._units_by_number[before.number]
+                self._free_units.append(before.number)
+        if to is not None and group.unit is None:
+            unit = self._units.get(to)
+            if unit is None:
+                number = self._free_units.pop() if self._free_units else len(self._units) + 1
+                unit = self._units[to] = self._units_by_number[number] = Unit(to, number)
+            unit.groups[group.key] = group
+            unit.rows.update(group.rows)
+            unit.version += 1
+            group.unit = unit
+
+    def _unlink(self, record: GroupRecord | None) -> None:
+        if record is None or not record.parent:
+            return
+        parent = GroupKey(record.key.namespace, record.parent, composite=True)
+        children = self._children[parent]
+        children.discard(record.key)
+        if not children:
+            del self._children[parent]
+
+    def _below(self, key: GroupKey) -> list[str]:
+        """Return the ids of the PodGroups at or below a group, each once, cycle or not."""
+        found, seen, left = [], {key}, [key]
+        while left:
+            one = left.pop()
+            if not one.composite:
+                found.append(f"{one.namespace}/{one.name}")
+            more = self._children.get(one, set()) - seen
+            seen |= more
+            left += more
+        return [name for name in found if name in self._groups]
+
+
+def _take(rows: Counter[int], row: int) -> None:
+    rows[row] -= 1
+    if not rows[row]:
+        del rows[row]
