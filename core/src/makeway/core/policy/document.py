@@ -39,6 +39,7 @@ NamespaceOrAll = Annotated[
 ]
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 WhenUnplanned = Literal["fallback", "hold"]
+GroupPreemptors = Literal["upstream", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
 
 
@@ -142,6 +143,21 @@ class QueueRules(PolicySection, frozen=True):
     exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
 
 
+class Groups(PolicySection, frozen=True):
+    """Pods of a PodGroup, where the cluster has them. One of disruption mode all goes whole or not at all.
+
+    Attributes:
+        surplus_first: Of equal priority, pods of a gang beyond its minCount count as pods by themselves, and
+            those whose end would break it as more important. Off: all of them do, as in kube-scheduler 1.37.
+        preemptors: What happens to pods of a gang that fit nowhere, in Kubernetes 1.36. `upstream`: they are
+            left to kube-scheduler's own preemption, which may evict for a gang that can never run. `hold`:
+            nothing is evicted for them.
+    """
+
+    surplus_first: bool = True
+    preemptors: GroupPreemptors = "upstream"
+
+
 class Policy(PolicySection, frozen=True):
     """What holds beyond kube-scheduler's rule; without any values, nothing.
 
@@ -161,6 +177,7 @@ class Policy(PolicySection, frozen=True):
             read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
             and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
         queues: What holds for queues besides their tree.
+        groups: Pods of a PodGroup.
     """
 
     mode: Mode = "enforce"
@@ -172,6 +189,7 @@ class Policy(PolicySection, frozen=True):
     limits: PolicyLimits = PolicyLimits()
     when_unplanned: WhenUnplanned = "fallback"
     queues: QueueRules = QueueRules()
+    groups: Groups = Groups()
 
     def mode_for(self, namespace: str) -> Mode:
         """Return the mode that holds for a namespace."""

@@ -35,6 +35,7 @@ class NodeBatch:
     * `nominated`: the pods that are to come, by place.
     * `slots`: the pods of a node, as its columns have them, by column; an awaited pod keeps its slot, which
       the columns show empty.
+    * `order`: int64[slots, M], where the columns are in another order than `slots`: each pod's place there.
     """
 
     columns: Columns
@@ -45,6 +46,7 @@ class NodeBatch:
     leaving: Ints
     awaited: dict[int, list[PodRecord]] = field(default_factory=dict)
     nominated: dict[int, list[PodRecord]] = field(default_factory=dict)
+    order: Ints | None = None
 
     @property
     def depth(self) -> int:
@@ -71,7 +73,8 @@ class NodeBatch:
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
         """Return (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
         pods = self.slots[int(self.nodes[place])]
-        return [(slot, pods[slot]) for slot in np.flatnonzero(chosen).tolist()]
+        at = range(len(pods)) if self.order is None else self.order[:, place].tolist()
+        return [(slot, pods[at[slot]]) for slot in np.flatnonzero(chosen).tolist()]
 
 
 def plain_batch(snapshot: Snapshot, rows: Ints) -> NodeBatch:
@@ -86,13 +89,15 @@ _REFUSED = exempt_from_all(DELETE_REFUSED)
 class InFlightPods(msgspec.Struct, gc=False):
     """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
 
-    `refused`: pods whose deletion was refused, as the snapshot has them; they stay.
+    `refused`: pods whose deletion was refused, as the snapshot has them; they stay. `apart`: units with pods
+    here of which pods anywhere are in flight, refused or assumed, and how many.
     """
 
     nominated: list[PodRecord] = []
     assumed: list[PodRecord] = []
     awaited: list[PodRecord] = []
     refused: list[PodRecord] = []
+    apart: list[tuple[int, int, int, int]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,26 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         known = pods.get(uid)
         if known is not None and known.node:
             in_flight[rows[known.node]].refused.append(known)
+    for row, apart in _apart(snapshot, question):
+        in_flight[row].apart.append(apart)
     return Overlay(snapshot, dict(in_flight), placed)
+
+
+def _apart(snapshot: Snapshot, question: Question) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+    """Yield by row the units of which pods are in flight: that decides over their pods elsewhere."""
+    if not len(snapshot.groups):
+        return
+    counts: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    assumed = (placement.uid for placement in question.assumed)
+    for kind, uids in enumerate((question.in_flight, question.refused, assumed)):
+        for uid in uids:
+            pod = snapshot.pods.get(uid)
+            unit = None if pod is None else snapshot.groups.unit_of_pod(pod)
+            if unit is not None:
+                counts[unit.number][kind] += 1
+    for number, (leaving, refused, coming) in sorted(counts.items()):
+        for row in snapshot.groups.unit(number).rows:
+            yield row, (number, leaving, refused, coming)
 
 
 def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPods]]) -> NodeBatch:
@@ -196,6 +220,7 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPo
                 signature=snapshot.signature(pod.uid),
                 requests=pod.requests,
                 exemption=snapshot.exemptions.exemption_of(pod.facts),
+                group=group.number if (group := snapshot.groups.of(pod)) is not None else 0,
             )
         for pod in in_flight.refused:
             columns.set_exemption(place, bisect_left(order, pod.importance), _REFUSED)

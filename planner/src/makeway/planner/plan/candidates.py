@@ -15,6 +15,7 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.evaluate import Evaluation, reprieve
+from makeway.planner.plan.groups import MOST_PODS
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
@@ -78,7 +79,11 @@ class EvaluatedBatch:
         removable = self.found.removable[:, places]
         slots = removable.shape[0]
         sets = np.where(removable, self.batch.columns.budgets[:slots, self.batch.nodes[places]], 0)
-        violating = self.snapshot.budgets.violating(sets, self.debits)
+        if self.found.groups is None:
+            violating = self.snapshot.budgets.violating(sets, self.debits)
+        else:
+            groups, budgets = self.found.groups, self.snapshot.budgets
+            violating = groups.violating(sets, self.found.removable, places, budgets, self.debits)
         scores = self._score(places, removable, violating)
         awaited = {
             at: self.batch.awaited[place]
@@ -104,11 +109,7 @@ class EvaluatedBatch:
         place = int(ranked.places[at])
         scores = ranked.scores
         violating, victims = ranked.violating[:, at].tolist(), ranked.victims[:, at].tolist()
-        removable = [
-            RemovablePod(pod=pod, rule=LOWER_PRIORITY, victim=victims[slot], pdb_violating=violating[slot])
-            for slot, pod in self.batch.pods(place, self.found.removable[:, place])
-        ]
-        removable.sort(key=lambda one: not one.pdb_violating)
+        removable = self._removable(place, victims, violating)
         return PlanCandidate(
             node=self.snapshot.names[int(self.batch.rows[place])],
             removable=tuple(removable),
@@ -124,6 +125,39 @@ class EvaluatedBatch:
             max_victims=self.snapshot.exemptions.policy.limits.victims_per_order,
         )
 
+    def _removable(self, place: int, victims: list[bool], violating: list[bool]) -> list[RemovablePod]:
+        """Name the pods that may go, those that violate a budget first, each with what goes with it.
+
+        Units that need not go are left out where they are too many pods for a message.
+        """
+        groups = self.found.groups
+        blocks: list[tuple[bool, list[RemovablePod]]] = []
+        named = 0
+        for slot, pod in self.batch.pods(place, self.found.removable[:, place]):
+            unit = None if groups is None else groups.units[int(groups.unit[slot, place])]
+            victim, bad = victims[slot], violating[slot]
+            if unit is None or groups is None:
+                one = RemovablePod(pod=pod, rule=LOWER_PRIORITY, victim=victim, pdb_violating=bad)
+                blocks.append((bad, [one]))
+                continue
+            if not groups.lead[slot, place] or (not victim and named + unit.size > MOST_PODS):
+                continue
+            named += unit.size
+            charged = int(groups.charged[slot, place])
+            members = [
+                RemovablePod(
+                    pod=member,
+                    rule=LOWER_PRIORITY,
+                    victim=victim,
+                    pdb_violating=bad and turn < charged,
+                    unit=unit.name,
+                )
+                for turn, member in enumerate(unit.members)
+            ]
+            blocks.append((bad, members))
+        blocks.sort(key=lambda block: not block[0])
+        return [one for _, block in blocks for one in block]
+
     def exempt(self, place: int) -> ExemptPods:
         """Name pods of one node that rules exempt."""
         return exempt_pods_of(
@@ -138,6 +172,7 @@ class EvaluatedBatch:
             victims,
             violating,
             name_rank=names,
+            remote=self.found.remote(places),
         )
 
     def _needed(self, places: Ints) -> dict[int, list[PodRecord]]:

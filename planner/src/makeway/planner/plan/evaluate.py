@@ -15,6 +15,8 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.budgets import violating_beyond
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
+from makeway.planner.plan.groups import BatchGroups
+from makeway.planner.plan.ranking import RemoteVictims
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
 
@@ -34,6 +36,8 @@ class Evaluation:
     * `asked`: the layers of the asked resources; `short`: int64[R, M], what is missing even then.
     * `too_small`: bool[R, M], the node could not hold it when empty.
     * `breaks_affinity`: bool[M], pods that the preemptor needs near it would go too.
+    * `grouped`: bool[slots, M], pods that stay because of their group. `groups`: those of the batch, None
+      where there are none.
     * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[R, slots, M],
       what each pod takes.
     """
@@ -55,6 +59,15 @@ class Evaluation:
     breaks_affinity: Flags
     constraints: tuple[str, ...]
     uses: Ints
+    grouped: Flags
+    groups: BatchGroups | None = None
+
+    def remote(self, places: Ints) -> RemoteVictims | None:
+        """Return what goes elsewhere with pods of some nodes, by place."""
+        groups = self.groups
+        if groups is None:
+            return None
+        return RemoteVictims(groups.more[:, places], groups.charged[:, places], groups.start[:, places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,7 @@ def evaluate(
     queues: QueueConstraints = NO_QUEUE_CONSTRAINTS,
     undecided: Flags | None = None,
     devices: frozenset[str] = frozenset(),
+    groups: BatchGroups | None = None,
 ) -> Evaluation:
     """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
@@ -99,9 +113,15 @@ def evaluate(
     removable = removable_pods(
         columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
     )
+    lower = removable
+    if groups is not None:
+        removable = groups.whole(removable & ~groups.kept)
     guaranteed = queues.kept(batch, removable)
     if queues.margins:
         removable &= ~guaranteed
+        if groups is not None:
+            removable = groups.whole(removable)
+            removable &= ~groups.above_guarantees(removable, queues, batch)
     covered = len(budgets) > 0
     under_budget = np.zeros_like(removable)
     hard = under_budget
@@ -112,6 +132,10 @@ def evaluate(
     if undecided is not None:
         under_budget = under_budget | (removable & undecided[columns.signature[:slots, nodes]])
     removable &= ~under_budget
+    grouped = np.zeros_like(removable)
+    if groups is not None:
+        removable = groups.whole(removable)
+        grouped = lower & ~removable & ~under_budget & ~guaranteed
     allocatable = columns.allocatable[asked[:, None], nodes]
     room = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked] - need
     leaving = np.broadcast_to(batch.leaving[asked], allocatable.shape)
@@ -126,6 +150,8 @@ def evaluate(
         leaving = np.concatenate([leaving, layers.leaving])
         uses = np.concatenate([uses, layers.uses])
         too_small = np.concatenate([too_small, np.zeros_like(layers.room, np.bool_)])
+    if groups is not None:
+        uses = groups.joined(uses, layers, queues)
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
     breaks_affinity = np.zeros(nodes.size, np.bool_)
     if layers.required_affinity is not None:
@@ -140,10 +166,15 @@ def evaluate(
     if chosen.size:
         if covered:
             sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
-            violating[:, chosen] = budgets.violating(sets, debits)
+            if groups is None:
+                violating[:, chosen] = budgets.violating(sets, debits)
+            else:
+                violating[:, chosen] = groups.violating(sets, removable, chosen, budgets, debits)
         victims[:, chosen] = reprieve(
             uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
         )
+        if groups is not None:
+            victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)
     if hard.any():
         sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
@@ -152,9 +183,15 @@ def evaluate(
         under_budget |= beyond
         removable &= ~beyond
         violating &= ~hard
+        if groups is not None:
+            over_budget |= groups.against_hard(victims, sets, budgets, debits)
+            removable = groups.whole(removable)
     over_limit = np.zeros_like(helps)
     if limits.most_victims is not None:
-        over_limit = (victims.sum(axis=0) > limits.most_victims) & ~over_budget
+        count = victims.sum(axis=0)
+        if groups is not None:
+            count = count + np.where(victims, groups.more, 0).sum(axis=0)
+        over_limit = (count > limits.most_victims) & ~over_budget
     helps &= ~over_budget & ~over_limit
     return Evaluation(
         removable=removable,
@@ -174,6 +211,8 @@ def evaluate(
         breaks_affinity=breaks_affinity,
         constraints=layers.names,
         uses=uses,
+        grouped=grouped,
+        groups=groups,
     )
 
 

@@ -91,7 +91,8 @@ class NodeScoreCache:
         if found.helps.any():
             helped = np.flatnonzero(found.helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
-            self._keys[:, rows[helped]] = score(columns, nodes[helped], victims, violating).keys()
+            scores = score(columns, nodes[helped], victims, violating, remote=found.remote(helped))
+            self._keys[:, rows[helped]] = scores.keys()
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)
@@ -103,6 +104,9 @@ class NodeScoreCache:
             self._until[rows[exempt]] = np.where(until >= now_micros, until, FOREVER).min(
                 axis=0, initial=FOREVER
             )
+        if found.groups is not None:
+            self._covered[rows] |= found.groups.covered
+            self._until[rows] = np.minimum(self._until[rows], found.groups.until)
 
     def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
         """Return rows to look at in full: of some the open ones, and the best of those that are helped.

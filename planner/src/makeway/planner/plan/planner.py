@@ -24,6 +24,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
+from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
@@ -212,6 +213,7 @@ class Evaluator:
         self._devices = snapshot.served_by_devices(question.needs)
         queues = queue_constraints_of(snapshot, question, placed, tallies)
         self.queues = replace(queues, maxima=()) if question.ignore_columns else queues
+        self._groups = PlanGroups(snapshot, question, microseconds(now), self._debits, queues.margins)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
@@ -219,6 +221,7 @@ class Evaluator:
 
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
+        batch, groups = self._groups.ordered(batch)
         required = self._layers.for_batch(self._snapshot, batch, batch.depth)
         if self.queues.maxima:
             reasons = tuple(limit.reason for limit in self.queues.maxima)
@@ -235,6 +238,7 @@ class Evaluator:
             queues=self.queues,
             undecided=self._undecided,
             devices=self._devices,
+            groups=groups,
         )
         return EvaluatedBatch(
             batch, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
@@ -251,6 +255,7 @@ class Evaluator:
         `at_most` of the changed ones, and returns None where that was not enough.
         """
         snapshot = self._snapshot
+        policy_groups = snapshot.exemptions.policy.groups
         key = (
             self.question.preemptor.priority,
             tuple(sorted(self.question.needs.items())),
@@ -258,6 +263,7 @@ class Evaluator:
             self._limits,
             self.queues.key,
             self._devices,
+            policy_groups.surplus_first,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)

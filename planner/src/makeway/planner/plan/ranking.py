@@ -85,8 +85,27 @@ def top(keys: Sequence[NDArray[Any]], places: Ints, most: int) -> Ints:
     return np.concatenate([*chosen, tied[:wanted]])
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteVictims:
+    """What goes elsewhere with victims of some nodes: int64[slots, M] each, at those who stand for a unit.
+
+    `count`: how many pods; `violating`: how many pods of the whole unit violate a budget; `start`: of the one
+    that has been running longest.
+    """
+
+    count: Ints
+    violating: Ints
+    start: Ints
+
+
 def score(
-    columns: Columns, nodes: Ints, victims: Flags, violating: Flags, *, name_rank: Ints | None = None
+    columns: Columns,
+    nodes: Ints,
+    victims: Flags,
+    violating: Flags,
+    *,
+    name_rank: Ints | None = None,
+    remote: RemoteVictims | None = None,
 ) -> Scores:
     """Return the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
 
@@ -99,10 +118,19 @@ def score(
     count = victims.sum(axis=0, dtype=np.int64)
     highest = np.where(victims, priority, _LOWEST).max(axis=0, initial=_LOWEST)
     start = columns.start[:slots, nodes]
+    violations = (victims & violating).sum(axis=0, dtype=np.int64)
+    priority_sum = np.where(victims, priority + _SHIFT, 0).sum(axis=0, dtype=np.int64)
+    if remote is not None:
+        more = np.where(victims, remote.count, 0)
+        count += more.sum(axis=0)
+        priority_sum += (more * np.where(victims, priority + _SHIFT, 0)).sum(axis=0)
+        beside = np.where(victims & violating, np.maximum(remote.violating - 1, 0), 0)
+        violations += beside.sum(axis=0)
+        start = np.minimum(start, remote.start)
     return Scores(
-        violations=(victims & violating).sum(axis=0, dtype=np.int64),
+        violations=violations,
         highest=highest,
-        priority_sum=np.where(victims, priority + _SHIFT, 0).sum(axis=0, dtype=np.int64),
+        priority_sum=priority_sum,
         count=count,
         start=np.where(victims & (priority == highest), start, NOT_STARTED).min(axis=0, initial=NOT_STARTED),
         new=count.copy(),

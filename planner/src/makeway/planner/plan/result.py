@@ -15,7 +15,8 @@ from makeway.planner.snapshot.records import PodRecord
 class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that may go, the rule that allows it, and whether the plan needs it gone.
 
-    `detail`: the rule's numbers where they are more than the priorities, for the decision record.
+    `detail`: the rule's numbers where they are more than the priorities, for the decision record. `unit`: the
+    group with which it goes whole or not at all; pods of one stand next to one another.
     """
 
     pod: PodRecord
@@ -23,6 +24,7 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     victim: bool
     pdb_violating: bool
     detail: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

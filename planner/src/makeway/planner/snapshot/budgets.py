@@ -285,6 +285,24 @@ class BudgetTable:
         flags[slots[beyond], nodes[beyond]] = True
         return flags
 
+    def violations(self, victims: Iterable[Mapping[int, int]], debits: Mapping[Key, int]) -> list[int]:
+        """Return, of each victim, how many of its pods violate a budget if all victims go in this order.
+
+        Of a victim it is told how many of its pods have which set. O(sets of all victims).
+        """
+        left, charges, found = self.allowed(debits).tolist(), self._charges(), []
+        for sets in victims:
+            violating = 0
+            for number, count in sets.items():
+                beyond = 0
+                for budget in charges[number].tolist():
+                    if budget >= 0:
+                        beyond = max(beyond, count - max(left[budget], 0))
+                        left[budget] -= count
+                violating += min(beyond, count)
+            found.append(violating)
+        return found
+
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
         """Return of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
 

@@ -29,9 +29,9 @@ _UNREAD = Membership(unknown="pod groups have not been read yet")
 class GroupMembers:
     """The pods of one PodGroup, and what it means to be one of them.
 
-    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each. `start`: of the one that
-    has been running longest. `leaving`: how many of the bound are being deleted. `applying`: its priority is
-    still being entered.
+    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each. `start`: of the one
+    that has been running longest. `leaving`: how many of the bound are being deleted. `applying`: its
+    priority is still being entered.
     """
 
     __slots__ = (

@@ -16,6 +16,7 @@ from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.evaluate import Evaluation
+from makeway.planner.plan.groups import POD_GROUP
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.snapshot.columns import Flags
@@ -36,7 +37,7 @@ def exempt_mask(batch: NodeBatch, found: Evaluation, preemptor_priority: int) ->
     """Return bool[slots, M]: the pods of lower priority that the policy or their class exempts."""
     slots = found.removable.shape[0]
     lower = batch.columns.priority[:slots, batch.nodes] < preemptor_priority
-    return np.asarray(lower & ~found.removable & ~found.under_budget & ~found.guaranteed)
+    return np.asarray(lower & ~found.removable & ~found.under_budget & ~found.guaranteed & ~found.grouped)
 
 
 def exempt_pods_of(
@@ -60,6 +61,8 @@ def exempt_pods_of(
             verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))
         elif found.guaranteed[slot, place]:
             verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
+        elif found.groups is not None and found.grouped[slot, place]:
+            verdict = Verdict(False, POD_GROUP, found.groups.why(slot, place, pod))
         else:
             verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now))
         pods.append(ExemptPod(pod, verdict))

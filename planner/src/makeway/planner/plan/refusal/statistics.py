@@ -19,6 +19,7 @@ from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.evaluate import Evaluation
+from makeway.planner.plan.groups import POD_GROUP
 from makeway.planner.plan.ranking import top
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_mask
 from makeway.planner.snapshot.budgets import Key
@@ -30,7 +31,7 @@ ALL_EXEMPT = "All pods of lower priority are spared"
 OVER_BUDGET = "A hard disruption budget forbids it"
 OVER_LIMIT = "More victims than an order may have"
 
-_EXEMPTING_RULES = (*RULES, HARD_BUDGET, QUEUE_GUARANTEED)
+_EXEMPTING_RULES = (*RULES, HARD_BUDGET, QUEUE_GUARANTEED, POD_GROUP)
 
 
 class RefusalStats:
@@ -146,6 +147,8 @@ class RefusalStats:
                 self._exempt[number, rows] = (numbers == number).sum(axis=0)
         if found.guaranteed.any():
             self._exempt[_EXEMPTING_RULES.index(QUEUE_GUARANTEED), rows] = found.guaranteed.sum(axis=0)
+        if found.grouped.any():
+            self._exempt[_EXEMPTING_RULES.index(POD_GROUP), rows] = found.grouped.sum(axis=0)
         if found.under_budget.any():
             self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] = found.under_budget.sum(axis=0)
             sets = batch.columns.budgets[: exempt.shape[0], batch.nodes]
@@ -174,7 +177,7 @@ def resource_names(batch: NodeBatch, found: Evaluation) -> list[str]:
 def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
     """Return bool[M] by what may stand in the way."""
     empty = ~found.removable.any(axis=0)
-    stay = exempt_pods | found.under_budget | found.guaranteed
+    stay = exempt_pods | found.under_budget | found.guaranteed | found.grouped
     exempt = empty & stay.any(axis=0) & ~found.over_budget
     reasons = {
         NO_LOWER: empty & ~exempt & ~found.over_budget,
@@ -200,7 +203,9 @@ def _relative(evaluated: EvaluatedBatch, exempt: Flags) -> NDArray[np.float64]:
         return np.full(batch.rows.size, np.inf)
     asked = [*(needs[name] for name in resource_names(batch, found)), *(1 for _ in found.constraints)]
     relative = (found.short / np.array(asked, np.float64)[:, None]).max(axis=0)
-    movable = (found.removable | exempt | found.under_budget).any(axis=0) & ~found.too_small.any(axis=0)
+    movable = (found.removable | exempt | found.under_budget | found.grouped).any(
+        axis=0
+    ) & ~found.too_small.any(axis=0)
     return np.where(movable, relative, np.inf)
 
 

@@ -1,0 +1,410 @@
+"""Pod groups in a plan: what can only go whole is one victim, wherever the rest of it runs.
+
+On nodes that have pods of groups, the slots are put into the order of importance of kube-scheduler 1.37
+(MoreImportantVictim: priority; composite group, group, pod; for units size, then start), in a copy. The pods
+of a unit stand next to one another there; the first of them, its *lead*, stands for it: it takes what all of
+them take on the node, and is reprieved or not for all. Rules look at every pod of a unit, on every node, and
+one that may not go keeps all of them.
+
+Of layers wider than a node a unit frees what all its pods use, also those in other domains: looser than the
+filters, never stricter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from makeway.core.k8s.importance import NOT_STARTED
+from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER
+from makeway.core.text import counted
+from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.constraints.layers import BatchLayers
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, GuaranteeMargin, QueueConstraints
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.budgets import BudgetTable, Key
+from makeway.planner.snapshot.columns import Flags, Ints
+from makeway.planner.snapshot.pod_groups import POD_RANK, Unit
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+POD_GROUP = "pod-group"
+"""The rule that keeps a pod since what has to go with it may not go, or is not known."""
+
+MOST_PODS = 1000
+"""Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnit:
+    """A unit as one plan sees it.
+
+    `kept`: why it stays, empty where it may go; `until`: the last microsecond for which that holds. `sets`:
+    of how many of its pods which sets of budgets hold. `hard`: a budget of them is hard.
+    """
+
+    unit: Unit
+    members: tuple[PodRecord, ...]
+    kept: str
+    until: int
+    sets: Mapping[int, int]
+
+    @property
+    def name(self) -> str:
+        """Its name, for people and messages."""
+        return str(self.unit.key)
+
+    @property
+    def size(self) -> int:
+        """How many pods go."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGroups:
+    """Groups over the nodes of a batch whose slots are in their order; D slots, M nodes.
+
+    `unit`: int64[D, M], the place of the pod's unit in `units`, 0 for none. `lead`: bool[D, M]. `follows`:
+    bool[D, M], the pod before is of the same unit. `kept`: bool[D, M], may not go because of a group. `more`:
+    int64[D, M], at a lead how many pods of the unit run elsewhere. `start`: int64[D, M], at a lead that of
+    the pod that has been running longest. `until`: int64[M], until when units are kept at the least.
+    `covered`: bool[M], a unit has pods under budgets. `charged`: int64[D, M], at a lead how many of its pods
+    violate a budget, filled in by `violating`.
+    """
+
+    plan: PlanGroups
+    units: Sequence[PlannedUnit | None]
+    unit: Ints
+    lead: Flags
+    follows: Flags
+    kept: Flags
+    more: Ints
+    start: Ints
+    until: Ints
+    covered: Flags
+    charged: Ints
+
+    def whole(self, removable: Flags) -> Flags:
+        """Return the removable pods without those of units of which another one on the node is not."""
+        stay = ~removable & (self.unit > 0)
+        if not stay.any():
+            return removable
+        for slot in range(stay.shape[0] - 1, 0, -1):
+            stay[slot - 1] |= stay[slot] & self.follows[slot]
+        return removable & ~self.spread(stay)
+
+    def spread(self, flags: Flags) -> Flags:
+        """Return flags with those of leads given to all pods of their units."""
+        flags = flags.copy()
+        for slot in range(1, flags.shape[0]):
+            np.copyto(flags[slot], flags[slot - 1], where=self.follows[slot])
+        return flags
+
+    def joined(self, uses: Ints, layers: BatchLayers, queues: QueueConstraints) -> Ints:
+        """Return what slots use, all that units use at their leads. `uses`: int64[R, D, M]."""
+        uses = uses.copy()
+        for slot in range(uses.shape[1] - 1, 0, -1):
+            follows = self.follows[slot]
+            uses[:, slot - 1] += np.where(follows, uses[:, slot], 0)
+            uses[:, slot][:, follows] = 0
+        if layers.names:
+            freed = np.zeros((len(layers.names), len(self.units)), np.int64)
+            for place, unit in enumerate(self.units):
+                if unit is not None:
+                    freed[:, place] = self.plan.freed(unit, layers, queues)
+            first = uses.shape[0] - len(layers.names)
+            uses[first:] = np.where(self.lead, freed[:, self.unit], uses[first:])
+        return uses
+
+    def above_guarantees(self, removable: Flags, queues: QueueConstraints, batch: NodeBatch) -> Flags:
+        """Return the pods of units that would take a queue below its guarantee with what else may go."""
+        keep = np.zeros_like(removable)
+        columns, nodes, slots = batch.columns, batch.nodes, removable.shape[0]
+        numbers = queues.queue_numbers(columns, nodes, slots)
+        for margin in queues.margins:
+            layer = columns.resources.get(margin.resource)
+            taken = np.array(
+                [0 if one is None else self.plan.held(one, margin) for one in self.units], np.int64
+            )
+            at_lead = np.where(removable & self.lead, taken[self.unit], 0)
+            if layer is None or not at_lead.any():
+                continue
+            inside = (numbers >= margin.queue.number) & (numbers < margin.queue.below) & (self.unit == 0)
+            alone = np.where(removable & inside, columns.requests[layer, :slots][:, nodes], 0)
+            over = at_lead.sum(axis=0) + alone.sum(axis=0) > margin.spare
+            keep |= self.spread((at_lead > 0) & over[None, :])
+        return keep
+
+    def violating(
+        self, sets: Ints, removable: Flags, places: Ints, budgets: BudgetTable, debits: Mapping[Key, int]
+    ) -> Flags:
+        """Return which pods violate a budget, as `BudgetTable.violating`; units are flagged at their leads.
+
+        `sets`: int64[D, len(places)]. Puts down how many pods of units do. O(slots) a node with such units.
+        """
+        flags = budgets.violating(sets, debits)
+        for column, place in enumerate(places.tolist()):
+            if not self.covered[place]:
+                continue
+            flags[:, column] = False
+            slots, charges = [], []
+            for slot in np.flatnonzero(removable[:, place]).tolist():
+                unit = self.units[int(self.unit[slot, place])]
+                if unit is not None and not self.lead[slot, place]:
+                    continue
+                held = int(sets[slot, column])
+                slots.append(slot)
+                charges.append(unit.sets if unit is not None else ({held: 1} if held else {}))
+            found = budgets.violations(charges, debits)
+            flags[slots, column] = np.array(found) > 0
+            self.charged[slots, place] = found
+        return flags
+
+    def against_hard(
+        self, victims: Flags, sets: Ints, budgets: BudgetTable, debits: Mapping[Key, int]
+    ) -> Flags:
+        """Return bool[M]: victims, of units too, would together violate a hard budget."""
+        over = np.zeros(victims.shape[1], np.bool_)
+        for place in np.flatnonzero(self.covered & victims.any(axis=0)).tolist():
+            charges: list[Mapping[int, int]] = []
+            for slot in np.flatnonzero(victims[:, place]).tolist():
+                unit = self.units[int(self.unit[slot, place])]
+                held = int(sets[slot, place])
+                if unit is None:
+                    charges.append({held: 1} if held else {})
+                elif self.lead[slot, place]:
+                    charges.append(unit.sets)
+            hard = [
+                {number: count for number, count in one.items() if budgets.hard(np.array(number))}
+                for one in charges
+            ]
+            over[place] = any(budgets.violations(hard, debits))
+        return over
+
+    def why(self, slot: int, place: int, pod: PodRecord) -> str:
+        """Return why a group keeps a pod."""
+        unit = self.units[int(self.unit[slot, place])]
+        if unit is not None:
+            return unit.kept or f"{unit.name} goes whole or not at all, and other rules keep a pod of it"
+        group = self.plan.snapshot.groups.of(pod)
+        if group is None or not group.unknown:
+            return "the priority of its group is being applied"
+        return f"it is not known what has to go with it: {group.unknown}"
+
+
+@dataclass(slots=True)
+class PlanGroups:
+    """Groups for one question. What is worked out of a unit is kept for the question."""
+
+    snapshot: Snapshot
+    question: Question
+    now_micros: int
+    debits: Mapping[Key, int]
+    margins: tuple[GuaranteeMargin, ...] = ()
+    _planned: dict[int, PlannedUnit] = field(default_factory=dict)
+    _freed: dict[int, Ints] = field(default_factory=dict)
+    _held: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    _leaving: Counter[int] = field(default_factory=Counter)
+    _assumed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Count which units have pods in flight. O(pods in flight)."""
+        if not len(self.snapshot.groups):
+            return
+        for uid in self.question.in_flight:
+            unit = self._unit(uid)
+            if unit is not None:
+                self._leaving[unit.number] += 1
+        for placement in self.question.assumed:
+            unit = self._unit(placement.uid)
+            pod = self.snapshot.pods.get(placement.uid)
+            if unit is not None and pod is not None and not pod.node:
+                self._assumed.add(unit.number)
+
+    def _unit(self, uid: str) -> Unit | None:
+        pod = self.snapshot.pods.get(uid)
+        return None if pod is None else self.snapshot.groups.unit_of_pod(pod)
+
+    def ordered(self, batch: NodeBatch) -> tuple[NodeBatch, BatchGroups | None]:
+        """Return a batch with its slots in the order of groups; as it is where none has a pod of a group.
+
+        O(slots · nodes · log slots), and O(pods) for each unit that is met for the first time.
+        """
+        snapshot, depth = self.snapshot, batch.depth
+        groups = snapshot.groups
+        if not len(groups) or not depth:
+            return batch, None
+        numbers = batch.columns.group[:depth, batch.nodes]
+        if not numbers.any():
+            return batch, None
+        columns, slots = batch.columns, batch.slots
+        if columns is snapshot.columns:
+            columns = columns.pick(batch.nodes)
+            slots = [snapshot.slots[row] for row in batch.rows.tolist()]
+        found, inverse = np.unique(groups.unit_of[numbers], return_inverse=True)
+        units: list[PlannedUnit | None] = [self.planned(one) if one else None for one in found.tolist()]
+        if units[0] is not None:
+            units.insert(0, None)
+            inverse = inverse + 1
+        unit = inverse.reshape(numbers.shape)
+        alone = unit == 0
+        names = sorted(one.unit.key for one in units if one is not None)
+        size, start, rank, place, kept, until, covered = np.array(
+            [
+                (1, NOT_STARTED, POD_RANK, 0, False, FOREVER, False)
+                if one is None
+                else (
+                    one.size,
+                    one.unit.start,
+                    one.unit.rank,
+                    1 + names.index(one.unit.key),
+                    bool(one.kept),
+                    one.until if one.kept else FOREVER,
+                    bool(one.sets),
+                )
+                for one in units
+            ],
+            np.int64,
+        ).T
+        by_itself = groups.rank[numbers]
+        if snapshot.exemptions.policy.groups.surplus_first:
+            by_itself = np.where(_surplus(numbers, groups.surplus), POD_RANK, by_itself)
+        in_use = np.arange(depth)[:, None] < columns.count[None, :]
+        order = np.lexsort(
+            (
+                place[unit],
+                np.where(alone, columns.start[:depth], start[unit]),
+                -size[unit],
+                -np.where(alone, by_itself, rank[unit]),
+                -columns.priority[:depth],
+                ~in_use,
+            ),
+            axis=0,
+        )
+        columns.reorder(order)
+        unit, numbers = (np.take_along_axis(one, order, axis=0) for one in (unit, numbers))
+        follows = np.zeros(unit.shape, np.bool_)
+        follows[1:] = (unit[1:] == unit[:-1]) & (unit[1:] > 0)
+        lead = (unit > 0) & ~follows
+        here = (unit > 0).astype(np.int64)
+        for slot in range(depth - 1, 0, -1):
+            here[slot - 1] += np.where(follows[slot], here[slot], 0)
+        batch = replace(batch, columns=columns, nodes=np.arange(batch.rows.size), slots=slots, order=order)
+        return batch, BatchGroups(
+            plan=self,
+            units=units,
+            unit=unit,
+            lead=lead,
+            follows=follows,
+            kept=groups.unknown[numbers] | (kept[unit] > 0),
+            more=np.where(lead, size[unit] - here, 0),
+            start=np.where(lead, start[unit], NOT_STARTED),
+            until=until[unit].min(axis=0),
+            covered=np.asarray((covered[unit] > 0).any(axis=0)),
+            charged=np.zeros(unit.shape, np.int64),
+        )
+
+    def planned(self, number: int) -> PlannedUnit:
+        """Return a unit as this question sees it. O(its pods), once."""
+        planned = self._planned.get(number)
+        if planned is None:
+            unit = self.snapshot.groups.unit(number)
+            members = tuple(unit.members())
+            sets = Counter(held for pod in members if (held := self.snapshot.budget_set(pod.uid)))
+            kept, until = self._kept(unit, members, sets)
+            planned = self._planned[number] = PlannedUnit(unit, members, kept, until, sets)
+        return planned
+
+    def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> Ints:
+        """Return int64[layers], what a unit uses of the layers, wherever its pods are."""
+        freed = self._freed.get(unit.unit.number)
+        if freed is None:
+            snapshot = self.snapshot
+            freed = np.zeros(len(layers.names), np.int64)
+            known = len(layers.layers)
+            signatures = Counter(snapshot.signature(pod.uid) for pod in unit.members)
+            for signature, count in signatures.items():
+                freed[:known] += layers.used_by(signature) * count
+            for place, maximum in enumerate(queues.maxima, known):
+                freed[place] = sum(
+                    maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members
+                )
+            self._freed[unit.unit.number] = freed
+        return freed
+
+    def held(self, unit: PlannedUnit, margin: GuaranteeMargin) -> int:
+        """Return what a unit holds of a queue's guaranteed resource."""
+        key = unit.unit.number, margin.queue.number, margin.resource
+        if key not in self._held:
+            queues = self.snapshot.queues
+            self._held[key] = sum(
+                pod.requests.get(margin.resource, 0)
+                for pod in unit.members
+                if margin.queue.number <= queues.number_of(pod) < margin.queue.below
+            )
+        return self._held[key]
+
+    def _kept(self, unit: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]) -> tuple[str, int]:
+        """Return why a unit stays, and until when; nothing where it may go."""
+        question, exemptions = self.question, self.snapshot.exemptions
+        whole = f"{unit.key} goes whole or not at all"
+        if len(members) > MOST_PODS:
+            return (
+                f"{whole}, and its {len(members)} pods are more than an order may name ({MOST_PODS})",
+                FOREVER,
+            )
+        if any(group.unknown or group.applying for group in unit.groups.values()):
+            return f"{whole}, and its groups are being applied", FOREVER
+        if 0 < self._leaving[unit.number] < len(members):
+            return f"{whole}, and a part of it is leaving", FOREVER
+        if unit.number in self._assumed:
+            return f"{whole}, and a pod of it is being bound", FOREVER
+        for pod in members:
+            if pod.priority >= question.preemptor.priority:
+                return f"{whole}, and pod {pod.name} has priority {pod.priority}", FOREVER
+            if pod.uid in question.refused:
+                return f"{whole}, and pod {pod.name} is kept by {DELETE_REFUSED}", FOREVER
+            exemption = exemptions.exemption_of(pod.facts)
+            if exemption.applies(question.preemptor.priority, self.now_micros):
+                return f"{whole}, and pod {pod.name} is kept by {exemption.rule}", exemption.until
+        budgets = self.snapshot.budgets
+        hard = {number: count for number, count in sets.items() if budgets.hard(np.array(number))}
+        if hard and (
+            any(budgets.violations([hard], self.debits))
+            or budgets.exhausted(np.array([*hard]), self.debits).any()
+        ):
+            return (
+                f"{whole}, and a hard disruption budget does not allow {counted(len(members), 'pod')}",
+                FOREVER,
+            )
+        planned = PlannedUnit(unit, members, "", FOREVER, sets)
+        for margin in self.margins:
+            if self.held(planned, margin) > margin.spare:
+                return (
+                    f"{whole}, and queue {margin.queue.path} would be below its {QUEUE_GUARANTEED}",
+                    FOREVER,
+                )
+        return "", FOREVER
+
+
+def _surplus(numbers: Ints, surplus: Ints) -> Flags:
+    """Return which pods may go without breaking their gang: on each node the least important ones of it.
+
+    `numbers`: int64[slots, M], groups by number, in the order of importance. O(slots · nodes · log slots).
+    """
+    gang = surplus[numbers] > 0
+    if not gang.any():
+        return gang
+    slots = numbers.shape[0]
+    key = np.where(gang, numbers, 0)
+    order = np.lexsort((-np.arange(slots)[:, None] * np.ones_like(numbers), key), axis=0)
+    ordered = np.take_along_axis(key, order, axis=0)
+    rank = np.zeros_like(ordered)
+    for slot in range(1, slots):
+        rank[slot] = np.where(ordered[slot] == ordered[slot - 1], rank[slot - 1] + 1, 0)
+    behind = np.empty_like(rank)
+    np.put_along_axis(behind, order, rank, axis=0)
+    return np.asarray(gang & (behind < surplus[numbers]))

@@ -1,0 +1,419 @@
+"""Groups as victims: a unit of mode all goes whole or not at all, wherever its pods are.
+
+The cases of kube-scheduler 1.37's TestSelectVictimsOnNode with groups, and what is wrong with groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.document import Groups, Policy, PolicyLimits, Protection
+from makeway.core.policy.facts import PodFacts
+from makeway.core.queues.parsing import parse_queues
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.snapshot.changes import (
+    Adopt,
+    KnowPodGroups,
+    PutPod,
+    PutPodGroup,
+    RemovePod,
+    RemovePodGroup,
+)
+from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    XL,
+    L,
+    M,
+    S,
+    ask,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+)
+from unit.planner.caching import plan
+
+
+def group(
+    name: str,
+    *,
+    whole: bool = True,
+    priority: int = LOW,
+    parent: str = "",
+    min_count: int = 0,
+    composite: bool = False,
+) -> GroupRecord:
+    return GroupRecord(
+        key=GroupKey("default", name, composite),
+        uid=name,
+        whole=whole,
+        priority=priority,
+        parent=parent,
+        min_count=min_count,
+    )
+
+
+def member(of: str, uid: str, node: str, size: int = S, **more: object) -> PodRecord:
+    return msgspec.structs.replace(make_pod(uid, node, size=size, **more), group=of)  # type: ignore[arg-type]
+
+
+def cluster(
+    groups: Iterable[GroupRecord],
+    pods: Iterable[PodRecord],
+    *,
+    nodes: Iterable[NodeRecord | str] = ("n1", "n2"),
+    policy: Policy | None = None,
+    budgets: Iterable[Budget] = (),
+) -> Snapshot:
+    snapshot = make_snapshot(nodes, (), budgets, policy=policy)
+    snapshot.apply(KnowPodGroups(True, True, True))
+    for one in groups:
+        snapshot.apply(PutPodGroup(one))
+    for pod in pods:
+        snapshot.apply(PutPod(pod))
+    return snapshot
+
+
+def victims(snapshot: Snapshot, asked: Question) -> dict[str, list[str]]:
+    found = plan(snapshot, asked, NOW)
+    assert isinstance(found, Plan), found
+    return {one.node: sorted(pod.pod.uid for pod in one.victims) for one in found.candidates}
+
+
+def refusal(snapshot: Snapshot, asked: Question) -> PlanRefusal:
+    found = plan(snapshot, asked, NOW)
+    assert isinstance(found, PlanRefusal), found
+    return found
+
+
+def details(refused: PlanRefusal) -> Mapping[str, str]:
+    return {
+        one.pod.uid: one.verdict.detail
+        for near in refused.nearest
+        for one in near.exempt.pods
+        if one.verdict.rule == "pod-group"
+    }
+
+
+def preemptor(size: int = XL, priority: int = HIGH) -> Question:
+    return ask(make_pod("p", priority=priority, size=size))
+
+
+def test_a_group_of_mode_all_goes_with_its_pods_on_other_nodes() -> None:
+    snapshot = cluster(
+        [group("g")],
+        [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)],
+    )
+
+    assert victims(snapshot, preemptor()) == {"n1": ["a", "b"]}
+
+
+def test_each_victim_of_a_unit_says_its_unit_and_its_node() -> None:
+    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2")], nodes=["n1", "n2"])
+
+    found = plan(snapshot, preemptor(), NOW)
+
+    assert isinstance(found, Plan)
+    first = found.candidates[0]
+    assert [(one.pod.uid, one.pod.node, one.unit) for one in first.victims] == [
+        ("a", "n1", "PodGroup default/g"),
+        ("b", "n2", "PodGroup default/g"),
+    ]
+
+
+def test_a_group_of_mode_single_is_broken_as_before() -> None:
+    snapshot = cluster(
+        [group("g", whole=False)],
+        [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)],
+    )
+
+    assert victims(snapshot, preemptor()) == {"n1": ["a"]}
+
+
+def test_without_the_api_nothing_changes() -> None:
+    snapshot = make_snapshot(["n1"], [member("g", "a", "n1", L), member("g", "b", "n1", S)])
+
+    assert victims(snapshot, preemptor(L)) == {"n1": ["a"]}
+
+
+def test_a_unit_is_reprieved_whole() -> None:
+    # 500: the unit takes 200 there, and two plain pods 300. 200 are asked for.
+    pods = [
+        member("g", "a", "n1", S),
+        member("g", "b", "n1", S),
+        make_pod("c", "n1", LOW, M),
+        make_pod("d", "n1", LOW, S),
+    ]
+
+    assert victims(cluster([group("g")], pods, nodes=["n1"]), preemptor(M)) == {"n1": ["c"]}
+
+
+def test_of_equal_priority_a_composite_goes_after_a_group_and_a_group_after_a_pod() -> None:
+    groups = [
+        group("g"),
+        group("k", parent="c", whole=False),
+        group("c", composite=True),
+    ]
+    pods = [
+        member("k", "a", "n1", L, start=9),
+        member("g", "b", "n2", L, start=1),
+        make_pod("d", "n3", LOW, L),
+    ]
+    everything = [*pods, *(make_pod(f"h{n}", f"n{n}", HIGH, M) for n in (1, 2, 3))]
+    one_node = [
+        msgspec.structs.replace(pod, node="n1", requests={"cpu": S, "memory": S, "pods": 1}) for pod in pods
+    ]
+
+    snapshot = cluster(groups, [*one_node, make_pod("h", "n1", HIGH, M)], nodes=["n1"])
+    assert victims(snapshot, preemptor(S)) == {"n1": ["d"]}
+    snapshot.apply(RemovePod("d"))
+    snapshot.apply(PutPod(make_pod("e", "n1", HIGH, S)))
+    assert victims(snapshot, preemptor(S)) == {"n1": ["b"]}
+    assert set(victims(cluster(groups, everything, nodes=["n1", "n2", "n3"]), preemptor(L))) == {
+        "n1",
+        "n2",
+        "n3",
+    }
+
+
+def test_of_two_units_the_larger_is_reprieved_first_and_of_equal_ones_the_older() -> None:
+    larger = [member("g", "a", "n1", S, start=5), member("g", "b", "n2", S, start=6)]
+    smaller = [member("k", "c", "n1", S, start=1)]
+    filler = [make_pod("h", "n1", HIGH, L)]
+    snapshot = cluster([group("g"), group("k")], [*larger, *smaller, *filler], nodes=["n1", "n2"])
+    only = preemptor(S)
+
+    assert victims(snapshot, only)["n1"] == ["c"]
+    snapshot.apply(PutPod(member("k", "d", "n2", S, start=9)))
+    assert victims(snapshot, only)["n1"] == ["a", "b"]
+
+
+def test_the_groups_priority_counts_for_its_pods_and_not_theirs() -> None:
+    pods = [member("g", "a", "n1", XL, priority=LOW), member("k", "b", "n2", XL, priority=2000)]
+    snapshot = cluster([group("g", priority=2000), group("k", priority=LOW)], pods)
+
+    assert victims(snapshot, preemptor()) == {"n2": ["b"]}
+
+
+def test_the_priority_of_the_root_counts_for_members_of_mode_single_too() -> None:
+    groups = [group("g", whole=False, parent="c"), group("c", whole=False, composite=True, priority=2000)]
+    snapshot = cluster(groups, [member("g", "a", "n1", XL)], nodes=["n1"])
+
+    assert refusal(snapshot, preemptor()).reason == "NoLowerPriorityPods"
+
+
+def test_the_highest_ancestor_of_mode_all_is_the_unit() -> None:
+    groups = [
+        group("g", parent="c"),
+        group("k", parent="c"),
+        group("c", parent="d", composite=True),
+        group("d", composite=True, whole=False),
+    ]
+    pods = [member("g", "a", "n1", XL), member("k", "b", "n2", XL), make_pod("h", "n2", HIGH, 0)]
+
+    assert victims(cluster(groups, pods, nodes=["n1", "n2"]), preemptor())["n1"] == ["a", "b"]
+
+
+def test_one_pod_that_violates_a_budget_makes_the_unit_violate_it() -> None:
+    budget = make_budget("pdb", {"app": "x"}, 1)
+    pods = [
+        member("g", "a", "n1", XL),
+        member("g", "b", "n3", S, labels={"app": "x"}),
+        member("g", "c", "n3", S, labels={"app": "x"}),
+        make_pod("d", "n2", MID, XL),
+    ]
+    snapshot = cluster([group("g")], pods, nodes=["n1", "n2", "n3"], budgets=[budget])
+
+    found = plan(snapshot, preemptor(), NOW)
+
+    assert isinstance(found, Plan)
+    assert [(one.node, one.pdb_violations) for one in found.candidates] == [
+        ("n2", 0),
+        ("n1", 1),
+        ("n3", 1),
+    ]
+
+
+def test_the_full_size_of_a_unit_counts_in_ranking() -> None:
+    pods = [
+        member("g", "a", "n1", XL),
+        member("g", "b", "n3", S),
+        make_pod("c", "n2", LOW, M),
+        make_pod("d", "n2", LOW, L),
+    ]
+    three = cluster([group("g")], [*pods, member("g", "e", "n3", S)], nodes=["n1", "n2", "n3"])
+    found = plan(three, preemptor(), NOW)
+    assert isinstance(found, Plan)
+    assert found.candidates[0].node == "n2"
+    assert found.candidates[0].decided_by == "lowest-priority-sum"
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (Policy(protection=Protection(never_evict_namespaces=("*",))), "pod b is kept by never-evict"),
+        (Policy(limits=PolicyLimits(victims_per_order=1)), ""),
+    ],
+)
+def test_one_pod_elsewhere_that_may_not_go_keeps_the_whole_unit(kept: Policy, words: str) -> None:
+    b = msgspec.structs.replace(member("g", "b", "n2"), facts=PodFacts(namespace="default", never_evict=True))
+    snapshot = cluster(
+        [group("g")], [member("g", "a", "n1", XL), b, make_pod("h", "n2", HIGH, L)], policy=kept
+    )
+
+    refused = refusal(snapshot, preemptor())
+
+    if words:
+        assert refused.exempt == {"never-evict": 1, "pod-group": 1}
+        assert words in details(refused)["a"]
+    else:
+        assert refused.node_reasons["More victims than an order may have"] == 1
+
+
+def test_a_hard_budget_of_one_pod_elsewhere_keeps_the_whole_unit() -> None:
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
+    pods = [
+        member("g", "a", "n1", XL),
+        member("g", "b", "n2", labels={"app": "x"}),
+        make_pod("h", "n2", HIGH, L),
+    ]
+    snapshot = cluster([group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 0)])
+
+    assert "a hard disruption budget" in details(refusal(snapshot, preemptor()))["a"]
+    snapshot = cluster([group("g")], pods, policy=policy, budgets=[make_budget("pdb", {"app": "x"}, 1)])
+    assert victims(snapshot, preemptor()) == {"n1": ["a", "b"]}
+
+
+def test_a_pod_elsewhere_whose_deletion_was_refused_keeps_the_whole_unit() -> None:
+    snapshot = cluster(
+        [group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
+    )
+    asked = preemptor()
+    assert victims(snapshot, asked) == {"n1": ["a", "b"]}
+
+    refused = refusal(snapshot, replace(asked, refused=frozenset({"b"})))
+
+    assert "pod b is kept by delete-refused" in details(refused)["a"]
+    assert victims(snapshot, asked) == {"n1": ["a", "b"]}
+
+
+def test_a_unit_of_which_a_part_is_leaving_stays() -> None:
+    snapshot = cluster(
+        [group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2"), make_pod("h", "n2", HIGH, L)]
+    )
+
+    refused = refusal(snapshot, replace(preemptor(), in_flight={"b": "order-1"}))
+
+    assert "a part of it is leaving" in details(refused)["a"]
+
+
+def test_a_unit_that_an_order_removes_whole_is_awaited() -> None:
+    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n1", 0)], nodes=["n1"])
+
+    found = plan(snapshot, replace(preemptor(), in_flight={"a": "o", "b": "o"}), NOW)
+
+    assert isinstance(found, Plan)
+    assert found.candidates[0].victims == ()
+    assert [one.pod.uid for one in found.candidates[0].awaited] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([], "PodGroup default/g does not exist"),
+        ([group("g", parent="c")], "CompositePodGroup default/c"),
+        (
+            [group("g", parent="c"), group("c", parent="c", composite=True)],
+            "form a cycle",
+        ),
+        ([GroupRecord(key=GroupKey("other", "g"), uid="u", whole=False)], "does not exist"),
+    ],
+)
+def test_a_pod_of_which_it_is_not_known_what_goes_with_it_stays(
+    groups: list[GroupRecord], words: str
+) -> None:
+    snapshot = cluster(groups, [member("g", "a", "n1", XL)], nodes=["n1"])
+
+    refused = refusal(snapshot, preemptor())
+
+    assert refused.exempt == {"pod-group": 1}
+    assert words in details(refused)["a"]
+
+
+def test_pods_stay_until_groups_have_been_listed() -> None:
+    snapshot = make_snapshot(["n1"], [])
+    snapshot.apply(KnowPodGroups(True, False, False))
+    snapshot.apply(PutPod(member("g", "a", "n1", XL)))
+    assert "have not been read yet" in details(refusal(snapshot, preemptor()))["a"]
+
+    snapshot.apply(PutPodGroup(group("g")))
+    snapshot.apply(KnowPodGroups(True, True, False))
+
+    assert victims(snapshot, preemptor()) == {"n1": ["a"]}
+
+
+def test_a_group_that_is_deleted_or_changed_is_seen_by_the_next_plan() -> None:
+    snapshot = cluster([group("g")], [member("g", "a", "n1", XL), member("g", "b", "n2", 0)])
+    assert victims(snapshot, preemptor())["n1"] == ["a", "b"]
+
+    snapshot.apply(RemovePodGroup(GroupKey("default", "g")))
+    refused = refusal(snapshot, ask(preemptor().preemptor, nodes=["n1"]))
+    assert "does not exist" in details(refused)["a"]
+    snapshot.apply(PutPodGroup(group("g", whole=False)))
+    assert victims(snapshot, preemptor())["n1"] == ["a"]
+    snapshot.apply(PutPodGroup(group("g", priority=2000)))
+    assert refusal(snapshot, preemptor()).reason == "NoLowerPriorityPods"
+
+
+def test_a_group_of_5000_pods_is_refused_and_holds_no_event() -> None:
+    nodes = [make_node(f"n{n}", 500) for n in range(50)]
+    policy = Policy(limits=PolicyLimits(victims_per_order=1_000_000))
+    pods = [member("g", f"m{n:04}", f"n{n % 50}", 5, start=n) for n in range(5000)]
+    snapshot = cluster([group("g")], pods, nodes=nodes, policy=policy)
+
+    refused = refusal(snapshot, preemptor())
+
+    assert refused.exempt == {"pod-group": 5000}
+    assert any(
+        "5000 pods are more than an order may name (1000)" in text for text in details(refused).values()
+    )
+
+
+def test_surplus_members_of_a_gang_go_before_those_whose_end_would_break_it() -> None:
+    gang, other = group("g", whole=False, min_count=2), group("k", whole=False, min_count=1)
+    pods = [
+        *(member("g", f"a{n}", "n1", S, start=5) for n in range(2)),
+        *(member("k", f"b{n}", "n1", S, start=1) for n in range(2)),
+    ]
+    full = [*pods, make_pod("h", "n1", HIGH, S)]
+    surplus = cluster([gang, other], full, nodes=["n1"])
+    upstream = cluster([gang, other], full, nodes=["n1"], policy=Policy(groups=Groups(surplus_first=False)))
+
+    assert victims(surplus, preemptor(S)) == {"n1": ["b1"]}
+    assert victims(upstream, preemptor(S)) == {"n1": ["a1"]}
+
+
+def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
+    tree = parse_queues(
+        "partitions: [{name: default, queues: [{name: root, queues: [{name: default, resources: "
+        "{guaranteed: {memory: 600}}}, {name: other}]}]}]",
+        "queues.yaml",
+    )
+    pods = [member("g", "a", "n1", XL), member("g", "b", "n2", S), make_pod("h", "n2", HIGH, L)]
+    snapshot = cluster([group("g")], pods)
+    snapshot.apply(Adopt(tree.tree, "r", None))
+    asked = ask(make_pod("p", priority=HIGH, size=XL, namespace="other"))
+
+    assert "guaranteed" in str(refusal(snapshot, asked).exempt) or details(refusal(snapshot, asked))
