@@ -397,9 +397,12 @@ func wireVictim(v victim, node string, assumed bool) wire.Victim {
 	if v.pod.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *v.pod.Spec.TerminationGracePeriodSeconds
 	}
+	if v.unit != "" && v.pod.Spec.NodeName != "" {
+		node = v.pod.Spec.NodeName
+	}
 	return wire.Victim{
 		Namespace: v.pod.Namespace, Name: v.pod.Name, UID: string(v.pod.UID), Node: node,
 		Priority: corev1helpers.PodPriority(v.pod), GracePeriodSeconds: grace,
-		Rule: v.rule, PDBViolating: v.violating, Assumed: assumed,
+		Rule: v.rule, PDBViolating: v.violating, Assumed: assumed, Unit: v.unit,
 	}
 }

@@ -97,6 +97,12 @@ func (c *control) awaitsPlan(own string) bool {
 	return own == wire.WhenUnplannedHold || (current != nil && current.rules != nil && current.rules.hold)
 }
 
+// holdsGroups reports whether nothing is evicted for pods of a gang, which have no plan.
+func (c *control) holdsGroups() bool {
+	current := c.current.Load()
+	return current != nil && current.rules != nil && current.rules.holdGroups
+}
+
 // systemPriority is where the priorities of Kubernetes' own classes begin.
 const systemPriority = 2_000_000_000
 

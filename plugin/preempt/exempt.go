@@ -38,6 +38,7 @@ type victimRules struct {
 	hardBudgets rules.Namespaces
 	maxVictims  int64 // of one preemption; 0: any number
 	hold        bool  // nothing is evicted without a plan
+	holdGroups  bool  // nor for pods of a gang
 }
 
 // victimRulesOf reads those of a control state: nil where it comes from a planner that does not tell them, and there is
@@ -63,6 +64,7 @@ func victimRulesOf(state *wire.ControlState) *victimRules {
 		hardBudgets: rules.NamespacesOf(told.HardBudgetNamespaces),
 		maxVictims:  maxVictims,
 		hold:        told.WhenUnplanned == wire.WhenUnplannedHold,
+		holdGroups:  told.GroupPreemptors == wire.GroupPreemptorsHold,
 	}
 }
 

@@ -88,7 +88,25 @@ func (c *verifiedCandidate) withVictims(pods []*v1.Pod) (changed *verifiedCandid
 		}
 		next.victims = append(next.victims, allowed)
 	}
-	return &next, true
+	return &next, next.keepsUnitsWhole()
+}
+
+// keepsUnitsWhole reports whether of each unit all pods go, or none.
+func (c *verifiedCandidate) keepsUnitsWhole() bool {
+	whole := map[string]int{}
+	for _, v := range c.removable {
+		whole[v.unit]++
+	}
+	going := map[string]int{}
+	for _, v := range c.victims {
+		going[v.unit]++
+	}
+	for unit, n := range going {
+		if unit != "" && n < whole[unit] {
+			return false
+		}
+	}
+	return true
 }
 
 // askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.

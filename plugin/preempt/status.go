@@ -17,12 +17,13 @@ const (
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
 	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
 	// failed the scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
-	// question, or one that the planner cannot read, or so is the answer. An old nomination is cleared. The chain stops,
+	// question, or one that the planner cannot read, or so is the answer. Or it is of a pod group, and the policy holds those. An old nomination is cleared. The chain stops,
 	// so that no author of pods can have the plan left out.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
 	endHopeless     outcomeKind = "hopeless"
 	endQueueFull    outcomeKind = "queue_full"
+	endGroupHeld    outcomeKind = "pod_group_held"
 	endUnaskable    outcomeKind = "unaskable"
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
@@ -80,7 +81,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
 	case endNominated:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
-	case endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable:
+	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endInFlight, endLeaving, endLimited:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
@@ -105,7 +106,7 @@ func (e preemptResult) refuses() bool {
 // keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e preemptResult) keepsNomination() bool {
 	switch e.kind {
-	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endUnaskable, endInFlight, endLeaving:
+	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable, endInFlight, endLeaving:
 		return false
 	}
 	return true

@@ -16,6 +16,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endRefused:      {"", fwk.UnschedulableAndUnresolvable},
 		endUnverifiable: {"", fwk.UnschedulableAndUnresolvable},
 		endHopeless:     {"", fwk.UnschedulableAndUnresolvable},
+		endGroupHeld:    {"", fwk.UnschedulableAndUnresolvable},
 		endUnaskable:    {"", fwk.UnschedulableAndUnresolvable},
 		endInFlight:     {noResult, fwk.UnschedulableAndUnresolvable},
 		endLeaving:      {noResult, fwk.UnschedulableAndUnresolvable},

@@ -19,9 +19,10 @@ import (
 // The planner's rules by which a pod may be removed: a lower priority, and the strategies that make room
 // for a pod that its DaemonSet has bound to one node.
 const (
-	ruleLowerPriority     = "lower-priority"
-	ruleDaemonSetSingle   = "daemonset-single"
-	ruleDaemonSetMultiple = "daemonset-multiple"
+	ruleLowerPriority      = "lower-priority"
+	ruleLowerGroupPriority = "lower-group-priority"
+	ruleDaemonSetSingle    = "daemonset-single"
+	ruleDaemonSetMultiple  = "daemonset-multiple"
 )
 
 // How many nodes that stand are enough for the second pass: like upstream, a tenth of the nodes, and at least a hundred.
@@ -34,7 +35,8 @@ const (
 type victim struct {
 	pod       *v1.Pod
 	rule      string
-	violating bool // its removal violates a PodDisruptionBudget
+	violating bool   // its removal violates a PodDisruptionBudget
+	unit      string // the group with which it goes whole or not at all
 }
 
 // awaitedPod is a pod that another order already removes.
@@ -182,25 +184,26 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})
 	}
 
-	var removed []fwk.PodInfo
+	var removed []removal
 	plannedCount := 0
-	for _, removable := range byViolation(candidate.Removable) {
-		if removable.Victim {
-			plannedCount++
+	for _, block := range byViolation(candidate.Removable) {
+		if block[0].Victim {
+			plannedCount += len(block)
 		}
-		info, ok := present[types.UID(removable.UID)]
-		if !ok || !v.mayRemove(info.GetPod(), removable.Rule, candidate.Node) {
+		together, ok := v.removal(block, candidate.Node, present)
+		if !ok {
 			continue
 		}
-		uid := info.GetPod().UID
-		result.removable[uid] = victim{pod: info.GetPod(), rule: removable.Rule, violating: removable.PDBViolating}
-		if !all && !removable.Victim {
+		for _, one := range together.victims {
+			result.removable[one.pod.UID] = one
+		}
+		if !all && !block[0].Victim {
 			continue
 		}
-		if !dry.remove(ctx, info) {
+		if !dry.removeAll(ctx, together) {
 			return nil, dry.failure(ctx)
 		}
-		removed = append(removed, info)
+		removed = append(removed, together)
 	}
 
 	if len(removed)+len(result.awaited) == 0 {
@@ -209,13 +212,13 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	if !dry.fits(ctx) {
 		return nil, dry.failure(ctx)
 	}
-	for _, info := range removed {
-		stays, ok := dry.reprieve(ctx, info)
+	for _, together := range removed {
+		stays, ok := dry.reprieve(ctx, together)
 		if !ok {
 			return nil, dry.failure(ctx)
 		}
 		if !stays {
-			result.victims = append(result.victims, result.removable[info.GetPod().UID])
+			result.victims = append(result.victims, together.victims...)
 		}
 	}
 	if len(result.victims)+len(result.awaited) == 0 {
@@ -237,25 +240,77 @@ func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	switch rule {
 	case ruleLowerPriority:
 		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
+	case ruleLowerGroupPriority:
+		// The scheduler's own priority of the pod does not count; an evictor reads that of the group.
+		return pod.Spec.SchedulingGroup != nil
 	case ruleDaemonSetSingle, ruleDaemonSetMultiple:
 		return daemonSetNode(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
 	}
 	return false
 }
 
-// byViolation puts those that violate a budget first and keeps the planner's order otherwise.
-func byViolation(removable []wire.Removable) []wire.Removable {
-	ordered := slices.Clone(removable)
-	slices.SortStableFunc(ordered, func(a, b wire.Removable) int {
+// byViolation returns what goes together, a pod by itself or all of a unit: those that violate a budget first, otherwise in the
+// planner's order.
+func byViolation(removable []wire.Removable) [][]wire.Removable {
+	var blocks [][]wire.Removable
+	for first := 0; first < len(removable); {
+		last := first + 1
+		for removable[first].Unit != "" && last < len(removable) && removable[last].Unit == removable[first].Unit {
+			last++
+		}
+		blocks = append(blocks, removable[first:last])
+		first = last
+	}
+	violates := func(block []wire.Removable) bool {
+		return slices.ContainsFunc(block, func(r wire.Removable) bool { return r.PDBViolating })
+	}
+	slices.SortStableFunc(blocks, func(a, b []wire.Removable) int {
 		switch {
-		case a.PDBViolating == b.PDBViolating:
+		case violates(a) == violates(b):
 			return 0
-		case a.PDBViolating:
+		case violates(a):
 			return -1
 		}
 		return 1
 	})
-	return ordered
+	return blocks
+}
+
+// removal is what goes together: a pod by itself, or the pods of a unit, on all their nodes.
+type removal struct {
+	victims []victim
+	infos   []fwk.PodInfo
+	nodes   []fwk.NodeInfo // of each pod, nil where that is the candidate
+}
+
+// removal finds the pods of a block. ok is false where one of them is not there or may not go: then none does.
+func (v *verifier) removal(block []wire.Removable, node string, present map[types.UID]fwk.PodInfo) (together removal, ok bool) {
+	for _, removable := range block {
+		info, remote := present[types.UID(removable.UID)], fwk.NodeInfo(nil)
+		if removable.Unit != "" && removable.Node != "" && removable.Node != node {
+			info, remote = v.find(removable)
+		}
+		if info == nil || !v.mayRemove(info.GetPod(), removable.Rule, node) {
+			return removal{}, false
+		}
+		together.victims = append(together.victims, victim{pod: info.GetPod(), rule: removable.Rule, violating: removable.PDBViolating, unit: removable.Unit})
+		together.infos, together.nodes = append(together.infos, info), append(together.nodes, remote)
+	}
+	return together, true
+}
+
+// find returns a pod that runs on another node than the candidate, and that node.
+func (v *verifier) find(removable wire.Removable) (fwk.PodInfo, fwk.NodeInfo) {
+	node, err := v.handle.SnapshotSharedLister().NodeInfos().Get(removable.Node)
+	if err != nil {
+		return nil, nil
+	}
+	for _, info := range node.GetPods() {
+		if info.GetPod().UID == types.UID(removable.UID) {
+			return info, node
+		}
+	}
+	return nil, nil
 }
 
 // dryRun is a copy of one node and of the cycle's state on which pods are removed and put back.
@@ -279,6 +334,34 @@ func (t *dryRun) add(ctx context.Context, info fwk.PodInfo) bool {
 	return t.isSuccess(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, t.node))
 }
 
+// removeAll removes what goes together. As upstream, pods on other nodes only leave the cycle's state: the filters look at the
+// candidate alone.
+func (t *dryRun) removeAll(ctx context.Context, together removal) bool {
+	for i, info := range together.infos {
+		if node := together.nodes[i]; node != nil {
+			if !t.isSuccess(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, info, node)) {
+				return false
+			}
+		} else if !t.remove(ctx, info) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *dryRun) addAll(ctx context.Context, together removal) bool {
+	for i, info := range together.infos {
+		if node := together.nodes[i]; node != nil {
+			if !t.isSuccess(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, node)) {
+				return false
+			}
+		} else if !t.add(ctx, info) {
+			return false
+		}
+	}
+	return true
+}
+
 // fits runs the profile's filters, with the pods nominated to the node and without them.
 func (t *dryRun) fits(ctx context.Context) bool {
 	return ctx.Err() == nil && t.isSuccess(t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node))
@@ -300,9 +383,9 @@ func (t *dryRun) failure(ctx context.Context) failure {
 	return failure{cause: causeError}
 }
 
-// reprieve puts a pod back and reports whether it may stay. ok is false where the trial is of no use any more.
-func (t *dryRun) reprieve(ctx context.Context, info fwk.PodInfo) (stays, ok bool) {
-	if !t.add(ctx, info) {
+// reprieve puts back what goes together and reports whether it may stay. ok is false where the trial is of no use any more.
+func (t *dryRun) reprieve(ctx context.Context, together removal) (stays, ok bool) {
+	if !t.addAll(ctx, together) {
 		return false, false
 	}
 	if t.fits(ctx) {
@@ -311,5 +394,5 @@ func (t *dryRun) reprieve(ctx context.Context, info fwk.PodInfo) (stays, ok bool
 	if ctx.Err() != nil {
 		return false, false
 	}
-	return false, t.remove(ctx, info)
+	return false, t.removeAll(ctx, together)
 }

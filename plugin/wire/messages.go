@@ -28,6 +28,7 @@ const (
 const (
 	WhenUnplannedFallback = "fallback"
 	WhenUnplannedHold     = "hold"
+	GroupPreemptorsHold   = "hold"
 )
 
 // Statuses of a plan reply.
@@ -84,7 +85,8 @@ type Preemptor struct {
 	SchedulerName string `json:"schedulerName"`
 }
 
-// Victim is a pod chosen for eviction, with the rule that made it removable.
+// Victim is a pod chosen for eviction, with the rule that made it removable. Unit is the group with which it goes whole or not
+// at all; its pods may be on other nodes than the order's.
 type Victim struct {
 	Namespace          string `json:"namespace"`
 	Name               string `json:"name"`
@@ -96,6 +98,7 @@ type Victim struct {
 	PDBViolating       bool   `json:"pdbViolating,omitempty"`
 	Assumed            bool   `json:"assumed,omitempty"`
 	Detail             string `json:"detail,omitempty"`
+	Unit               string `json:"unit,omitempty"`
 }
 
 // Dependency is an object that a refusal depends on.
@@ -154,12 +157,15 @@ type PlanRequest struct {
 // MostRefusedVictims is how many RefusedVictims a request may have; a longer one is refused.
 const MostRefusedVictims = 64
 
-// Removable is a pod that policy allows to be removed; Victim where the plan needs it gone.
+// Removable is a pod that policy allows to be removed; Victim where the plan needs it gone. Unit is the group with which it
+// goes whole or not at all; all its pods stand next to one another. Node is where it runs, if that is not the candidate's.
 type Removable struct {
 	UID          string `json:"uid"`
 	Rule         string `json:"rule"`
 	Victim       bool   `json:"victim,omitempty"`
 	PDBViolating bool   `json:"pdbViolating,omitempty"`
+	Unit         string `json:"unit,omitempty"`
+	Node         string `json:"node,omitempty"`
 }
 
 // Candidate is a node that would do. Removable is in the order in which pods are offered back.
@@ -274,13 +280,14 @@ type QueueLimit struct {
 
 // Rules are what the policy says of victims, so that it also holds for preemption without a plan. In
 // NeverEvictNamespaces and HardBudgetNamespaces "*" means every namespace. WhenUnplanned says what a scheduler
-// does where it gets no plan; absent: WhenUnplannedFallback.
+// does where it gets no plan; absent: WhenUnplannedFallback. GroupPreemptors says the same of pods of a gang.
 type Rules struct {
 	ProtectedNamespaces  []string `json:"protectedNamespaces,omitempty"`
 	MinimumPriority      *int32   `json:"minimumPriority,omitempty"`
 	NeverEvictNamespaces []string `json:"neverEvictNamespaces,omitempty"`
 	HardBudgetNamespaces []string `json:"hardBudgetNamespaces,omitempty"`
 	WhenUnplanned        string   `json:"whenUnplanned,omitempty" check:"fallback|hold"`
+	GroupPreemptors      string   `json:"groupPreemptors,omitempty" check:"upstream|hold"`
 }
 
 // SettledQuota is a queue whose quota has nothing left to enforce: no timer and no process runs for it on these

@@ -12,6 +12,7 @@ from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import OrderDelivery
@@ -20,6 +21,7 @@ from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.config import Config
 from makeway.runtime.config_metrics import ConfigMetrics
+from makeway.runtime.pod_group_api import PodGroupApi
 from makeway.runtime.queues_config import QUEUES
 from unit.evictor.building import EPOCH, NODE, NOW, changed, make_node, preemptor_pod
 
@@ -58,6 +60,8 @@ class FakeCluster:
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.classes: dict[str, PriorityClass] = {}
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner] = {}
+        self.group_api = PodGroupApi()
+        self.groups: dict[GroupKey, GroupRecord] = {}
         self.epoch: int | None = EPOCH
         self.epoch_since: datetime | None = None
         self.brake = RELEASED
@@ -130,6 +134,18 @@ class FakeCluster:
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         await self._called("get_daemonset", name)
         return self.daemonsets.get((namespace, name))
+
+    async def pod_group_api(self) -> PodGroupApi:
+        await self._called("discovery", "")
+        return self.group_api
+
+    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
+        await self._called("get_pod_group", key.name)
+        return self.groups.get(key)
+
+    async def list_pods(self, namespace: str) -> list[Pod]:
+        await self._called("list_pods", namespace)
+        return [pod for pod in self.pods.values() if pod.metadata.namespace == namespace]
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from makeway.core.policy.document import WhenUnplanned
+from makeway.core.policy.document import GroupPreemptors, WhenUnplanned
 from makeway.core.policy.mode import Mode
 
 API_VERSION = "makeway.dev/v1"
@@ -137,7 +137,8 @@ class Victim(Message, frozen=True):
     """A pod chosen for eviction, with the rule that made it removable.
 
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
-    `detail` says in decision records why the rule chose it, with its numbers; orders leave it out.
+    `detail` says in decision records why the rule chose it, with its numbers; orders leave it out. `unit`:
+    the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
     """
 
     namespace: Text
@@ -150,6 +151,7 @@ class Victim(Message, frozen=True):
     pdb_violating: bool = False
     assumed: bool = False
     detail: str = ""
+    unit: str = ""
 
 
 class Dependency(Message, frozen=True):
@@ -240,12 +242,18 @@ class RepairProposal(Message, frozen=True):
 
 
 class Removable(Message, frozen=True):
-    """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone."""
+    """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone.
+
+    `unit`: the group with which it goes whole or not at all; all its pods stand next to one another. `node`:
+    where it runs, if that is another node than the candidate's.
+    """
 
     uid: Text
     rule: Text
     victim: bool = False
     pdb_violating: bool = False
+    unit: str = ""
+    node: str = ""
 
 
 class Candidate(Message, frozen=True):
@@ -532,7 +540,7 @@ class Rules(Message, frozen=True):
     annotated `makeway.dev/never-evict: "true"` in `never_evict_namespaces`. PodDisruptionBudgets are never
     violated in `hard_budget_namespaces`. In the last two `"*"` means every namespace. `when_unplanned` says
     what a scheduler does where it gets no plan: `fallback` leaves the pod to its fallback under these rules,
-    `hold` evicts nothing.
+    `hold` evicts nothing. `group_preemptors` says the same of pods of a gang, which have no plan.
     """
 
     protected_namespaces: tuple[str, ...] = ()
@@ -540,6 +548,7 @@ class Rules(Message, frozen=True):
     never_evict_namespaces: tuple[str, ...] = ()
     hard_budget_namespaces: tuple[str, ...] = ()
     when_unplanned: WhenUnplanned = "fallback"
+    group_preemptors: GroupPreemptors = "upstream"
 
 
 class SettledQuota(Message, frozen=True):

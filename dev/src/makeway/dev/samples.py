@@ -162,6 +162,9 @@ _REPLY_CANDIDATES: Final = PlanReply(
             removable=(
                 Removable(uid=_BATCH_B, rule="lower-priority", victim=True, pdb_violating=True),
                 Removable(uid=_BATCH_A, rule="lower-priority"),
+                Removable(
+                    uid=_OTHER, rule="lower-group-priority", unit="PodGroup batch/train", node="node-7"
+                ),
             ),
             awaited=(_AWAITED,),
             pdb_violations=1,
@@ -377,6 +380,7 @@ _CONTROL_FULL: Final = ControlState(
         never_evict_namespaces=("shop",),
         hard_budget_namespaces=("*",),
         when_unplanned="hold",
+        group_preemptors="hold",
     ),
     exempt_namespaces=("kube-system", "makeway-system"),
     settled=(

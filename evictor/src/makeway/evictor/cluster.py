@@ -8,6 +8,7 @@ metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ from prometheus_client import Counter
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
 from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
 from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
 from makeway.evictor.metrics import EvictorMetrics
@@ -28,12 +30,19 @@ from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
+from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
 
 FIELD_MANAGER = "makeway-evictor"
 """Owner of the evictor's fields in metadata.managedFields."""
 
 CALL_TIMEOUT_SECONDS = 10.0
 """One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
+
+GROUP_API_SECONDS = 60.0
+"""How long it is taken for granted which pod groups the API server serves."""
+
+PAGE_PODS = 500
+"""Pods that are asked for at once, of a namespace with a unit that is to go."""
 
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
@@ -62,6 +71,15 @@ class Cluster(Protocol):
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         """What of the DaemonSet under this name proves that it controls a pod."""
+
+    async def pod_group_api(self) -> PodGroupApi:
+        """Which pod groups are served, as it was a minute ago at the most."""
+
+    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
+        """The PodGroup or CompositePodGroup under this name."""
+
+    async def list_pods(self, namespace: str) -> list[Pod]:
+        """All pods of a namespace, straight from the server's storage."""
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
@@ -103,6 +121,15 @@ class _Lease(msgspec.Struct):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
+class _ListMetadata(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Pods(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: tuple[Pod, ...] = ()
+
+
 class _DeleteAnswer(msgspec.Struct):
     """A Pod, or a Status where the pod went at once."""
 
@@ -131,6 +158,8 @@ _node = _decoder(Node)
 _lease = _decoder(_Lease)
 _priority_class = _decoder(PriorityClass)
 _daemonset = _decoder(DaemonSet)
+_pod_group = _decoder(PodGroup)
+_pods = _decoder(_Pods)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
@@ -151,6 +180,9 @@ class ApiCluster:
         self._priority_classes = SharedReads(self._read_priority_class)
         self._leases = SharedReads(self._read_lease)
         self._daemonsets = SharedReads(self._read_daemonset)
+        self._groups = SharedReads(self._read_group)
+        self._group_api: PodGroupApi | None = None
+        self._group_api_at = 0.0
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
@@ -164,6 +196,39 @@ class ApiCluster:
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass under this name now, read as nodes are."""
         return await self._priority_classes(name)
+
+    async def pod_group_api(self) -> PodGroupApi:
+        """Which pod groups are served; asked again where the answer is older than a minute."""
+        now = time.monotonic()
+        if self._group_api is None or now - self._group_api_at > GROUP_API_SECONDS:
+            try:
+                self._group_api = await pod_group_api(self._api)
+            except (ApiError, ApiUnavailable) as error:
+                raise classify(error) from error
+            self._group_api_at = now
+        return self._group_api
+
+    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
+        """The group under this name now, read as nodes are. Raises PermanentError without the right to."""
+        return await self._groups((api, key))
+
+    async def _read_group(self, asked: tuple[PodGroupApi, GroupKey]) -> GroupRecord | None:
+        api, key = asked
+        body = await self._call("get_pod_group", "GET", api.path(key))
+        return None if body is None else group_record(_pod_group(body), composite=key.composite)
+
+    async def list_pods(self, namespace: str) -> list[Pod]:
+        """All pods of a namespace, in pages."""
+        pods: list[Pod] = []
+        base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
+        path = base
+        while True:
+            body = await self._call("list_pods", "GET", path)
+            page = _pods(body or b"{}")
+            pods += page.items
+            if not page.metadata.continue_:
+                return pods
+            path = f"{base}&continue={quote(page.metadata.continue_, safe='')}"
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""

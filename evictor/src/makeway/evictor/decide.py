@@ -12,18 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
+from makeway.core.k8s.pod_groups import Membership
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
-from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Rule
+from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY, PreemptionPair, PreemptorFacts, Rule
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
 from makeway.evictor.fences import LEASE, Fences
+from makeway.evictor.groups import exempt_by_group
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -179,29 +183,45 @@ def judge(
     rules: Sequence[Rule],
     now: datetime,
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
+    group: Membership | None = None,
 ) -> VictimVerdict:
     """Judge one victim by the pod that the API server shows under its name now.
 
     `rules`: those in force for this preemptor, over PriorityClasses that were read just now. `daemonsets`:
-    with the one that the pod claims.
+    with the one that the pod claims. `group`: what its groups, read just now, mean for it; None once a pod of
+    its unit has been deleted. A victim of a unit may run on another node than the order's.
     """
+    node = victim.node if victim.unit else order.node
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
         return Exempt("is-preemptor", "the order names its preemptor as a victim")
     if isinstance(there := _there(victim, pod), Gone):
         return there
     bound_to = there.spec.node_name or ""
-    if victim.assumed and bound_to not in ("", order.node):
+    if victim.assumed and bound_to not in ("", node):
         return Gone("elsewhere")
     if there.metadata.deletion_timestamp is not None:
         return Terminating(there.metadata.deletion_grace_period_seconds or 0)
     if not bound_to and not victim.assumed:
         return Exempt("not-bound", "the pod is bound to no node")
-    if bound_to not in ("", order.node):
-        return Exempt("on-another-node", f"the pod runs on {bound_to}, the order is for {order.node}")
-    allowed = ask(rules, PreemptionPair(preemptor, known_facts(there, daemonsets), now))
+    if bound_to not in ("", node):
+        return Exempt("on-another-node", f"the pod runs on {bound_to}, the order is for {node}")
+    facts = known_facts(there, daemonsets)
+    if group is not None:
+        if (kept := exempt_by_group(victim, group)) is not None:
+            return kept
+        facts = at_priority_of(group, facts)
+    allowed = ask(rules, PreemptionPair(preemptor, facts, now))
     if not allowed.removable:
         return Exempt(allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
+
+
+def at_priority_of(group: Membership, facts: PodFacts) -> PodFacts:
+    """Return a pod's facts at its groups' priority, which counts; that of a critical pod never falls."""
+    if group.priority is None:
+        return facts
+    lowest = facts.priority if facts.priority >= SYSTEM_CRITICAL_PRIORITY else group.priority
+    return replace(facts, priority=max(group.priority, lowest))
 
 
 def known_facts(pod: Pod, daemonsets: KnownDaemonSets) -> PodFacts:
@@ -238,6 +258,8 @@ def judge_for_quota(
     protection: Protection,
     bar: Callable[[Pod], QuotaExemption | None],
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
+    *,
+    group: Membership | None = None,
 ) -> VictimVerdict:
     """Judge one victim of a quota order; there is no preemptor to be less important than.
 
@@ -248,6 +270,8 @@ def judge_for_quota(
         return stays
     if not stays.spec.node_name:
         return Exempt("not-bound", "the pod is bound to no node, and so not counted")
+    if group is not None and (grouped := exempt_by_group(victim, group)) is not None:
+        return grouped
     kept = quota_exemption_of(known_facts(stays, daemonsets), protection) or bar(stays)
     return _delete(stays) if kept is None else Exempt(kept.rule, kept.detail)
 

@@ -19,16 +19,19 @@ from functools import partial
 from typing import Final, NoReturn, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord, Membership
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
+from makeway.evictor.groups import groups_in, incomplete_unit, key_of, membership_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap
@@ -50,6 +53,7 @@ from makeway.evictor.verdicts import (
     VictimVerdict,
 )
 from makeway.runtime.failpoints import failpoint
+from makeway.runtime.pod_group_api import PodGroupApi
 
 AWAIT_POLL_SECONDS = 0.1
 """Between two looks at an awaited order's outcome. Orders take tens of milliseconds."""
@@ -152,6 +156,8 @@ class Execution:
         self._classes: dict[str, PriorityClass] = {}
         self._class_names: set[str] = set()
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
+        self._groups: dict[GroupKey, GroupRecord | None] = {}
+        self._group_api = PodGroupApi()
         self._cluster = cluster
         self._records = records
         self._turn = turn
@@ -282,14 +288,61 @@ class Execution:
                 self.progress[uid].verdict = verdict
         if (refused := decide.first_exempt(verdicts)) is not None:
             self._halt(refused)
+        if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
+            self._halt(refused)
         return pending
+
+    @property
+    def _has_units(self) -> bool:
+        return any(victim.unit for victim in self.order.victims)
+
+    async def _incomplete_unit(self) -> Refused | None:
+        """Whether the order leaves a pod of a unit out, by all pods of its namespaces as they are now."""
+        namespaces = sorted({victim.namespace for victim in self.order.victims if victim.unit})
+        for namespace in namespaces:
+            pods = await self._cluster.list_pods(namespace)
+            await self._read_groups(groups_in(pods))
+            refused = incomplete_unit(self.order, pods, self._groups.get)
+            if refused is not None:
+                return refused
+        return None
+
+    async def _read_groups(self, keys: Iterable[GroupKey]) -> None:
+        """Read PodGroups and their parents; nothing where the API server serves none."""
+        self._group_api = await self._cluster.pod_group_api()
+        if not self._group_api.version:
+            return
+        left = set(keys)
+        for _ in range(MOST_LEVELS):
+            found = await asyncio.gather(*(self._read_group(key) for key in sorted(left)))
+            records = [one for one in found if one is not None and one.parent]
+            left = {GroupKey(one.key.namespace, one.parent, composite=True) for one in records}
+
+    async def _read_group(self, key: GroupKey) -> GroupRecord | None:
+        async with self._reads:
+            record = await self._cluster.get_pod_group(self._group_api, key)
+        if record is not None and not self._group_api.composites:
+            record = replace(record, parent="")
+        self._groups[key] = record
+        return record
+
+    def _membership(self, victim: Victim, pod: Pod | None) -> Membership | None:
+        """What a victim's groups mean for it; None once a pod of its unit has been deleted."""
+        if pod is None or (
+            victim.unit
+            and any(one.delete_sent for one in self.progress.values() if one.victim.unit == victim.unit)
+        ):
+            return None
+        return membership_of(pod, self._groups.get) if self._group_api.version else Membership()
 
     async def _read(self, victim: Victim) -> Pod | None:
         async with self._reads:
             pod = await self._cluster.get_pod(victim.namespace, victim.name)
             if pod is not None:
                 await self._read_daemonset(pod)
-            return pod
+        if pod is not None and (key := key_of(pod)) is not None:
+            await self._read_groups([key])
+        return pod
 
     async def _read_daemonset(self, pod: Pod) -> None:
         """Read the DaemonSet that a pod claims, which alone can prove it.
@@ -322,13 +375,14 @@ class Execution:
             preemptor=self.preemptor,
             rules=rules_for(
                 self.preemptor,
-                self.order.node,
+                "" if victim.unit else self.order.node,
                 self._mode_guard.policy,
                 self._classes,
                 own_namespace=self._mode_guard.own_namespace,
             ),
             now=self._clock.now(),
             daemonsets=self._daemonsets,
+            group=self._membership(victim, pod),
         )
 
     async def _check(self) -> Proceed | Stop:

@@ -79,6 +79,7 @@ class QuotaExecution(Execution):
             self._mode_guard.policy.protection,
             partial(self._queue_guard.bar_of, self.order),
             self._daemonsets,
+            group=self._membership(victim, pod),
         )
 
     def _stays(self, stop: Failed | Refused) -> None:

@@ -109,6 +109,7 @@ class Refused:
         "preemption-policy-never",
         "victim-spared",
         "queues-not-read",
+        "unit-incomplete",
         "quota-not-enforced",
     ]
     message: str

@@ -20,6 +20,9 @@ from makeway.core.policy.exemption import NOT_EXEMPT, PREEMPTION_TOLERATION, Exe
 from makeway.core.policy.facts import PodFacts
 
 LOWER_PRIORITY: Final = "lower-priority"
+LOWER_GROUP_PRIORITY: Final = "lower-group-priority"
+"""The same, where a pod's own priority is not lower, but that of its groups, which counts."""
+
 SYSTEM_CRITICAL: Final = "system-critical"
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from makeway.core.policy.rules import LOWER_PRIORITY
+from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import QueueConstraints
@@ -137,7 +137,7 @@ class EvaluatedBatch:
             unit = None if groups is None else groups.units[int(groups.unit[slot, place])]
             victim, bad = victims[slot], violating[slot]
             if unit is None or groups is None:
-                one = RemovablePod(pod=pod, rule=LOWER_PRIORITY, victim=victim, pdb_violating=bad)
+                one = RemovablePod(pod=pod, rule=self._rule(pod), victim=victim, pdb_violating=bad)
                 blocks.append((bad, [one]))
                 continue
             if not groups.lead[slot, place] or (not victim and named + unit.size > MOST_PODS):
@@ -147,7 +147,7 @@ class EvaluatedBatch:
             members = [
                 RemovablePod(
                     pod=member,
-                    rule=LOWER_PRIORITY,
+                    rule=self._rule(member),
                     victim=victim,
                     pdb_violating=bad and turn < charged,
                     unit=unit.name,
@@ -157,6 +157,11 @@ class EvaluatedBatch:
             blocks.append((bad, members))
         blocks.sort(key=lambda block: not block[0])
         return [one for _, block in blocks for one in block]
+
+    def _rule(self, pod: PodRecord) -> str:
+        """Return the rule that allows a pod to go: its own priority is lower, or that of its groups."""
+        own = not pod.group or pod.facts.priority < self.question.preemptor.priority
+        return LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
 
     def exempt(self, place: int) -> ExemptPods:
         """Name pods of one node that rules exempt."""

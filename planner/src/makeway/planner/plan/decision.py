@@ -125,13 +125,14 @@ def _victim(node: str, one: RemovablePod) -> messages.Victim:
         namespace=one.pod.namespace,
         name=one.pod.name,
         uid=one.pod.uid,
-        node=node,
+        node=one.pod.node if one.unit else node,
         priority=one.pod.priority,
         grace_period_seconds=one.pod.grace_period_seconds,
         rule=one.rule,
         pdb_violating=one.pdb_violating,
         assumed=not one.pod.node,
         detail=one.detail,
+        unit=one.unit,
     )
 
 

@@ -57,7 +57,12 @@ def _candidate(candidate: PlanCandidate) -> messages.Candidate:
         node=candidate.node,
         removable=tuple(
             messages.Removable(
-                uid=one.pod.uid, rule=one.rule, victim=one.victim, pdb_violating=one.pdb_violating
+                uid=one.pod.uid,
+                rule=one.rule,
+                victim=one.victim,
+                pdb_violating=one.pdb_violating,
+                unit=one.unit,
+                node=one.pod.node if one.unit and one.pod.node != candidate.node else "",
             )
             for one in candidate.removable
         ),

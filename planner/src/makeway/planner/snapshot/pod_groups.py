@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
+from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.records import PodRecord
 
@@ -170,11 +171,14 @@ class PodGroups:
     # --------------------------------------------------------------------------------- changing
 
     def entered(self, pod: PodRecord) -> PodRecord:
-        """Return a pod as it is entered: at the priority of its groups."""
+        """Return a pod as it is entered: at its groups' priority. That of a critical pod never falls."""
         if not pod.group or not self.followed:
             return pod
         group = self._group(pod)
-        priority = pod.facts.priority if group.priority is None else group.priority
+        own = pod.facts.priority
+        priority = own if group.priority is None else group.priority
+        if own >= SYSTEM_CRITICAL_PRIORITY:
+            priority = max(own, priority)
         return pod if priority == pod.priority else replace(pod, priority=priority)
 
     def join(self, pod: PodRecord, row: int | None) -> int:

@@ -96,6 +96,7 @@ def rules_of(policy: Policy) -> Rules:
         never_evict_namespaces=tuple(sorted(protection.never_evict_namespaces)),
         hard_budget_namespaces=tuple(sorted(policy.hard_budgets)),
         when_unplanned=policy.when_unplanned,
+        group_preemptors=policy.groups.preemptors,
     )
 
 

@@ -1,0 +1,72 @@
+"""Which pod groups the API server serves: asked of discovery, which everyone may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from makeway.core.k8s.pod_groups import COMPOSITE_VERSION, GROUP, POD_GROUP_VERSIONS, GroupKey
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+POD_GROUPS = "podgroups"
+COMPOSITES = "compositepodgroups"
+
+
+class GroupReader(Protocol):
+    """What is used of `makeway.runtime.kube.Api`."""
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+    ) -> bytes:
+        """Send a request; raises ApiError or ApiUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupApi:
+    """What is served. `version`: of the PodGroup, empty where there is none that is read."""
+
+    version: str = ""
+    composites: bool = False
+
+    def path(self, key: GroupKey | None = None, *, composite: bool = False) -> str:
+        """Return the path of one group, or of all of one kind."""
+        version = COMPOSITE_VERSION if composite or (key is not None and key.composite) else self.version
+        plural = COMPOSITES if composite or (key is not None and key.composite) else POD_GROUPS
+        within = "" if key is None else f"/namespaces/{key.namespace}"
+        name = "" if key is None else f"/{key.name}"
+        return f"/apis/{GROUP}/{version}{within}/{plural}{name}"
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    resources: tuple[_Resource, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Resources).decode
+
+
+async def pod_group_api(api: GroupReader) -> PodGroupApi:
+    """Ask which groups are served. Raises ApiError, ApiUnavailable."""
+    for version in POD_GROUP_VERSIONS:
+        if POD_GROUPS in await _served(api, version):
+            return PodGroupApi(version, COMPOSITES in await _served(api, COMPOSITE_VERSION))
+    return PodGroupApi()
+
+
+async def _served(api: GroupReader, version: str) -> frozenset[str]:
+    try:
+        body = await api.request("GET", f"/apis/{GROUP}/{version}")
+    except ApiError as error:
+        if error.status == 404:
+            return frozenset()
+        raise
+    try:
+        return frozenset(one.name for one in _decode(body).resources)
+    except msgspec.DecodeError as error:
+        raise ApiUnavailable(f"unreadable discovery of {GROUP}/{version}: {error}") from error

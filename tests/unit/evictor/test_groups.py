@@ -1,0 +1,210 @@
+"""A unit is deleted whole or not at all, by the groups and pods as the API server has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from makeway.bus.messages import EvictionOrder
+from makeway.core.k8s.objects import Pod, SchedulingGroup
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.document import Policy, Protection
+from makeway.evictor.retry import PermanentError
+from makeway.runtime.pod_group_api import PodGroupApi
+from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim
+from unit.evictor.fakes import UNAVAILABLE
+from unit.evictor.test_quota_orders import quota_order
+from unit.evictor.test_service import World, results
+
+UNIT = "PodGroup default/g"
+KEY = GroupKey("default", "g")
+
+
+def member(name: str, node: str | None = NODE, group: str = "g", priority: int = 0) -> Pod:
+    pod = a_pod(name).on(node).priority(priority).build()
+    return changed(pod, "spec", scheduling_group=SchedulingGroup(pod_group_name=group))
+
+
+def record(*, whole: bool = True, priority: int = 0, parent: str = "") -> GroupRecord:
+    return GroupRecord(key=KEY, uid="g-uid", whole=whole, priority=priority, parent=parent)
+
+
+def unit_order(*names: str, unit: str = UNIT) -> EvictionOrder:
+    """An order for a unit whose first pod runs on the order's node, the others elsewhere."""
+    return make_order(
+        *(
+            make_victim(name, node=NODE if number == 0 else f"node-{name}", unit=unit)
+            for number, name in enumerate(names)
+        )
+    )
+
+
+def world_of(*pods: Pod, group: GroupRecord | None = None) -> World:
+    world = World(*pods)
+    world.cluster.group_api = PodGroupApi("v1beta1", composites=True)
+    world.cluster.groups[KEY] = group or record()
+    return world
+
+
+async def test_a_unit_is_deleted_with_its_pods_on_other_nodes() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+
+
+async def test_every_pod_and_group_is_read_before_the_first_delete() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    await world.carry_out(unit_order("a", "b"))
+
+    calls = world.cluster.calls
+    first = next(place for place, (operation, _) in enumerate(calls) if operation in ("delete", "mark"))
+    before = set(calls[:first])
+    assert {("get_pod", "a"), ("get_pod", "b"), ("get_pod_group", "g"), ("list_pods", "default")} <= before
+
+
+def leave_out(world: World) -> None:
+    world.cluster.put(member("c", "node-c"))
+
+
+def protect(world: World) -> None:
+    world.policy = Policy(protection=Protection(never_evict_namespaces=("*",)))
+    world.cluster.put(
+        changed(world.cluster.pods["b"], "metadata", annotations={"makeway.dev/never-evict": "true"})
+    )
+
+
+def move(world: World) -> None:
+    world.cluster.put(member("b", "node-z"))
+
+
+def raise_priority(world: World) -> None:
+    world.cluster.groups[KEY] = record(priority=1000)
+
+
+def remove_group(world: World) -> None:
+    del world.cluster.groups[KEY]
+
+
+def cycle(world: World) -> None:
+    parent = GroupKey("default", "c", composite=True)
+    world.cluster.groups[KEY] = record(parent="c")
+    world.cluster.groups[parent] = GroupRecord(key=parent, uid="c", parent="c")
+
+
+def become_single(world: World) -> None:
+    world.cluster.groups[KEY] = record(whole=False)
+
+
+def join_another(world: World) -> None:
+    parent = GroupKey("default", "c", composite=True)
+    world.cluster.groups[KEY] = record(parent="c")
+    world.cluster.groups[parent] = GroupRecord(key=parent, uid="c", whole=True)
+
+
+def lose_the_right(world: World) -> None:
+    world.cluster.always_fail("get_pod_group", "g", PermanentError("forbidden", "podgroups is forbidden"))
+
+
+def lose_the_api(world: World) -> None:
+    world.cluster.group_api = PodGroupApi()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (leave_out, "the order leaves default/c out"),
+        (protect, "never-evict"),
+        (move, "the pod runs on node-z, the order is for node-b"),
+        (raise_priority, "1000 >= 1000"),
+        (remove_group, "PodGroup default/g does not exist"),
+        (cycle, "form a cycle"),
+        (become_single, "with which it need not go"),
+        (join_another, "CompositePodGroup default/c goes whole or not at all"),
+        (lose_the_right, "podgroups is forbidden"),
+        (lose_the_api, "with which it need not go"),
+    ],
+)
+async def test_an_order_for_a_unit_that_is_another_by_now_deletes_nothing(
+    change: Callable[[World], None], words: str
+) -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    change(world)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result in ("refused", "failed")
+    assert words in outcome.message + " ".join(one.message for one in outcome.victims)
+    assert (world.cluster.deletes(), world.cluster.marks()) == ([], [])
+
+
+async def test_an_order_that_names_a_pod_of_a_unit_alone_deletes_nothing() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert outcome.result == "refused"
+    assert "the order names it alone" in outcome.message
+    assert world.cluster.deletes() == []
+
+
+async def test_a_pod_of_a_group_of_mode_single_goes_alone_at_the_priority_of_its_group() -> None:
+    world = world_of(member("a", priority=5000), member("b", "node-b"), group=record(whole=False))
+
+    outcome = await world.carry_out(make_order("a"))
+
+    assert (outcome.result, world.cluster.deletes()) == ("succeeded", ["a"])
+
+
+async def test_a_quota_never_breaks_a_unit() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    outcome = await world.carry_out(quota_order("a"))
+
+    assert "PodGroup default/g goes whole or not at all" in outcome.message
+    assert world.cluster.deletes() == []
+
+
+async def test_pods_of_a_unit_that_are_pending_or_leaving_need_not_stand_in_the_order() -> None:
+    leaving = changed(
+        member("c", "node-c"),
+        "metadata",
+        deletion_timestamp=a_pod("x").terminating().build().metadata.deletion_timestamp,
+    )
+    world = world_of(member("a"), member("b", None), leaving)
+
+    outcome = await world.carry_out(unit_order("a"))
+
+    assert outcome.result == "succeeded"
+
+
+async def test_once_a_pod_of_it_has_gone_the_rest_of_a_unit_goes_whatever_its_group_says() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    world.cluster.before("delete", "a", lambda: remove_group(world))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert results(outcome) == {"a": "deleted", "b": "deleted"}
+
+
+async def test_groups_that_cannot_be_read_for_a_moment_are_read_again() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    world.cluster.fail("get_pod_group", "g", UNAVAILABLE)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+
+
+async def test_of_pods_without_a_group_no_group_is_asked_for() -> None:
+    world = World(a_pod("a").build())
+
+    await world.carry_out(make_order("a"))
+
+    assert not {"discovery", "list_pods", "get_pod_group"} & {
+        operation for operation, _ in world.cluster.calls
+    }
