@@ -31,9 +31,6 @@ from makeway.planner.snapshot.pod_groups import POD_RANK, Unit
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-POD_GROUP = "pod-group"
-"""The rule that keeps a pod since what has to go with it may not go, or is not known."""
-
 MOST_PODS = 1000
 """Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
 
@@ -388,6 +385,18 @@ class PlanGroups:
                     FOREVER,
                 )
         return "", FOREVER
+
+
+def kept_by_group(snapshot: Snapshot, pod: PodRecord) -> str:
+    """Return why a pod may not go by itself; empty where it may. Of plans that take single pods only."""
+    group = snapshot.groups.of(pod)
+    if group is None:
+        return ""
+    if group.unit is not None:
+        return f"{group.unit.key} goes whole or not at all"
+    if group.unknown:
+        return f"it is not known what has to go with it: {group.unknown}"
+    return ""
 
 
 def _surplus(numbers: Ints, surplus: Ints) -> Flags:

@@ -27,6 +27,7 @@ from makeway.core.k8s.objects import (
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.service.pod_group_watch import PodGroupWatch
 from makeway.planner.snapshot.changes import (
     KnowDaemonSets,
     KnowVolumes,
@@ -397,7 +398,7 @@ class Watch:
 
     `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes, device
     classes and DaemonSets are optional: where they may not be read, as with older rights, they rule no node
-    out, and no DaemonSet proves its pods.
+    out, and no DaemonSet proves its pods. Pod groups are followed where there are any.
     """
 
     def __init__(
@@ -428,6 +429,7 @@ class Watch:
             ListWatch(api, DEVICE_CLASSES, DeviceClassFeed(snapshot).feed(), metrics, patient),
             ListWatch(api, DAEMON_SETS, DaemonSetFeed(snapshot), metrics, patient),
         )
+        self._groups = PodGroupWatch(api, snapshot, metrics, patient)
 
     @property
     def synced(self) -> bool:
@@ -448,4 +450,4 @@ class Watch:
 
     def runs(self) -> list[Any]:
         """Return the coroutines to run, one a resource; each runs for ever."""
-        return [part.run() for part in (*self._parts, *self._optional)]
+        return [*(part.run() for part in (*self._parts, *self._optional)), self._groups.run()]

@@ -24,6 +24,9 @@ NO_GROUP = 0
 POD_RANK, GROUP_RANK, COMPOSITE_RANK = 1, 2, 3
 """Of equal priority a composite group is more important than a group, and that than a pod: victimRank."""
 
+POD_GROUP = "pod-group"
+"""The rule that keeps a pod since what has to go with it may not go, or is not known."""
+
 _UNREAD = Membership(unknown="pod groups have not been read yet")
 
 
@@ -133,6 +136,11 @@ class PodGroups:
     def of(self, pod: PodRecord) -> GroupMembers | None:
         """Return the group of a pod; None where it is in none, or groups are not followed."""
         return self._groups.get(f"{pod.namespace}/{pod.group}") if pod.group else None
+
+    def keeping(self, pod: PodRecord) -> str:
+        """Return the rule by which its group keeps a pod from going by itself; empty where it may."""
+        group = self.of(pod)
+        return POD_GROUP if group is not None and (group.unit is not None or group.unknown) else ""
 
     def unit(self, number: int) -> Unit:
         """Return a unit by number."""

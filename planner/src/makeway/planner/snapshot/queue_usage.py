@@ -31,7 +31,14 @@ class QueueUsage:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(self, exemptions: Exemptions, owners: OwnerIndex, daemonsets: DaemonSetIndex) -> None:
+    def __init__(
+        self,
+        exemptions: Exemptions,
+        owners: OwnerIndex,
+        daemonsets: DaemonSetIndex,
+        kept_by_group: Callable[[PodRecord], str] = lambda _: "",
+    ) -> None:
+        self._kept_by_group = kept_by_group
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
@@ -164,5 +171,5 @@ class QueueUsage:
             originator=self._owners.is_originator(pod),
             opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
             created_micros=facts.created_micros,
-            exempt="" if exemption is None else exemption.rule,
+            exempt=self._kept_by_group(pod) if exemption is None else exemption.rule,
         )

@@ -130,12 +130,12 @@ class Snapshot:
         self.exemptions = Exemptions()
         self.owners = OwnerIndex()
         self.daemonsets = DaemonSetIndex()
-        self.queues = QueueUsage(self.exemptions, self.owners, self.daemonsets)
+        self.groups = PodGroups()
+        self.queues = QueueUsage(self.exemptions, self.owners, self.daemonsets, self.groups.keeping)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
         self.volumes = Volumes()
-        self.groups = PodGroups()
         self.devices: frozenset[str] | None = frozenset()
         self.signatures = SignatureTable(self.exclusive_claims)
         self.topology = Topology()

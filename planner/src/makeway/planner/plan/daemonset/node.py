@@ -28,11 +28,13 @@ from makeway.planner.plan.constraints.queues import (
     queue_constraints_of,
 )
 from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.groups import kept_by_group
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags
+from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -228,6 +230,8 @@ def _kept(
         verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))
         if verdict.removable and pod.uid in question.refused:
             verdict = REFUSED
+        if verdict.removable and (grouped := kept_by_group(snapshot, pod)):
+            verdict = Verdict(False, POD_GROUP, grouped)
         spent = [
             f"{namespace}/{name}"
             for namespace, name in snapshot.budgets.kept(snapshot.budget_set(pod.uid), allowance)

@@ -16,10 +16,10 @@ from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_of
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.groups import POD_GROUP
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
 from makeway.planner.snapshot.columns import Flags
+from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 

@@ -19,11 +19,11 @@ from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.evaluate import Evaluation
-from makeway.planner.plan.groups import POD_GROUP
 from makeway.planner.plan.ranking import top
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_mask
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
 
 NO_LOWER = "No pods of lower priority"
