@@ -123,6 +123,41 @@ class Sample:
             and event.namespace == self.event.namespace
         )
 
+    def running(self) -> str:
+        """A pod that no order names, and that ran while the victim was deleted."""
+        moment = self.event.at
+        named = {uid for uid, _ in self.case.orders.by_victim()}
+        return next(
+            pod.uid
+            for pod in self.case.pods
+            if pod.uid not in named
+            and pod.namespace == self.event.namespace
+            and pod.bound_by(moment - timedelta(seconds=2))
+            and (pod.leaving_at is None or pod.leaving_at > moment)
+            and (pod.gone_at is None or pod.gone_at > moment)
+        )
+
+    def unit_with(self, uid: str) -> RecordedHistory:
+        """Let the victim and another pod be of a group that goes whole or not at all."""
+        made = next(event for event in self.history.requests if event.resource == "pods" and event.accepted)
+        metadata = {"namespace": self.event.namespace, "name": "falsified", "uid": "falsified"}
+        group = {"metadata": metadata, "spec": {"disruptionMode": {"all": {}}}}
+        history = self.with_request(
+            made,
+            verb="create",
+            group="scheduling.k8s.io",
+            resource="podgroups",
+            subresource="",
+            response=group,
+        )
+
+        def join(body: Body) -> None:
+            body["spec"]["schedulingGroup"] = {"podGroupName": "falsified"}
+
+        for one in (self.uid, uid):
+            history = replace_history(self, history).pod(one, join)
+        return history
+
     # -------------------------------------------------------------------------------------------- streams
 
     def orders(
@@ -437,6 +472,7 @@ MUTATIONS: dict[str, Mutation] = {
     "a victim on another node": Mutation(
         "victim-elsewhere", lambda sample: sample.orders(lambda order: _with(order, node="falsified"))
     ),
+    "a part of a unit": Mutation("unit-broken", lambda sample: sample.unit_with(sample.running())),
     "a delete past a hard budget": Mutation(
         "budget-passed-by",
         lambda sample: sample.in_force(hard_namespaces=frozenset({sample.event.namespace})),

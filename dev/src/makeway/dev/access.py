@@ -27,6 +27,7 @@ def grant(site: Site, api: AdminApi) -> None:
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for account in ACCOUNTS:
         api.apply_file(RBAC_MANIFESTS / f"{account}.yaml")
+    api.apply_file(RBAC_MANIFESTS / "pod-groups.yaml")
     if site.options.fallback:
         api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
     _configmap(api, BREAKER, {})

@@ -34,6 +34,12 @@ POLICY: dict[str, Any] = {
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],
             "resources": [{"group": "", "resources": ["pods", "pods/status", "pods/eviction"]}],
         },
+        # Which pods could only go together.
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [{"group": "scheduling.k8s.io", "resources": ["podgroups", "compositepodgroups"]}],
+        },
         # Which node a pod was bound to.
         {
             "level": "Request",

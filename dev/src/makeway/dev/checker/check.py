@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from makeway.dev.checker import activity, authority, deletes, forms, lives, patches, spared, traces, truth
+from makeway.dev.checker import (
+    activity,
+    authority,
+    deletes,
+    forms,
+    lives,
+    patches,
+    spared,
+    traces,
+    truth,
+    units,
+)
 from makeway.dev.checker.case import OrderCase
 from makeway.dev.checker.findings import Findings, PendingPod, Violation
 from makeway.dev.checker.history import RecordedHistory
@@ -13,6 +24,7 @@ _RULES = (
     deletes.rules,
     forms.rules,
     spared.rules,
+    units.rules,
     authority.rules,
     patches.rules,
     lives.rules,

@@ -36,7 +36,7 @@ class PodHistory:
     """One incarnation of a pod.
 
     `daemon`: a DaemonSet controls it; `pinned_to`: the node that it is for. `mirror`: the image of a static
-    pod.
+    pod. `group`: the PodGroup that it names.
     """
 
     namespace: str
@@ -48,6 +48,7 @@ class PodHistory:
     mirror: bool = False
     grace_period_seconds: int | None = None
     preemption_policy: str = ""
+    group: str = ""
     versions: list[Version] = field(default_factory=list)
     bindings: list[tuple[datetime, str]] = field(default_factory=list)
     """Accepted bindings: when, and the node."""
@@ -151,6 +152,7 @@ class Pods:
                 daemon=_is_daemon(metadata),
                 pinned_to=_pinned_to(spec) if _is_daemon(metadata) else "",
                 mirror=MIRROR in (metadata.get("annotations") or {}),
+                group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",
             )
             self._latest[(pod.namespace, pod.name)] = uid
             if node := spec.get("nodeName"):

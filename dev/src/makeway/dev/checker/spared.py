@@ -28,8 +28,10 @@ def rules(case: OrderCase) -> Iterator[Finding]:
             yield Violation(Invariant.VICTIM_PROTECTED, objects, event.at, why)
         if pod is not None and order is not None and order.order.node:
             node = pod.node_at(event.at)
-            if node and node != order.order.node:
-                evidence = f"it is on {node}, its order is for {order.order.node}"
+            unit = next((one for one in order.order.victims if one.uid == uid and one.unit), None)
+            wanted = order.order.node if unit is None else unit.node
+            if node and node != wanted:
+                evidence = f"it is on {node}, its order is for {wanted}"
                 yield Violation(Invariant.VICTIM_ELSEWHERE, objects, event.at, evidence)
         if event.subresource != "eviction" and _among(event.namespace, in_force.hard_namespaces):
             yield Violation(Invariant.BUDGET_PASSED_BY, objects, event.at, "a delete, where budgets are hard")
