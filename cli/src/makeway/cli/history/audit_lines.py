@@ -31,6 +31,7 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.cli.text import safe
+from makeway.cli.units import in_units, names_of, unit_text
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
@@ -292,9 +293,11 @@ def _preemptor(preemptor: Preemptor | None, queue: str) -> str:
 
 def _victims(victims: Iterable[Victim]) -> str:
     named = [
-        f"{safe(f'{v.namespace}/{v.name}')} ({v.priority}, {safe(v.rule)}"
-        f"{', violates a PDB' if v.pdb_violating else ''}{', not bound yet' if v.assumed else ''})"
-        for v in victims
+        f"{safe(unit_text(unit, pods) if unit else names_of(pods)[0])}"
+        f" ({pods[0].priority}, {safe(pods[0].rule)}"
+        f"{', violates a PDB' if any(v.pdb_violating for v in pods) else ''}"
+        f"{', not bound yet' if any(v.assumed for v in pods) else ''})"
+        for unit, pods in in_units(victims)
     ]
     return f"evict {', '.join(named)}" if named else "nobody to evict"
 

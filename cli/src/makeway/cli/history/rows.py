@@ -16,6 +16,7 @@ import msgspec
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.text import safe
+from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
 
 COLUMNS: Final = ("TIME", "FOR", "NODE", "VICTIMS", "RESULT", "TOOK", "ID")
@@ -217,7 +218,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def named(victims: Iterable[Victim]) -> str:
     """The first few victims by name, and how many more."""
-    names = [f"{victim.namespace}/{victim.name}" for victim in victims]
+    names = names_of(victims)
     more = f" and {len(names) - _SHOWN_VICTIMS} more" if len(names) > _SHOWN_VICTIMS else ""
     return (", ".join(names[:_SHOWN_VICTIMS]) + more) or "-"
 

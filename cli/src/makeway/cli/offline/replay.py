@@ -20,6 +20,7 @@ from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
 from makeway.cli.offline.finding import decision_by_id, order_by_id
 from makeway.cli.output import OutputOption, Printer
+from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
 from makeway.planner.offline.replaying import Difference, Replay, differences
 from makeway.planner.recording.entries import RecordingError
@@ -202,12 +203,12 @@ def _lines(answer: ReplayResult) -> list[str]:
         return lines
     lines.append("the same comes out again:")
     if record.quota is not None:
-        victims = ", ".join(f"{one.namespace}/{one.name}" for one in record.victims)
+        victims = ", ".join(names_of(record.victims))
         lines.append(f"  {record.quota.result}; victims: {victims or 'none'}")
     elif record.diagnosis is not None:
         lines.append(f"  {record.diagnosis.reason}: {record.diagnosis.message}")
     elif record.nominated_node:
-        victims = ", ".join(f"{one.namespace}/{one.name}" for one in record.victims)
+        victims = ", ".join(names_of(record.victims))
         best = f"{record.nominated_node}, best of {record.candidates_total}"
         lines.append(f"  {best}; victims: {victims or 'nobody new'}")
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from makeway.bus.messages import RankedCandidate, Spared, Victim
+from makeway.cli.units import in_units, unit_text
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
 from makeway.planner.offline.quotas import SimulatedQuota
@@ -55,7 +56,8 @@ def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
         violations = f", {counted(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
         leaving = counted(len(pod.victims), "pod")
         yield f"{name} would preempt on {pod.nominated_node}: {leaving} would leave{violations}"
-        yield from (f"  - {text}" for text in map(_victim, pod.victims))
+        for unit, pods in in_units(pod.victims):
+            yield f"  - {_unit(unit, pods) if unit else _victim(pods[0])}"
         yield from _candidates(pod, all_candidates=all_candidates)
     else:
         yield f"{name} stays pending"
@@ -88,9 +90,20 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
 
 
 def _other(one: RankedCandidate) -> str:
-    victims = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
+    victims = ", ".join(
+        f"{unit_text(unit, pods)} ({pods[0].priority})"
+        if unit
+        else f"{pods[0].namespace}/{pods[0].name} ({pods[0].priority})"
+        for unit, pods in in_units(one.victims)
+    )
     violations = f"; {counted(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
     return f"{victims}{violations}"
+
+
+def _unit(unit: str, pods: Sequence[Victim]) -> str:
+    violating = sum(pod.pdb_violating for pod in pods)
+    violates = f", {counted(violating, 'PDB violation')}" if violating else ""
+    return f"{unit_text(unit, pods)} (priority {pods[0].priority}): {pods[0].rule}{violates}"
 
 
 def _victim(victim: Victim) -> str:

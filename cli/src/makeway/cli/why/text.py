@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
+from makeway.cli.units import in_units, names_of, unit_text
 from makeway.cli.why.story import Story
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
@@ -32,7 +33,12 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
         yield f"  for:   queue {order.queue}, whose maximum was lowered"
     violating = "; it violates a PDB" if victim.pdb_violating else ""
     yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
-    others = [one for one in order.victims if one.uid != victim.uid]
+    if victim.unit:
+        together = [one for one in order.victims if one.unit == victim.unit]
+        yield f"  goes:  with {unit_text(victim.unit, together)}, whole or not at all"
+    others = [
+        one for one in order.victims if one.uid != victim.uid and (one.unit != victim.unit or not one.unit)
+    ]
     if others:
         yield f"  with:  {_some(others)}"
     yield from decided(story.decision, order.decision_id)
@@ -47,6 +53,9 @@ def of_order(story: Story) -> Iterator[str]:
     where = f" on {order.node}" if order.node else ""
     purpose = "lowered quota of" if order.kind == "quota" else "room for"
     yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who}{where}"
+    for unit, pods in in_units(order.victims):
+        if unit:
+            yield f"  evicts {unit_text(unit, pods)}"
     for victim in order.victims:
         became = _became(story.outcome, victim)
         yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
@@ -81,7 +90,12 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
         yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
     shown = rest[:_SHOWN]
     for one in shown:
-        names = ", ".join(f"{victim.namespace}/{victim.name} ({victim.priority})" for victim in one.victims)
+        names = ", ".join(
+            f"{unit_text(unit, pods)} ({pods[0].priority})"
+            if unit
+            else f"{pods[0].namespace}/{pods[0].name} ({pods[0].priority})"
+            for unit, pods in in_units(one.victims)
+        )
         yield f"  instead: {one.node} without {names or 'anybody new'}"
     if more := record.candidates_total - len(shown) - 1:
         yield f"  and {counted(more, 'node')} more"
@@ -214,8 +228,9 @@ def _then(one: Counterfactual) -> str:
 
 def _some(victims: Sequence[Victim]) -> str:
     """Name the first few pods, and say how many others there are."""
-    shown = ", ".join(f"{victim.namespace}/{victim.name}" for victim in victims[:_SHOWN])
-    return f"{shown} and {len(victims) - _SHOWN} more" if len(victims) > _SHOWN else shown
+    names = names_of(victims)
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
 def _became(outcome: Outcome | None, victim: Victim) -> str:

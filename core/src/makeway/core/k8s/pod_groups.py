@@ -62,6 +62,10 @@ class PodGroup(View, frozen=True, gc=False):
     spec: PodGroupSpec = PodGroupSpec()
 
 
+class CompositePodGroup(PodGroup, frozen=True, gc=False):
+    """A CompositePodGroup, where what is read says so by its type."""
+
+
 class GroupKey(msgspec.Struct, frozen=True, order=True, gc=False):
     """Names a PodGroup, or a CompositePodGroup."""
 

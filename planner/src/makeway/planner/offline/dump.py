@@ -22,6 +22,7 @@ from makeway.core.k8s.objects import (
     StorageClass,
     View,
 )
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 
@@ -29,7 +30,7 @@ COMMAND: Final = (
     "kubectl get nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,persistentvolumeclaims,"
     "persistentvolumes,storageclasses,deviceclasses,daemonsets -A -o json"
 )
-"""What prints a dump."""
+"""What prints a dump; where the cluster has pod groups, with `,podgroups` behind `daemonsets`."""
 
 _TYPES: Final[dict[str, type[View]]] = {
     one.__name__: one
@@ -45,6 +46,8 @@ _TYPES: Final[dict[str, type[View]]] = {
         DeviceClass,
         DaemonSet,
         ConfigMap,
+        PodGroup,
+        CompositePodGroup,
     )
 }
 _DECODERS: Final = {name: msgspec.json.Decoder(one) for name, one in _TYPES.items()}

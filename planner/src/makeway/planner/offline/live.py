@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from makeway.core.k8s.objects import ConfigMap
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import (
@@ -24,6 +25,7 @@ from makeway.planner.service.watch import (
 )
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.listwatch import ListWatch, MetadataObject, Resource
+from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, pod_group_api
 from makeway.runtime.settings import ConfigSettings
 
 RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
@@ -71,6 +73,7 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
     await asyncio.gather(
         *(_listed(api, resource, world) for resource in RESOURCES),
         *(_listed_if_allowed(api, resource, world) for resource in OPTIONAL),
+        _groups(api, world),
     )
     if configuration:
         for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
@@ -90,6 +93,24 @@ async def _listed_if_allowed(api: Api, resource: Resource[Any], world: World) ->
         if error.status not in (403, 404):
             raise
         world.warnings.append(f"{resource.name} cannot be listed, so they rule no node out: {error}")
+
+
+async def _groups(api: Api, world: World) -> None:
+    """List pod groups where they are served; pods that name one stay where it may not be read."""
+    served = await pod_group_api(api)
+    if not served.version:
+        return
+    kinds: list[tuple[str, bool, type[PodGroup]]] = [(POD_GROUPS, False, PodGroup)]
+    if served.composites:
+        kinds.append((COMPOSITES, True, CompositePodGroup))
+    for name, composite, kind in kinds:
+        resource = Resource(name, served.path(composite=composite), kind)
+        try:
+            await _listed(api, resource, world)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            world.warnings.append(f"{name} cannot be listed, so pods of groups stay: {error}")
 
 
 async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:

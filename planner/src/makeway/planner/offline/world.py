@@ -23,6 +23,7 @@ from makeway.core.k8s.objects import (
     PriorityClass,
     StorageClass,
 )
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup, group_record
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import Policy
@@ -32,6 +33,7 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
+    KnowPodGroups,
     PutBudget,
     PutClaim,
     PutDaemonSet,
@@ -39,6 +41,7 @@ from makeway.planner.snapshot.changes import (
     PutNamespace,
     PutNode,
     PutPod,
+    PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
     PutVolume,
@@ -96,6 +99,10 @@ class World:
                     self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item)))
                 case DaemonSet():
                     self._put_daemonset(item)
+                case CompositePodGroup():
+                    self._put_group(item, composite=True)
+                case PodGroup():
+                    self._put_group(item, composite=False)
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))
@@ -107,6 +114,10 @@ class World:
         self.snapshot.apply(PutDaemonSet(daemonset_owner(item)))
         self.snapshot.apply(KnowDaemonSets(True))
 
+    def _put_group(self, group: PodGroup, *, composite: bool) -> None:
+        self.snapshot.apply(KnowPodGroups(True, True, True))
+        self.snapshot.apply(PutPodGroup(group_record(group, composite=composite)))
+
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
         if pod.status.phase in ENDED_PHASES:
@@ -114,7 +125,10 @@ class World:
         if not meta.uid:
             meta = msgspec.structs.replace(meta, uid=stand_in_uid(meta.namespace, meta.name))
             pod = msgspec.structs.replace(pod, metadata=meta)
-        self.snapshot.apply(PutPod(self._records.record(pod)))
+        record = self._records.record(pod)
+        if record.group:
+            self.snapshot.apply(KnowPodGroups(True, True, True))
+        self.snapshot.apply(PutPod(record))
         nominated = pod.status.nominated_node_name
         if nominated and not pod.spec.node_name:
             self.nominations[meta.uid] = Placement(

@@ -1,0 +1,45 @@
+"""What goes together is told as one, with its size."""
+
+from __future__ import annotations
+
+from makeway.bus.messages import Victim
+from makeway.cli.history.audit_lines import _victims as audited
+from makeway.cli.history.rows import named
+from makeway.cli.units import names_of, unit_text
+
+
+def victim(name: str, node: str, unit: str = "", *, violating: bool = False) -> Victim:
+    return Victim(
+        namespace="batch",
+        name=name,
+        uid=name,
+        node=node,
+        priority=10,
+        grace_period_seconds=30,
+        rule="lower-priority",
+        pdb_violating=violating,
+        unit=unit,
+    )
+
+
+TRAIN = [victim(f"train-{n}", f"n{n % 4}", "PodGroup batch/train-7", violating=n == 3) for n in range(16)]
+
+
+def test_a_unit_is_told_with_its_pods_and_nodes() -> None:
+    assert unit_text("PodGroup batch/train-7", TRAIN) == "group batch/train-7: 16 pods on 4 nodes"
+    assert unit_text("CompositePodGroup batch/all", TRAIN[:1]) == (
+        "composite group batch/all: 1 pod on 1 node"
+    )
+
+
+def test_other_victims_are_told_by_name() -> None:
+    victims = [victim("a", "n1"), *TRAIN, victim("b", "n1")]
+
+    assert names_of(victims) == ["batch/a", "group batch/train-7: 16 pods on 4 nodes", "batch/b"]
+    assert named(victims) == "batch/a, group batch/train-7: 16 pods on 4 nodes and 1 more"
+
+
+def test_audit_tells_a_unit_once_and_that_it_violates_a_budget() -> None:
+    assert audited(TRAIN) == (
+        "evict group batch/train-7: 16 pods on 4 nodes (10, lower-priority, violates a PDB)"
+    )
