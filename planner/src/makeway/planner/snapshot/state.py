@@ -713,7 +713,8 @@ class Snapshot:
             row, slot, budgets=budgets, signature=signature, requests=pod.requests, exemption=exemption
         )
         self.changed[row] = self.revision
-        if pod.group:
+        if before.group or pod.group:
+            self._touch_rows(self.groups.touched_by(before))
             self.groups.leave(before, row)
             self.columns.group[slot, row] = self.groups.join(pod, row)
             self._touch_rows(self.groups.touched_by(pod))
