@@ -25,6 +25,7 @@ import (
 const (
 	reasonQueueGuaranteed = "queue-guaranteed"
 	reasonNothingKnown    = "nothing-known"
+	reasonPodGroup        = "pod-group"
 )
 
 // guarantees are what the fallback may not take other queues below; known reports whether it is known what that is.
@@ -144,6 +145,10 @@ func (g *victimGuard) exempts(victim *v1.Pod) string {
 	}
 	if g.hold != "" {
 		return reasonNothingKnown
+	}
+	// Only a planner knows what has to go with it: kube-scheduler 1.36 takes single pods whatever their group's mode is.
+	if victim.Spec.SchedulingGroup != nil {
+		return reasonPodGroup
 	}
 	if rules.SystemCritical(victim, g.priority) {
 		return rules.ReasonSystemCritical

@@ -105,6 +105,10 @@ func TestTheFallbackEvictsNoPodThatThePolicyProtects(t *testing.T) {
 			preferred: func(p *st.PodWrapper) { p.Namespace("payments") },
 			told:      &wire.Rules{ProtectedNamespaces: []string{"payments"}}, exempt: true,
 		},
+		"a pod of a group": {
+			preferred: func(p *st.PodWrapper) { p.PodGroupName("train") },
+			told:      &wire.Rules{}, exempt: true,
+		},
 		"another namespace is protected": {told: &wire.Rules{ProtectedNamespaces: []string{"payments"}}},
 		"an annotation that is honoured": {
 			preferred: func(p *st.PodWrapper) { p.Annotation(rules.NeverEvict, "true") },

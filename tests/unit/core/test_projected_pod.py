@@ -51,8 +51,8 @@ def test_the_planner_reads_the_same_of_what_is_sent_as_of_the_whole_pod() -> Non
 
 
 def test_the_whole_pod_has_every_field_that_anything_reads() -> None:
-    # An init container alone has a restart policy that means something.
-    assert set(unset(read(_FULL), "pod")) == {"pod.spec.containers.restartPolicy"}
+    # An init container alone has a restart policy that means something; of a pod of a group no plan is asked.
+    assert set(unset(read(_FULL), "pod")) == {"pod.spec.containers.restartPolicy", "pod.spec.schedulingGroup"}
     assert (msgspec.json.decode(_FULL, type=Pod).metadata.annotations or {}).keys() >= facts._READ
 
 
