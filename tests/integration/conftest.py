@@ -320,3 +320,20 @@ def installed(
         yield new
     finally:
         release.stop()
+
+
+@pytest.fixture(scope="session")
+def group_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose API server has PodGroups; its scheduler takes no notice of them."""
+    gates = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"
+    options = ClusterOptions(
+        apiserver_arguments=(
+            f"--feature-gates={gates}",
+            "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        )
+    )
+    running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from unit.planner import manifests
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -417,3 +419,48 @@ def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
     asked = ask(make_pod("p", priority=HIGH, size=XL, namespace="other"))
 
     assert "guaranteed" in str(refusal(snapshot, asked).exempt) or details(refusal(snapshot, asked))
+
+
+# ------------------------------------ constraints wider than a node: upstream's cases "Cross-node PodGroup"
+
+
+def wide(*pods: PodRecord) -> Snapshot:
+    """Nodes node-a and node-b in zone z1, node-c in z2, with a group of mode all."""
+    nodes = [
+        replace_labels(make_node(f"node-{name}"), {"zone": zone})
+        for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))
+    ]
+    return cluster([group("g")], pods, nodes=nodes)
+
+
+def replace_labels(node: NodeRecord, labels: dict[str, str]) -> NodeRecord:
+    return msgspec.structs.replace(node, labels=labels)
+
+
+def asking(**constraints: Any) -> Question:
+    manifest = manifests.pod("p", priority=HIGH, cpu="0", **constraints)
+    return manifests.question(manifest)
+
+
+FOO = {"foo": "x"}
+
+
+def test_a_zone_wide_anti_affinity_is_cured_by_a_pod_of_the_unit_on_another_node() -> None:
+    snapshot = wide(member("g", "x", "node-a"), member("g", "y", "node-b", labels=FOO))
+    asked = asking(affinity=manifests.anti_affinity(manifests.term("zone", FOO)))
+
+    assert victims(snapshot, asked) == {"node-a": ["x", "y"], "node-b": ["x", "y"]}
+
+
+def test_a_spread_over_zones_is_cured_by_all_pods_of_the_unit_and_never_without_one_on_the_node() -> None:
+    snapshot = wide(
+        member("g", "a", "node-a", labels=FOO),
+        member("g", "b", "node-b", labels=FOO),
+        make_pod("c", "node-c", 2000, labels=FOO),
+    )
+    asked = asking(labels=FOO, topologySpreadConstraints=[manifests.spread("zone", FOO)])
+
+    found = victims(snapshot, asked)
+
+    assert found["node-a"] == ["a", "b"]
+    assert "node-c" not in found
