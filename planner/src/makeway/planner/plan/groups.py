@@ -248,7 +248,8 @@ class PlanGroups:
             inverse = inverse + 1
         unit = inverse.reshape(numbers.shape)
         alone = unit == 0
-        names = sorted(one.unit.key for one in units if one is not None)
+        keys = sorted(one.unit.key for one in units if one is not None)
+        places = {key: place for place, key in enumerate(keys, 1)}
         size, start, rank, place, kept, until, covered = np.array(
             [
                 (1, NOT_STARTED, POD_RANK, 0, False, FOREVER, False)
@@ -257,7 +258,7 @@ class PlanGroups:
                     one.size,
                     one.unit.start,
                     one.unit.rank,
-                    1 + names.index(one.unit.key),
+                    places[one.unit.key],
                     bool(one.kept),
                     one.until if one.kept else FOREVER,
                     bool(one.sets),

@@ -38,6 +38,9 @@ UNMODELLED_AT_LEAST = 100
 UNMODELLED_PER_CENT = 10
 """As many nodes as kube-scheduler itself would try: the plugin verifies no more."""
 
+GROUPED_CHUNK_NODES = 512
+"""The same as CHUNK_NODES where there are pods of groups, whose units are looked at pod by pod."""
+
 _CHUNKS = 1000
 """Pauses for tallies before the rest is worked out without a pause: more than the largest question ever
 needs."""
@@ -72,10 +75,9 @@ def planning(
         ValueError: the cache is of another snapshot.
     """
     cache.bind(snapshot)
-    for _ in range(2 * snapshot.columns.nodes // CHUNK_NODES + _CHUNKS):
-        found = _attempt(
-            snapshot, question, now, cache, at_most=CHUNK_NODES, allowance=Allowance(CHUNK_STEPS)
-        )
+    chunk = GROUPED_CHUNK_NODES if len(snapshot.groups) else CHUNK_NODES
+    for _ in range(2 * snapshot.columns.nodes // chunk + _CHUNKS):
+        found = _attempt(snapshot, question, now, cache, at_most=chunk, allowance=Allowance(CHUNK_STEPS))
         yield found
         if found is not None:
             return
@@ -272,8 +274,9 @@ class Evaluator:
         )
         stale = scores.stale(snapshot, inputs, rows)
         if stale.size > BATCH_NODES:
-            for first in range(0, min(stale.size, at_most), CHUNK_NODES):
-                for evaluated in self.evaluate(stale[first : first + CHUNK_NODES]):
+            chunk = min(CHUNK_NODES, at_most)
+            for first in range(0, min(stale.size, at_most), chunk):
+                for evaluated in self.evaluate(stale[first : first + chunk]):
                     scores.put(snapshot, evaluated.batch, evaluated.found, micros)
             if stale.size > at_most:
                 return None
@@ -298,8 +301,9 @@ class Evaluator:
         for evaluated in nodes.batches:
             stats.put(evaluated)
         unknown = stats.unknown(self._snapshot, rows)
-        for first in range(0, min(unknown.size, at_most), CHUNK_NODES):
-            for evaluated in self.evaluate(unknown[first : first + CHUNK_NODES]):
+        chunk = min(CHUNK_NODES, at_most)
+        for first in range(0, min(unknown.size, at_most), chunk):
+            for evaluated in self.evaluate(unknown[first : first + chunk]):
                 stats.put(evaluated)
         return None if unknown.size > at_most else stats
 
