@@ -17,6 +17,7 @@ from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results, version_result
 from makeway.cli.check.keys import keys_result
+from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
 from makeway.cli.connect.session import Installation, connected
@@ -69,6 +70,8 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         yield await own_result(api, namespace)
         replaced = await replaces_the_scheduler(api, namespace)
         for result in await rights_results(api, namespace, replaced=replaced):
+            yield result
+        for result in await pod_group_results(api, namespace, replaced=replaced):
             yield result
         async for result in pods_results(api, namespace):
             yield result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -176,6 +176,26 @@ async def rights_results(api: Api, namespace: str, *, replaced: bool = False) ->
             )
         ]
     return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))
+
+
+async def allowed_by_all(
+    api: Api, rights: Iterable[Right], namespace: str, *, replaced: bool
+) -> list[Right] | None:
+    """Return those of some rights that are missing; None where that may not be asked.
+
+    Raises as `rights_results`.
+    """
+    missing = []
+    try:
+        for right in rights:
+            user = _user(right.account, namespace, replaced=replaced)
+            if not await _allowed(api, right, namespace, user):
+                missing.append(right)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return None
+    return missing
 
 
 def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[CheckResult]:

@@ -1,0 +1,77 @@
+"""What `makeway check` says of pod groups: which are served, who may read them, and what happens to gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from makeway.cli.check.result import CheckResult
+from makeway.cli.check.rights import Right, allowed_by_all
+from makeway.core.config.document import ConfigError
+from makeway.core.k8s.pod_groups import GROUP
+from makeway.core.policy.document import KEY, Policy, parse_policy
+from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, PodGroupApi, pod_group_api
+
+NAME: Final = "pod groups"
+ONE_BY_ONE: Final = "v1alpha2"
+"""The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one."""
+
+GROUP_RIGHTS: Final = (
+    *(Right("planner", verb, GROUP, kind) for kind in (POD_GROUPS, COMPOSITES) for verb in ("list", "watch")),
+    *(Right("evictor", "get", GROUP, kind) for kind in (POD_GROUPS, COMPOSITES)),
+    Right("evictor", "list", "", "pods"),
+)
+"""What charts/makeway/rbac/pod-groups.yaml grants, which a test compares."""
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] = {}
+
+
+async def pod_group_results(api: Api, namespace: str, *, replaced: bool) -> list[CheckResult]:
+    """Judge what becomes of pods of groups; nothing where the cluster has none. Raises as `Api.request`."""
+    served = await pod_group_api(api)
+    if not served.version:
+        return []
+    missing = await allowed_by_all(api, GROUP_RIGHTS, namespace, replaced=replaced)
+    return list(judge(served, await _policy(api, namespace), missing))
+
+
+def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | None) -> Iterator[CheckResult]:
+    """Say what is wrong. `policy` None: it cannot be read. `missing` None: it cannot be asked."""
+    text = f"{GROUP}/{served.version} is served; groups of mode all go whole"
+    if missing:
+        told = ", ".join(f"{right.account}: {right}" for right in missing)
+        remedy = "apply charts/makeway/rbac/pod-groups.yaml, or upgrade the chart"
+        yield CheckResult(
+            NAME, "wrong", f"{text}; pods of groups stay, since they may not be read: {told}", remedy
+        )
+    elif served.version == ONE_BY_ONE and policy is not None and policy.groups.preemptors == "upstream":
+        yield CheckResult(
+            NAME,
+            "warning",
+            f"{text}; kube-scheduler 1.36 preempts for the pods of a gang one by one, also where not enough "
+            "of them can ever run",
+            "groups.preemptors: hold in the policy evicts nothing for them",
+        )
+    else:
+        yield CheckResult(NAME, "ok", text)
+
+
+async def _policy(api: Api, namespace: str) -> Policy | None:
+    try:
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/makeway-policy")
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return Policy()
+        if error.status == HTTPStatus.FORBIDDEN:
+            return None
+        raise
+    try:
+        return parse_policy(msgspec.json.decode(body, type=_ConfigMap).data.get(KEY, ""), KEY)
+    except ConfigError:
+        return None
