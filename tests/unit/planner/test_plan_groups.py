@@ -464,3 +464,19 @@ def test_a_spread_over_zones_is_cured_by_all_pods_of_the_unit_and_never_without_
 
     assert found["node-a"] == ["a", "b"]
     assert "node-c" not in found
+
+
+def test_quotas_spare_pods_of_a_unit_also_where_its_group_comes_after_them() -> None:
+    text = "partitions: [{queues: [{name: default}]}]"
+    snapshot = cluster([], [member("g", "a", "n1"), make_pod("b", "n1")], nodes=["n1"])
+    snapshot.apply(Adopt(parse_queues(text, "queues.yaml").tree, "r", None))
+
+    def kept() -> dict[str, str]:
+        found = snapshot.queues.members_of(["a", "b"])
+        return {one.uid: one.exempt for members in found.values() for one in members}
+
+    assert kept() == {"a": "pod-group", "b": ""}
+    snapshot.apply(PutPodGroup(group("g", whole=False)))
+    assert kept() == {"a": "", "b": ""}
+    snapshot.apply(PutPodGroup(group("g")))
+    assert kept() == {"a": "pod-group", "b": ""}

@@ -155,6 +155,11 @@ class PodGroups:
         """Return a group by number."""
         return self._by_number[number]
 
+    def uids(self, name: str) -> list[str]:
+        """Return the pods of a group, by its id."""
+        group = self._groups.get(name)
+        return [] if group is None else list(group.pods)
+
     def ids(self) -> list[str]:
         """Return what `resolve` takes, of all groups."""
         return list(self._groups)

@@ -504,6 +504,8 @@ class Snapshot:
         """Work out anew what a group means for its pods; they stay until a new priority has been entered."""
         group, rows = self.groups.resolve(name)
         self._touch_rows(rows)
+        if rows and self.queues.tree is not None:
+            self.upkeep.add(f"{name} is being applied in queues", self.groups.uids(name), self.queues.renew)
         if group is None:
             return
         group.applying = True
