@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, OwnerReference, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
@@ -21,9 +22,11 @@ from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
+    KnowPodGroups,
     PutDaemonSet,
     PutNode,
     PutPod,
+    PutPodGroup,
     RemoveDaemonSet,
     RemovePod,
 )
@@ -521,3 +524,13 @@ def test_a_claim_that_no_daemonset_proves_keeps_no_pod() -> None:
     snapshot.apply(KnowDaemonSets(False))
 
     assert why(snapshot, bound(15, 0)).reason == "DaemonSetNoVictims"
+
+
+def test_a_pod_that_can_only_go_with_its_group_stays() -> None:
+    snapshot = on_node(100, ())
+    snapshot.apply(KnowPodGroups(True, True))
+    snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "g"), uid="g", whole=True)))
+    for one in mixed_pods():
+        snapshot.apply(PutPod(msgspec.structs.replace(one, group="g" if one.uid == "5" else "")))
+
+    assert "5" not in victims(the(snapshot, bound(25)))

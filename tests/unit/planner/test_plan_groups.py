@@ -418,7 +418,7 @@ def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
     snapshot.apply(Adopt(tree.tree, "r", None))
     asked = ask(make_pod("p", priority=HIGH, size=XL, namespace="other"))
 
-    assert "guaranteed" in str(refusal(snapshot, asked).exempt) or details(refusal(snapshot, asked))
+    assert "queue root.default would be below its guarantee" in details(refusal(snapshot, asked))["a"]
 
 
 # ------------------------------------ constraints wider than a node: upstream's cases "Cross-node PodGroup"

@@ -23,7 +23,7 @@ from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
-from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, GuaranteeMargin, QueueConstraints
+from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
@@ -382,7 +382,7 @@ class PlanGroups:
         for margin in self.margins:
             if self.held(planned, margin) > margin.spare:
                 return (
-                    f"{whole}, and queue {margin.queue.path} would be below its {QUEUE_GUARANTEED}",
+                    f"{whole}, and queue {margin.queue.path} would be below its guarantee",
                     FOREVER,
                 )
         return "", FOREVER
