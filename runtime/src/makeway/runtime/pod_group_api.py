@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,8 +36,8 @@ class PodGroupApi:
         """Return the path of one group, or of all of one kind."""
         version = COMPOSITE_VERSION if composite or (key is not None and key.composite) else self.version
         plural = COMPOSITES if composite or (key is not None and key.composite) else POD_GROUPS
-        within = "" if key is None else f"/namespaces/{key.namespace}"
-        name = "" if key is None else f"/{key.name}"
+        within = "" if key is None else f"/namespaces/{quote(key.namespace, safe='')}"
+        name = "" if key is None else f"/{quote(key.name, safe='')}"
         return f"/apis/{GROUP}/{version}{within}/{plural}{name}"
 
 
