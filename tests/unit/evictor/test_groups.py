@@ -208,3 +208,31 @@ async def test_of_pods_without_a_group_no_group_is_asked_for() -> None:
     assert not {"discovery", "list_pods", "get_pod_group"} & {
         operation for operation, _ in world.cluster.calls
     }
+
+
+async def test_of_other_groups_of_the_namespace_nothing_is_read() -> None:
+    world = world_of(
+        member("a"), member("b", "node-b"), *(member(f"o{n}", "node-o", f"o{n}") for n in range(9))
+    )
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert {name for operation, name in world.cluster.calls if operation == "get_pod_group"} == {"g"}
+
+
+@pytest.mark.parametrize(
+    ("named", "result", "deleted"), [(("a",), "refused", []), (("a", "b"), "succeeded", ["a", "b"])]
+)
+async def test_a_composite_group_is_deleted_with_the_pods_of_all_its_groups(
+    named: tuple[str, ...], result: str, deleted: list[str]
+) -> None:
+    world = world_of(member("a"), member("b", "node-b", "k"), group=record(whole=False, parent="c"))
+    parent = GroupKey("default", "c", composite=True)
+    world.cluster.groups[parent] = GroupRecord(key=parent, uid="c", whole=True)
+    other = GroupKey("default", "k")
+    world.cluster.groups[other] = GroupRecord(key=other, uid="k", parent="c")
+
+    outcome = await world.carry_out(unit_order(*named, unit=str(parent)))
+
+    assert (outcome.result, sorted(world.cluster.deletes())) == (result, deleted)

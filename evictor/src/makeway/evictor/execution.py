@@ -301,7 +301,7 @@ class Execution:
         namespaces = sorted({victim.namespace for victim in self.order.victims if victim.unit})
         for namespace in namespaces:
             pods = await self._cluster.list_pods(namespace)
-            await self._read_groups(groups_in(pods))
+            await self._read_groups(groups_in(pods, self.order))
             refused = incomplete_unit(self.order, pods, self._groups.get)
             if refused is not None:
                 return refused

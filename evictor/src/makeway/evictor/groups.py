@@ -67,6 +67,12 @@ def incomplete_unit(order: EvictionOrder, pods: Iterable[Pod], find: Find) -> Re
     return None
 
 
-def groups_in(pods: Iterable[Pod]) -> frozenset[GroupKey]:
-    """Return the PodGroups that pods name."""
-    return frozenset(key for pod in pods if (key := key_of(pod)) is not None)
+def groups_in(pods: Iterable[Pod], order: EvictionOrder) -> frozenset[GroupKey]:
+    """Return the PodGroups named by pods that may be of a unit of an order.
+
+    All of them where one is a composite group, whose parts only they tell.
+    """
+    units = {victim.unit for victim in order.victims if victim.unit}
+    keys = frozenset(key for pod in pods if (key := key_of(pod)) is not None)
+    plain = frozenset(key for key in keys if str(key) in units)
+    return plain if {str(key) for key in plain} == units else keys

@@ -176,7 +176,7 @@ def evaluate(
         if groups is not None:
             victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)
-    if hard.any():
+    if hard.any() or (limits.hard_budgets and groups is not None and groups.covered.any()):
         sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
         beyond = violating_beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
