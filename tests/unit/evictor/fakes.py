@@ -189,6 +189,13 @@ class FakeCluster:
         self.leave(victim.name)
         return True
 
+    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+        await self._called("dry_run", victim.name)
+        pod = self._incarnation(victim.name, victim.uid)
+        if pod is not None and pod.metadata.resource_version != resource_version:
+            raise TemporaryError("conflict", "the object has been modified")
+        return pod is not None
+
     async def clear_mark(self, pod: Pod) -> None:
         await self._called("clear_mark", pod.metadata.name)
         current = self._as_read(pod)

@@ -10,7 +10,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, Protection
-from makeway.evictor.retry import PermanentError
+from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim
 from unit.evictor.fakes import UNAVAILABLE
@@ -140,6 +140,49 @@ async def test_an_order_for_a_unit_that_is_another_by_now_deletes_nothing(
     assert outcome.result in ("refused", "failed")
     assert words in outcome.message + " ".join(one.message for one in outcome.victims)
     assert (world.cluster.deletes(), world.cluster.marks()) == ([], [])
+
+
+async def test_the_deletion_of_every_pod_is_tried_before_the_first_delete() -> None:
+    world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"))
+
+    acts = [call for call in world.cluster.calls if call[0] in ("dry_run", "delete")]
+    assert sorted(acts[:3]) == [("dry_run", "a"), ("dry_run", "b"), ("dry_run", "c")]
+    assert sorted(acts[3:]) == [("delete", "a"), ("delete", "b"), ("delete", "c")]
+    assert {one.attempts for one in outcome.victims} == {1}
+
+
+@pytest.mark.parametrize(
+    ("error", "hard", "reason"),
+    [
+        (PermanentError("Forbidden", "an admission policy says no"), False, "delete-refused"),
+        (TemporaryError("budget", "the budget needs 2 healthy pods"), True, "disruption-budget"),
+    ],
+)
+async def test_what_the_api_server_refuses_of_one_pod_keeps_all_of_them(
+    error: Exception, hard: bool, reason: str
+) -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    if hard:
+        world.policy = Policy(disruption_budgets="hard")
+    world.cluster.always_fail("dry_run", "b", error)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("failed", reason)
+    assert str(error) in outcome.message
+    assert (world.cluster.deletes(), world.cluster.evictions()) == ([], [])
+    assert not world.cluster.is_marked("a")
+    assert not world.cluster.is_marked("b")
+
+
+async def test_no_deletion_is_tried_where_no_pods_go_together() -> None:
+    world = world_of(member("a"), a_pod("b").build(), group=record(whole=False))
+
+    await world.carry_out(make_order("a", "b"))
+
+    assert "dry_run" not in {operation for operation, _ in world.cluster.calls}
 
 
 async def test_an_order_that_names_a_pod_of_a_unit_alone_deletes_nothing() -> None:

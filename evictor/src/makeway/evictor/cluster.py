@@ -102,6 +102,9 @@ class Cluster(Protocol):
         TemporaryError as `mark`, and with reason `budget` where the budget allows no more now.
         """
 
+    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+        """Ask for a delete, or an eviction, that has no effect; whether the pod is there."""
+
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
 
@@ -315,6 +318,18 @@ class ApiCluster:
         )
         return body is not None
 
+    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+        """Ask what `delete`, or `evict`, would be answered: admission and budgets count, nothing is done."""
+        uid, path = victim.uid, _pod_path(victim.namespace, victim.name)
+        if eviction:
+            method, path = "POST", path + "/eviction"
+            body = patches.eviction(victim.namespace, victim.name, uid, resource_version, dry_run=True)
+        else:
+            method, body = "DELETE", patches.delete_options(uid, resource_version, dry_run=True)
+        query = "?dryRun=All"
+        found = await self._call("dry_run", method, path + query, body=body, incarnation=victim)
+        return found is not None
+
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""
         await self._patch_status(
@@ -363,7 +378,7 @@ class ApiCluster:
     ) -> bytes | None:
         """One request; None where its object is not there, or is not `incarnation` any more."""
         if method in ("PATCH", "POST"):
-            path += f"?fieldManager={FIELD_MANAGER}"
+            path += f"{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
         try:
             answer = await self._api.request(
                 method,

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -94,6 +94,10 @@ class VictimProgress:
     def may_stay(self) -> bool:
         """Whether the victim has not been seen deleted, leaving or gone: a rollback has to look at it."""
         return self.verdict is None or isinstance(self.verdict, Exempt)
+
+
+Pending: TypeAlias = tuple[VictimProgress, Delete | None]
+"""A victim that is to go, and how it was judged just now; None where that has to be done anew."""
 
 
 class Halt(Exception):  # noqa: N818 - control flow, not an error
@@ -189,8 +193,9 @@ class Execution:
         pending = await self._judge_all()
         if await self._reserve([progress.victim for progress, _ in pending]):
             pending = await self._judge_all()
-        others, hard = list[tuple[VictimProgress, Delete]](), list[tuple[VictimProgress, Delete]]()
-        for one in pending:
+        judged = await self._rehearse(pending)
+        others, hard = list[Pending](), list[Pending]()
+        for one in judged:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
         # One after another: a budget's no to the first costs none of the others its life.
         for number, one in enumerate(hard):
@@ -442,16 +447,39 @@ class Execution:
             return await self._cluster.lease_epoch(fence.namespace, fence.name)
         return Epoch(await self._records.epoch(fence.name))
 
+    async def _rehearse(self, pending: Sequence[tuple[VictimProgress, Delete]]) -> Sequence[Pending]:
+        """Mark the pods of units and try their deletion without effect; return what is left to delete.
+
+        An admission policy or a budget that says no to one is known so before another one is deleted. What
+        refuses stops the order here; a rollback takes the marks away. Afterwards all are judged anew (None).
+        """
+        units = [one for one in pending if one[0].victim.unit]
+        if len(units) <= 1:
+            return pending
+        await side_by_side(partial(self._evict, *one, dry_run=True) for one in units)
+        self._may_begin()
+        for progress, _ in units:
+            progress.attempts = 0
+        return [(progress, None) for progress, _ in pending if progress.verdict is None]
+
     # ---------------------------------------------------------------------------------- the victims
 
-    async def _evict(self, progress: VictimProgress, judged: Delete | None, *, later: bool = False) -> None:
+    async def _evict(
+        self,
+        progress: VictimProgress,
+        judged: Delete | None,
+        *,
+        later: bool = False,
+        dry_run: bool = False,
+    ) -> None:
         """Evict one victim, trying again what is temporary; a failure stops the whole execution.
 
         `judged`: by a read made just now, unless others were deleted in between: `later`. Then, at every
-        further attempt, and where it was not read yet (None), it is judged anew.
+        further attempt, and where it was not read yet (None), it is judged anew. `dry_run`: all but the
+        deletion; a victim that would be deleted has no verdict then.
         """
 
-        async def attempt() -> Deleted | Gone | Terminating | Exempt:
+        async def attempt() -> Deleted | Gone | Terminating | Exempt | None:
             async with self._turn.work():
                 self._may_begin()
                 progress.attempts += 1
@@ -461,7 +489,9 @@ class Execution:
                     verdict = await self._recheck(progress.victim, known)
                 if isinstance(verdict, Delete) and verdict.mark:
                     verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
-                return await self._delete(progress, verdict) if isinstance(verdict, Delete) else verdict
+                if not isinstance(verdict, Delete):
+                    return verdict
+                return await (self._try_delete if dry_run else self._delete)(progress, verdict)
 
         try:
             progress.verdict = await retrying(
@@ -527,6 +557,15 @@ class Execution:
         marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
         await failpoint("evictor.after-mark", self.order.order_id)
         return marked
+
+    async def _try_delete(self, progress: VictimProgress, judged: Delete) -> Gone | None:
+        """Try the deletion of a victim as it was judged last, without effect; None where it would go."""
+        await self._cluster.read_brake()
+        self._may_act()
+        victim = progress.victim
+        hard = self._mode_guard.has_hard_budgets(victim.namespace)
+        found = await self._cluster.dry_run(victim, judged.resource_version, eviction=hard)
+        return None if found else Gone("not-found")
 
     async def _delete(self, progress: VictimProgress, judged: Delete) -> Deleted | Gone:
         """Delete the victim as it was judged last; through the eviction API where budgets are hard."""

@@ -76,22 +76,25 @@ def clear_nomination(uid: str, resource_version: str) -> bytes:
     )
 
 
-def delete_options(uid: str, resource_version: str) -> bytes:
+def delete_options(uid: str, resource_version: str, *, dry_run: bool = False) -> bytes:
     """Delete a pod as it was read, and no other; its own grace period stands, as none is given."""
-    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **_as_read(uid, resource_version)})
+    options = _as_read(uid, resource_version, dry_run=dry_run)
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})
 
 
-def eviction(namespace: str, name: str, uid: str, resource_version: str) -> bytes:
+def eviction(namespace: str, name: str, uid: str, resource_version: str, *, dry_run: bool = False) -> bytes:
     """Evict a pod as it was read, and no other (policy/v1 Eviction); grace as with `delete_options`."""
     return _encode(
         {
             "kind": "Eviction",
             "apiVersion": "policy/v1",
             "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": _as_read(uid, resource_version),
+            "deleteOptions": _as_read(uid, resource_version, dry_run=dry_run),
         }
     )
 
 
-def _as_read(uid: str, resource_version: str) -> dict[str, dict[str, str]]:
-    return {"preconditions": {"uid": uid, "resourceVersion": resource_version}}
+def _as_read(uid: str, resource_version: str, *, dry_run: bool) -> dict[str, object]:
+    """`dry_run`: the API server reads it here of a delete, and of an eviction in the query."""
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    return {"preconditions": preconditions, **({"dryRun": ["All"]} if dry_run else {})}
