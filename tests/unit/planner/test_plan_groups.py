@@ -265,7 +265,10 @@ def test_the_full_size_of_a_unit_counts_in_ranking() -> None:
 @pytest.mark.parametrize(
     ("kept", "words"),
     [
-        (Policy(protection=Protection(never_evict_namespaces=("*",))), "pod b is kept by never-evict"),
+        (
+            Policy(protection=Protection(never_evict_namespaces=("*",))),
+            "pod default/b is kept by never-evict",
+        ),
         (Policy(limits=PolicyLimits(victims_per_order=1)), ""),
     ],
 )
@@ -307,7 +310,7 @@ def test_a_pod_elsewhere_whose_deletion_was_refused_keeps_the_whole_unit() -> No
 
     refused = refusal(snapshot, replace(asked, refused=frozenset({"b"})))
 
-    assert "pod b is kept by delete-refused" in details(refused)["a"]
+    assert "pod default/b is kept by delete-refused" in details(refused)["a"]
     assert victims(snapshot, asked) == {"n1": ["a", "b"]}
 
 

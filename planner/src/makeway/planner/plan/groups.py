@@ -362,12 +362,15 @@ class PlanGroups:
             return f"{whole}, and a pod of it is being bound", FOREVER
         for pod in members:
             if pod.priority >= question.preemptor.priority:
-                return f"{whole}, and pod {pod.name} has priority {pod.priority}", FOREVER
+                return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", FOREVER
             if pod.uid in question.refused:
-                return f"{whole}, and pod {pod.name} is kept by {DELETE_REFUSED}", FOREVER
+                return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", FOREVER
             exemption = exemptions.exemption_of(pod.facts)
             if exemption.applies(question.preemptor.priority, self.now_micros):
-                return f"{whole}, and pod {pod.name} is kept by {exemption.rule}", exemption.until
+                return (
+                    f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {exemption.rule}",
+                    exemption.until,
+                )
         budgets = self.snapshot.budgets
         hard = {number: count for number, count in sets.items() if budgets.hard(np.array(number))}
         if hard and (
