@@ -326,13 +326,19 @@ def installed(
 def group_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
-    """Give a control plane whose API server has PodGroups; its scheduler takes no notice of them."""
+    """Give a control plane whose API server has PodGroups; its scheduler takes no notice of them.
+
+    Nobody preempts there but makeway, within the chart's admission policies.
+    """
     gates = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"
     options = ClusterOptions(
+        fallback=False,
+        failpoints=True,
+        admission_policies=True,
         apiserver_arguments=(
             f"--feature-gates={gates}",
             "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-        )
+        ),
     )
     running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
     yield running

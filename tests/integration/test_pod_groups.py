@@ -5,16 +5,37 @@ The API server serves PodGroups; kube-scheduler itself takes no notice of them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import datetime
 
+import pytest
 import pytest_asyncio
 
-from integration.builders import make_node
+from integration.arming import HOLD, Failpoints
+from integration.asking import run
+from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
+from integration.configuring import policy
+from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
-from integration.preempting import ordered, outcome_of_order, run_victims, sized
+from integration.preempting import (
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    ordered,
+    outcome_of_order,
+    run_victims,
+    sized,
+)
 from integration.space import Space, open_space
-from integration.waiting import until
+from integration.waiting import NotYet, until
+from makeway.bus.messages import Outcome
+from makeway.core.k8s.disruption import DISRUPTION_TARGET
+from makeway.core.k8s.objects import Pod
+
+ALL, SINGLE = "PodGroup", "Pod"
+"""The modes all and single, as v1alpha2 spells them."""
+
+MEMBERS = ("a", "b", "c")
 
 
 @pytest_asyncio.fixture
@@ -25,56 +46,268 @@ async def group_space(group_cluster: RunningCluster) -> AsyncIterator[Space]:
         await assert_invariants(opened, wait=False)
 
 
-async def group(space: Space, name: str, mode: str) -> None:
-    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space.namespace}/podgroups"
+@pytest.fixture
+def failpoints(group_cluster: RunningCluster) -> Iterator[Failpoints]:
+    """Give that cluster's failpoints, none of them armed."""
+    points = Failpoints(group_cluster)
+    yield points
+    points.disarm()
+
+
+def path_of(space: Space, name: str = "") -> str:
+    groups = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space.namespace}/podgroups"
+    return f"{groups}/{name}" if name else groups
+
+
+async def group(space: Space, name: str, mode: str, priority_class: str = "low") -> None:
     manifest = {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"basic": {}}, "disruptionMode": mode, "priorityClassName": "low"},
+        "spec": {
+            "schedulingPolicy": {"basic": {}},
+            "disruptionMode": mode,
+            "priorityClassName": priority_class,
+        },
     }
-    await space.post(path, manifest)
+    await space.post(path_of(space), manifest)
 
 
-def of(name: str) -> dict[str, dict[str, str]]:
-    return {"schedulingGroup": {"podGroupName": name}}
+async def remove_group(space: Space, name: str) -> None:
+    """Delete a PodGroup, also where a controller keeps it for as long as it has pods."""
+    await space.api.request("DELETE", path_of(space, name))
+    await space.api.request(
+        "PATCH",
+        path_of(space, name),
+        body=b'{"metadata": {"finalizers": null}}',
+        content_type="application/merge-patch+json",
+    )
+
+
+def member(name: str, cpu: int, node: str, group_name: str = "train") -> PodBuilder:
+    return sized(name, "low", cpu).on(node).spec(schedulingGroup={"podGroupName": group_name})
+
+
+async def train(space: Space) -> None:
+    """Run pods a, b and c of group train on n1, n2 and n3, of which only a's room is enough for another."""
+    await space.add_nodes(*(make_node(name).cpu("500m") for name in ("n1", "n2", "n3")))
+    await group(space, "train", ALL)
+    await run_victims(
+        space,
+        member("a", 500, "n1"),
+        member("b", 200, "n2").label(*UNDELETABLE),
+        member("c", 200, "n3").label("app", "c"),
+        *(sized(f"h-{node}", "high", 300).on(node) for node in ("n2", "n3")),
+    )
 
 
 async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group_space: Space) -> None:
     space = group_space
-    await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
-    await group(space, "train", "PodGroup")
-    await run_victims(
-        space,
-        sized("a", "low", 500).on("n1").spec(**of("train")),
-        sized("b", "low", 200).on("n2").spec(**of("train")),
-        sized("h", "high", 300).on("n2"),
-    )
+    await train(space)
+    await group(space, "other", ALL)
+    await run_victims(space, member("o", 50, "n2", "other"), sized("plain", "low", 50).on("n3"))
 
-    order = await ordered(space, sized("urgent", "high", 500))
+    preemptor = await ordered(space, sized("urgent", "high", 500))
 
     assert await space.until_bound("urgent", seconds=30) == "n1"
-    _, outcome = await outcome_of_order(space, order)
-    assert sorted((one.name, one.result) for one in outcome.victims) == [("a", "deleted"), ("b", "deleted")]
+    order, outcome = await outcome_of_order(space, preemptor)
+    assert {(one.name, space.short(one.node)) for one in order.victims} == {
+        ("a", "n1"),
+        ("b", "n2"),
+        ("c", "n3"),
+    }
+    assert {one.unit for one in order.victims} == {f"PodGroup {space.namespace}/train"}
+    assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    await assert_only_ordered_pods_were_deleted(space, [preemptor])
+    assert {"o", "plain"} <= {name for name, pod in (await space.pods()).items() if stays(pod)}
+    _, text, error = await run(space.cluster, "why", order.order_id)
+    assert f"evicts group {space.namespace}/train: 3 pods on 3 nodes" in text, error
 
 
 async def test_a_group_of_mode_single_loses_the_pod_that_has_to_go(group_space: Space) -> None:
     space = group_space
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
-    await group(space, "serve", "Pod")
+    await group(space, "serve", SINGLE)
     await run_victims(
         space,
-        sized("a", "low", 500).on("n1").spec(**of("serve")),
-        sized("b", "low", 200).on("n2").spec(**of("serve")),
+        member("a", 500, "n1", "serve"),
+        member("b", 200, "n2", "serve"),
         sized("h", "high", 300).on("n2"),
     )
 
     await ordered(space, sized("urgent", "high", 500))
 
     assert await space.until_bound("urgent", seconds=30) == "n1"
-    await until("b runs on", lambda: _is_there(space, "b"))
+    assert stays(await space.pod("b"))
 
 
-async def _is_there(space: Space, name: str) -> bool:
-    pod = await space.pod(name)
+# ------------------------------------------------- what has changed between the plan and the first delete
+
+
+async def protect(space: Space) -> None:
+    await space.patch("b", {"metadata": {"annotations": {"makeway.dev/never-evict": "true"}}})
+
+
+async def replace_pod(space: Space) -> None:
+    await space.delete("b", grace_seconds=0)
+    await space.until_gone("b")
+    await space.run(member("b", 200, "n2"))
+
+
+async def add_pod(space: Space) -> None:
+    await space.delete("h-n2", grace_seconds=0)
+    await space.until_gone("h-n2")
+    await space.run(member("d", 100, "n2"))
+
+
+async def lose_group(space: Space) -> None:
+    await remove_group(space, "train")
+
+
+async def become_single(space: Space) -> None:
+    await remove_group(space, "train")
+    await group(space, "train", SINGLE)
+
+
+async def become_important(space: Space) -> None:
+    await remove_group(space, "train")
+    await group(space, "train", ALL, "high")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "then"),
+    [
+        (protect, "never-evict", set()),
+        (replace_pod, "/b out", {"a", "b", "c"}),
+        (add_pod, "/d out", {"a", "b", "c", "d"}),
+        (lose_group, "/train does not exist", set()),
+        (become_single, "with which it need not go", {"a"}),
+        (become_important, "lower-priority", set()),
+    ],
+)
+async def test_a_unit_that_is_another_one_since_it_was_planned_stays_whole(
+    group_cluster: RunningCluster,
+    group_space: Space,
+    change: Callable[[Space], Awaitable[None]],
+    words: str,
+    then: set[str],
+) -> None:
+    """The next plan is for the unit as it is now: `then` are the pods that go for that."""
+    space = group_space
+    await train(space)
+    async with policy(group_cluster, protection={"neverEvictNamespaces": [space.namespace]}):
+        async with group_cluster.without("evictor"):
+            preemptor = await ordered(space, sized("urgent", "high", 500))
+            await change(space)
+
+        _, outcome = await outcome_of_order(space, preemptor)
+        if then:
+            await space.until_bound("urgent", seconds=30)
+        else:
+            await assert_stays_pending(space, "urgent")
+
+    assert outcome.result == "refused"
+    assert words in told(outcome)
+    deletes = by_evictors(space)
+    assert {name for name, at in deletes.items() if at <= outcome.finished_at} == set()
+    assert set(deletes) == then
+
+
+async def test_an_admission_policys_no_to_one_pod_keeps_the_whole_unit(group_space: Space) -> None:
+    space = group_space
+    await train(space)
+
+    async with deletes_refused(space, "b"):
+        preemptor = await ordered(space, sized("urgent", "high", 500))
+        _, outcome = await outcome_of_order(space, preemptor)
+
+        assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+        assert "this pod may not be deleted" in told(outcome)
+        await assert_stays_pending(space, "urgent")
+    assert by_evictors(space) == {}
+    await until("no pod is marked", lambda: unmarked(space))
+
+
+async def test_a_hard_budgets_no_to_one_pod_keeps_the_whole_unit(
+    group_cluster: RunningCluster, group_space: Space
+) -> None:
+    space = group_space
+    await train(space)
+    async with policy(group_cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
+        async with group_cluster.frozen("evictor"):
+            preemptor = await ordered(space, sized("urgent", "high", 500))
+            await space.disruption_budget("c", {"app": "c"}, minAvailable=1)
+            await space.until_disruptions_allowed("c", 0)
+
+        _, outcome = await outcome_of_order(space, preemptor, seconds=90)
+
+    assert (outcome.result, outcome.reason) == ("failed", "disruption-budget")
+    assert by_evictors(space) == {}
+    assert set(MEMBERS) <= {name for name, pod in (await space.pods()).items() if stays(pod)}
+
+
+async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
+    group_space: Space, failpoints: Failpoints
+) -> None:
+    space = group_space
+    await train(space)
+    failpoints.arm("evictor.after-delete", HOLD)
+
+    preemptor = await ordered(space, sized("urgent", "high", 500))
+    await failpoints.fired("evictor.after-delete")
+    await remove_group(space, "train")
+    failpoints.let_go("evictor.after-delete")
+
+    assert await space.until_bound("urgent", seconds=30) == "n1"
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
+
+
+# ----------------------------------------------------------------------------------------- bad input
+
+
+async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space: Space) -> None:
+    space = group_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await run_victims(space, member("a", 500, "n1", "ghost"))
+
+    await space.create(sized("urgent", "high", 500))
+
+    async def explained() -> bool:
+        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
+        if f"PodGroup {space.namespace}/ghost does not exist" not in text:
+            raise NotYet(text + error)
+        return True
+
+    await until("why names the group", explained)
+    await assert_stays_pending(space, "urgent")
+    assert by_evictors(space) == {}
+
+    await group(space, "ghost", ALL)
+    assert await space.until_bound("urgent", seconds=30) == "n1"
+
+
+def stays(pod: Pod | None) -> bool:
     return pod is not None and pod.metadata.deletion_timestamp is None
+
+
+def told(outcome: Outcome) -> str:
+    return outcome.message + " ".join(one.message for one in outcome.victims)
+
+
+def by_evictors(space: Space) -> dict[str, datetime]:
+    """Return when an evictor deleted or evicted which pod of the space."""
+    return {
+        event.name: event.at
+        for event in space.audit.events(namespace=space.namespace)
+        if event.removes_pod and event.accepted and "evictor" in event.user
+    }
+
+
+async def unmarked(space: Space) -> bool:
+    pods = await space.pods()
+    for name in MEMBERS:
+        if any(one.type == DISRUPTION_TARGET for one in pods[name].status.conditions or ()):
+            raise NotYet(f"{name} is marked")
+    return True
