@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
@@ -146,8 +147,8 @@ func (g *victimGuard) exempts(victim *v1.Pod) string {
 	if g.hold != "" {
 		return reasonNothingKnown
 	}
-	// Only a planner knows what has to go with it: kube-scheduler 1.36 takes single pods whatever their group's mode is.
-	if victim.Spec.SchedulingGroup != nil {
+	// Only a planner knows what has to go with it.
+	if minor.BreaksGroup(victim) {
 		return reasonPodGroup
 	}
 	if rules.SystemCritical(victim, g.priority) {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -93,6 +94,8 @@ func TestTheFallbackEvictsNoPodThatThePolicyProtects(t *testing.T) {
 	steady := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "steady", Annotations: map[string]string{
 		rules.MinimumPreemptablePriority: "1000", rules.TolerationSeconds: "-1",
 	}}, Value: 1}
+	grouped := pod("", "", low, large).Obj()
+	minortest.JoinGroup(grouped, "train")
 	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	for name, test := range map[string]struct {
 		preferred func(*st.PodWrapper)
@@ -106,8 +109,8 @@ func TestTheFallbackEvictsNoPodThatThePolicyProtects(t *testing.T) {
 			told:      &wire.Rules{ProtectedNamespaces: []string{"payments"}}, exempt: true,
 		},
 		"a pod of a group": {
-			preferred: func(p *st.PodWrapper) { p.PodGroupName("train") },
-			told:      &wire.Rules{}, exempt: true,
+			preferred: func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "train") },
+			told:      &wire.Rules{}, exempt: minor.BreaksGroup(grouped),
 		},
 		"another namespace is protected": {told: &wire.Rules{ProtectedNamespaces: []string{"payments"}}},
 		"an annotation that is honoured": {

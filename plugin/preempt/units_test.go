@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -47,7 +48,8 @@ func TestAUnitOfWhichAPodIsNotThereMakesNoRoom(t *testing.T) {
 }
 
 func TestPodsOfAGangAreHeldWhereThePolicySaysSo(t *testing.T) {
-	p := pod("p", "", high, large).PodGroupName("g").Obj()
+	p := pod("p", "", high, large).Obj()
+	minortest.JoinGroup(p, "g")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
 	state := &wire.ControlState{Mode: wire.ModeEnforce, Rules: &wire.Rules{GroupPreemptors: wire.GroupPreemptorsHold}}
 	w.plugin.engine.control.current.Store(&controlSnapshot{state: state, rules: victimRulesOf(state)})

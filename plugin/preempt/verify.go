@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -242,7 +243,7 @@ func (v *verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.pod)
 	case ruleLowerGroupPriority:
 		// The scheduler's own priority of the pod does not count; an evictor reads that of the group.
-		return pod.Spec.SchedulingGroup != nil
+		return minor.InGroup(pod)
 	case ruleDaemonSetSingle, ruleDaemonSetMultiple:
 		return daemonSetNode(v.pod) == node && !ofDaemonSet(pod) && mayDisplace(v.pod, pod, node)
 	}

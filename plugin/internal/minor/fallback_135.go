@@ -47,6 +47,9 @@ func (c *choosing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState
 	})
 }
 
+// BreaksGroup reports false: in this version no group goes whole or not at all.
+func BreaksGroup(*v1.Pod) bool { return false }
+
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
 func MoreImportantPod(upstream *defaultpreemption.DefaultPreemption) func(a, b *v1.Pod) bool {
 	return upstream.MoreImportantPod

@@ -48,6 +48,10 @@ func (c *choosing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState
 	})
 }
 
+// BreaksGroup reports whether kube-scheduler's own preemption may take a pod of a group that goes whole or not at all by itself:
+// this version takes single pods whatever the mode of their group is.
+func BreaksGroup(victim *v1.Pod) bool { return InGroup(victim) }
+
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
 func MoreImportantPod(upstream *defaultpreemption.DefaultPreemption) func(a, b *v1.Pod) bool {
 	return upstream.MoreImportantPod

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -24,8 +25,7 @@ var _ preemption.Interface = &choosing{}
 // NewDefaultPreemption makes kube-scheduler's DefaultPreemption under another name, whose victims selectVictims chooses.
 // A pod group whose pods may only be disrupted together is one victim, where the feature gates say so.
 func NewDefaultPreemption(ctx context.Context, name string, args *config.DefaultPreemptionArgs, handle, clientHandle fwk.Handle, selectVictims SelectVictims) (*defaultpreemption.DefaultPreemption, error) {
-	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
-	upstream, err := defaultpreemption.New(ctx, args, clientHandle, features)
+	upstream, err := defaultpreemption.New(ctx, args, clientHandle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,12 @@ func (c *choosing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState
 		}
 		return own.SelectVictimsOnNode(ctx, state, pod, node, possible, budgets)
 	})
+}
+
+// BreaksGroup reports whether kube-scheduler's own preemption may take a pod of a group that goes whole or not at all by itself:
+// this version does so where the gate for groups is off.
+func BreaksGroup(victim *v1.Pod) bool {
+	return InGroup(victim) && !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)
 }
 
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
