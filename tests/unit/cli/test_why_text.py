@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim, VictimOutcome
 from makeway.cli.why.command import unplanned
 from makeway.cli.why.story import Story
 from makeway.cli.why.text import waiting
@@ -96,6 +96,39 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
 
     assert "its scheduler had no plan: no planner answers; whenUnplanned is hold" in text
     assert "has not asked yet" not in text
+
+
+@pytest.mark.parametrize("result", ["refused", "preempts", "fits"])
+def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
+    found = Pending(answer=replace(refused, result=result, nominated_node="node-1"), unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, group="train"))
+
+    assert text.startswith("shop/checkout (priority 1000) is pending, and a pod of PodGroup shop/train\n")
+    assert "DefaultPreemption in the profile's podGroupPostFilter" in text
+    assert "planned now as a pod by itself" in text
+    assert "has not asked yet" not in text
+
+
+def test_victims_that_go_together_are_told_as_one() -> None:
+    pods = [
+        Victim(
+            namespace="shop",
+            name=name,
+            uid=name,
+            node=node,
+            priority=0,
+            grace_period_seconds=30,
+            rule="lower-priority",
+            unit="PodGroup shop/train",
+        )
+        for name, node in (("a", "node-1"), ("b", "node-2"))
+    ]
+    answer = replace(refused, result="preempts", nominated_node="node-1", victims=tuple(pods))
+
+    text = "\n".join(waiting(Pending(answer=answer, unblocked_by=()), story=None, last=None))
+
+    assert "  - group shop/train: 2 pods on 2 nodes (priority 0): lower-priority" in text
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from makeway.cli.why import text as why_text
 from makeway.cli.why.redaction import Redaction, sees_all_pods
 from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
 from makeway.core.k8s.objects import Pod, PodCondition
+from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.pending import Pending, pending
 from makeway.runtime.kube import Api, ApiError
@@ -43,7 +44,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     made_room: orders that made room for it. pending, last_decision: of a pod that is pending. held: the
     condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
     where it says so. condition: what the pod itself says of why it is pending, for a user to whom nothing
-    else may be told.
+    else may be told. group: the PodGroup that a pending pod names.
     """
 
     state: str
@@ -57,6 +58,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     held: PodCondition | None = None
     unplanned: str = ""
     condition: str = ""
+    group: str = ""
 
 
 @app.command()
@@ -148,6 +150,7 @@ async def _pod(
         held=_held(pod) if pod is not None and waits else None,
         unplanned=unplanned(pod) if pod is not None and waits else "",
         condition=_condition(pod) if pod is not None and waits else "",
+        group=group_of(pod) if pod is not None and waits else "",
     )
 
 
@@ -230,6 +233,7 @@ def _lines(answer: Explanation) -> list[str]:
             last=answer.last_decision,
             held=answer.held,
             unplanned=answer.unplanned,
+            group=answer.group,
         )
     elif answer.state == "pending":
         lines.append(

@@ -20,6 +20,12 @@ _SHOWN = 5
 
 _UNKNOWN = "or one of its filters that makeway does not know says no"
 
+_OF_A_GROUP = (
+    "makeway makes no room for pods of a group; kube-scheduler's own preemption does:",
+    "up to 1.36 for each pod by itself, unless groups.preemptors of the policy is hold,",
+    "from 1.37 for the group as a whole, by DefaultPreemption in the profile's podGroupPostFilter",
+)
+
 
 def preempted(story: Story, victim: Victim) -> Iterator[str]:
     """Say who took a pod's place, by which rule, and what else there was to choose from."""
@@ -129,10 +135,12 @@ def waiting(
     last: DecisionRecord | None,
     held: PodCondition | None = None,
     unplanned: str = "",
+    group: str = "",
 ) -> Iterator[str]:
     """Say why a pod is pending, and what would unblock it.
 
-    held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it.
+    held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it. group: the
+    PodGroup that it names.
     """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
@@ -146,6 +154,11 @@ def waiting(
         yield f"{name} is pending: its queue holds it"
         yield f"  {held.reason}: {held.message or 'no message'}"
         lead = "  planned again now:"
+    if group:
+        yield f"{name} is pending, and a pod of PodGroup {answer.namespace}/{group}"
+        yield from (f"  {text}" for text in _OF_A_GROUP)
+        lead = "  planned now as a pod by itself:"
+        unplanned = unplanned or "no plan: it is left to kube-scheduler's own preemption"
     if answer.result == "fits":
         yield f"{lead} there is room for it now: on {answer.node}"
         if unplanned:
@@ -154,9 +167,9 @@ def waiting(
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
-        yield from (
-            f"  - {one.namespace}/{one.name} (priority {one.priority}): {one.rule}" for one in answer.victims
-        )
+        for unit, pods in in_units(answer.victims):
+            what = unit_text(unit, pods) if unit else names_of(pods)[0]
+            yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
         if answer.mode != "enforce":
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
         elif unplanned:
