@@ -343,3 +343,21 @@ def group_cluster(
     running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
     yield running
     _stop(running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def gang_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler places a gang together, and preempts for each of its pods."""
+    gates = (("GenericWorkload", True), ("GangScheduling", True))
+    options = ClusterOptions(
+        scheduler_feature_gates=gates,
+        apiserver_arguments=(
+            f"--feature-gates={','.join(f'{name}=true' for name, _ in gates)}",
+            "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        ),
+    )
+    running = _start(tmp_path_factory.mktemp("gangs") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)

@@ -1,0 +1,77 @@
+"""Gangs as preemptors, of which makeway plans none: kube-scheduler 1.36 evicts for them pod by pod."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from integration.asking import run
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import policy
+from integration.preempting import run_victims, sized
+from integration.space import Space, open_space
+from integration.waiting import NotYet, until
+
+LOW = [f"low-{number}" for number in range(8)]
+
+
+@pytest_asyncio.fixture
+async def space(gang_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test; there kube-scheduler itself evicts."""
+    async with open_space(gang_cluster) as opened:
+        yield opened
+
+
+async def gang_of_three_with_room_for_two(space: Space) -> None:
+    """Fill two nodes, and make a gang of three pods of which each needs all of a node."""
+    await space.add_nodes(make_node("n1").cpu("1"), make_node("n2").cpu("1"))
+    await run_victims(
+        space, *(sized(name, "low", 250).on(f"n{1 + place % 2}") for place, name in enumerate(LOW))
+    )
+    await space.post(
+        f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space.namespace}/podgroups",
+        {
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": "gang"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "high"},
+        },
+    )
+    of_gang = {"schedulingGroup": {"podGroupName": "gang"}}
+    await space.create(*(sized(f"gang-{number}", "high", 1000).spec(**of_gang) for number in range(3)))
+
+
+async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_says_hold(
+    gang_cluster: RunningCluster, space: Space
+) -> None:
+    async with policy(gang_cluster, groups={"preemptors": "hold"}):
+        await gang_of_three_with_room_for_two(space)
+
+        async def told() -> bool:
+            pods = await space.pods()
+            for number in range(3):
+                conditions = pods[f"gang-{number}"].status.conditions or ()
+                if not any("groups.preemptors" in (one.message or "") for one in conditions):
+                    raise NotYet(str(conditions))
+            return True
+
+        await until("every pod of the gang is told that it is held", told, seconds=30)
+        pods = await space.pods()
+        _, text, error = await run(gang_cluster, "why", f"{space.namespace}/gang-0")
+
+    assert [name for name in LOW if name not in pods or pods[name].metadata.deletion_timestamp] == []
+    assert f"a pod of PodGroup {space.namespace}/gang" in text, error
+
+
+async def test_kube_schedulers_own_preemption_evicts_for_a_gang_that_cannot_run(space: Space) -> None:
+    await gang_of_three_with_room_for_two(space)
+
+    async def evicted() -> bool:
+        pods = await space.pods()
+        if all(name in pods for name in LOW):
+            raise NotYet("all are there")
+        return True
+
+    await until("pods went for nothing", evicted, seconds=30)
