@@ -37,18 +37,33 @@ type maker struct {
 	c *Case
 	// used are the host ports taken on each node; two of its pods cannot have the same.
 	used map[string][]v1.ContainerPort
+	// alike are the priorities of the pods of every node, where all nodes are alike but for when their pods started.
+	alike []*int32
 }
 
 func randomCase(seed uint64, allowed []string) *Case {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), used: map[string][]v1.ContainerPort{}}
 	m.c = &Case{Seed: seed, Constraints: someKinds(m.Rand, allowed)}
 	m.makeNamespaces()
+	if m.has(priorities) && m.has(resources) && m.chance(4) {
+		for range 2 + m.IntN(4) {
+			m.alike = append(m.alike, new(pick(m.Rand, int32(0), 0, 10, 10, 99)))
+		}
+	}
 	for i := range m.size() {
 		m.c.Nodes = append(m.c.Nodes, m.node(i))
 	}
 	m.makeBudgets()
 	most := pick(m.Rand, 4, 8, 14)
 	for _, node := range m.c.Nodes {
+		for _, priority := range m.alike {
+			pod := m.pod(priority, node.Name)
+			pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("250m")}
+			m.place(pod, node.Name)
+		}
+		if m.alike != nil && !m.chance(8) {
+			continue
+		}
 		for range m.IntN(2)*m.IntN(3) + m.IntN(most+1) {
 			m.place(m.pod(m.priority(), node.Name), node.Name)
 		}
@@ -105,6 +120,9 @@ func (m *maker) node(i int) *v1.Node {
 		v1.ResourceCPU:              resource.MustParse(pick(m.Rand, "1", "1500m", "2", "4")),
 		v1.ResourceMemory:           resource.MustParse(pick(m.Rand, "1Gi", "2Gi", "4Gi", "3500M")),
 		v1.ResourceEphemeralStorage: resource.MustParse(pick(m.Rand, "0", "5Gi", "20Gi")),
+	}
+	if m.alike != nil {
+		node.Status.Allocatable[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(250*len(m.alike)), resource.DecimalSI)
 	}
 	if m.has(extended) {
 		for _, name := range few(m.Rand, 0.5, extendedResources...) {
@@ -171,7 +189,8 @@ func (m *maker) place(pod *v1.Pod, node string) {
 		// Few moments, so that many pods are equally important.
 		pod.Status.StartTime = &metav1.Time{Time: began.Add(time.Duration(m.IntN(20)) * time.Second)}
 	}
-	if m.has(terminating) && m.chance(5) {
+	// Spreads do not count them.
+	if (m.has(terminating) || m.has(topologySpread)) && m.chance(5) {
 		pod.DeletionTimestamp = &metav1.Time{Time: began.Add(time.Hour)}
 		pod.DeletionGracePeriodSeconds = new(int64(30))
 		if m.chance(2) {

@@ -14,7 +14,8 @@ func (m *maker) restrict(node *v1.Node) {
 	node.Labels["disk"] = pick(m.Rand, "ssd", "hdd")
 	node.Labels["generation"] = fmt.Sprint(1 + m.IntN(4))
 	node.Spec.Unschedulable = m.has(unschedulable) && m.chance(8)
-	if m.has(taints) && m.chance(5) {
+	// Spreads count tainted nodes by a policy of their own.
+	if m.has(taints) && m.chance(5) || m.has(topologySpread) && m.chance(8) {
 		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{
 			Key: pick(m.Rand, "dedicated", "spot"), Value: pick(m.Rand, "", "x"),
 			Effect: pick(m.Rand, v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule),
@@ -26,7 +27,7 @@ func (m *maker) restrict(node *v1.Node) {
 func (m *maker) demand(pod *v1.Pod) {
 	pod.Spec.Affinity = &v1.Affinity{}
 	if m.has(taints) && m.chance(2) {
-		pod.Spec.Tolerations = []v1.Toleration{{Key: pick(m.Rand, "dedicated", "spot", ""), Operator: v1.TolerationOpExists}}
+		pod.Spec.Tolerations = m.tolerations()
 	}
 	if m.has(unschedulable) && m.chance(4) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists})
@@ -49,6 +50,20 @@ func (m *maker) demand(pod *v1.Pod) {
 	if m.has(volumes) {
 		m.mount(pod)
 	}
+}
+
+// tolerations are of taints of any value, or of one.
+func (m *maker) tolerations() []v1.Toleration {
+	var list []v1.Toleration
+	for range 1 + m.IntN(2) {
+		toleration := v1.Toleration{Key: pick(m.Rand, "dedicated", "spot", ""), Operator: v1.TolerationOpExists}
+		if toleration.Key != "" && m.chance(2) {
+			toleration.Operator, toleration.Value = pick(m.Rand, v1.TolerationOpEqual, ""), pick(m.Rand, "", "x", "x", "y")
+		}
+		toleration.Effect = pick(m.Rand, "", "", v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute)
+		list = append(list, toleration)
+	}
+	return list
 }
 
 // selectNodes gives the preemptor node selectors, node affinity, or affinity to nodes by name.
@@ -142,12 +157,12 @@ func (m *maker) spread(pod *v1.Pod, key string) v1.TopologySpreadConstraint {
 		WhenUnsatisfiable:  v1.DoNotSchedule,
 		LabelSelector:      m.selector(),
 		NodeAffinityPolicy: pick(m.Rand, nil, new(v1.NodeInclusionPolicyHonor), new(v1.NodeInclusionPolicyIgnore)),
-		NodeTaintsPolicy:   pick(m.Rand, nil, new(v1.NodeInclusionPolicyHonor), new(v1.NodeInclusionPolicyIgnore)),
+		NodeTaintsPolicy:   pick(m.Rand, nil, nil, new(v1.NodeInclusionPolicyHonor), new(v1.NodeInclusionPolicyIgnore)),
 	}
 	if m.chance(8) {
 		constraint.WhenUnsatisfiable = v1.ScheduleAnyway
-	} else if m.chance(3) {
-		constraint.MinDomains = new(1 + m.Int32N(6))
+	} else if m.chance(2) {
+		constraint.MinDomains = new(1 + pick(m.Rand, m.Int32N(6), m.Int32N(int32(len(m.c.Nodes)+2))))
 	}
 	if m.chance(3) {
 		constraint.MatchLabelKeys = []string{tierLabel}
@@ -168,8 +183,23 @@ func (m *maker) bindPorts(pod *v1.Pod, node string) {
 		if node != "" {
 			m.used[node] = append(m.used[node], port)
 		}
-		pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, port)
+		m.expose(pod, port)
 	}
+}
+
+// expose gives a port to a container of a pod: mostly to the first, else to a sidecar, or to an init container, whose ports
+// do not count.
+func (m *maker) expose(pod *v1.Pod, port v1.ContainerPort) {
+	if !m.chance(3) {
+		pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, port)
+		return
+	}
+	initial := container(fmt.Sprint("ports-", len(pod.Spec.InitContainers)), nil)
+	initial.Ports = []v1.ContainerPort{port}
+	if !m.chance(4) {
+		initial.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+	}
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, initial)
 }
 
 // claimPorts gives the preemptor host ports, whoever has them.
@@ -179,7 +209,7 @@ func (m *maker) claimPorts(pod *v1.Pod) {
 	}
 	pod.Spec.Containers[0].Ports = nil
 	for range 1 + m.IntN(3) {
-		pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, m.port())
+		m.expose(pod, m.port())
 	}
 }
 
