@@ -15,7 +15,7 @@ func (m *maker) restrict(node *v1.Node) {
 	node.Labels["generation"] = fmt.Sprint(1 + m.IntN(4))
 	node.Spec.Unschedulable = m.has(unschedulable) && m.chance(8)
 	// Spreads count tainted nodes by a policy of their own.
-	if m.has(taints) && m.chance(5) || m.has(topologySpread) && m.chance(8) {
+	if m.has(taints) && m.chance(5) || m.has(topologySpread) && m.chance(4) {
 		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{
 			Key: pick(m.Rand, "dedicated", "spot"), Value: pick(m.Rand, "", "x"),
 			Effect: pick(m.Rand, v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule),
