@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -59,6 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
     candidates: dict[str, Victims]
     chosen: str = ""
     sampled: str = ""
+    fits: tuple[str, ...] = ()
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class Case(msgspec.Struct, frozen=True):
     volumes: tuple[PersistentVolume, ...] = ()
     assumed: dict[str, str] = {}
     note: str = ""
+    written: dict[str, Any] | None = None
+    """The preemptor as it was written, before the API server filled in what `preemptor` has."""
 
 
 _decoder = msgspec.json.Decoder(Case)

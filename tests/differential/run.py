@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from differential.case import decode
 from differential.compare import EXACT, Comparison, compare
 from differential.report import Report
 from differential.shrink import Cluster, shrink
+from differential.simulated import disagreements
 from differential.upstream import Oracle, Seeds, build, random_cases
 
 CASES = Path(__file__).parent / "cases"
@@ -52,6 +53,8 @@ def compared(program: Path, seeds: Seeds) -> list[Result]:
     for line in random_cases(program, seeds):
         case = decode(line)
         comparison = compare(case)
+        simulated = tuple(disagreements(case))
+        comparison = replace(comparison, disagreements=comparison.disagreements + simulated)
         kept = line if comparison.disagreements else b""
         results.append(Result(case.seed, len(case.answer.potential), comparison, kept, seeds.constraints))
     return results

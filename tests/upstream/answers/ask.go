@@ -50,11 +50,11 @@ func ask(ctx context.Context, c *Case) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, potential, err := w.filter(ctx, c.Preemptor)
+	state, fits, potential, err := w.filter(ctx, c.Preemptor)
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Potential: []string{}, Candidates: map[string]Victims{}}
+	answer := &Answer{Fits: fits, Potential: []string{}, Candidates: map[string]Victims{}}
 	for _, node := range potential {
 		answer.Potential = append(answer.Potential, node.Node().Name)
 	}
@@ -176,19 +176,20 @@ func totally(moreImportant defaultpreemption.MoreImportantPodFunc) defaultpreemp
 	}
 }
 
-// filter runs a scheduling cycle's PreFilter and Filter, and gives the nodes that removing pods may help,
-// by name.
-func (w *world) filter(ctx context.Context, pod *v1.Pod) (fwk.CycleState, []fwk.NodeInfo, error) {
+// filter runs a scheduling cycle's PreFilter and Filter, and gives the names of nodes that fit, and the nodes that removing
+// pods may help, by name.
+func (w *world) filter(ctx context.Context, pod *v1.Pod) (fwk.CycleState, []string, []fwk.NodeInfo, error) {
+	var fits []string
 	state := framework.NewCycleState()
 	statuses := framework.NewDefaultNodeToStatus()
 	nodes, err := w.snapshot.NodeInfos().List()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	result, status, _ := w.framework.RunPreFilterPlugins(ctx, state, pod)
 	switch {
 	case !status.IsSuccess() && !status.IsRejected():
-		return nil, nil, status.AsError()
+		return nil, nil, nil, status.AsError()
 	case !status.IsSuccess():
 		statuses.SetAbsentNodesStatus(status)
 		nodes = nil
@@ -198,16 +199,18 @@ func (w *world) filter(ctx context.Context, pod *v1.Pod) (fwk.CycleState, []fwk.
 	for _, node := range nodes {
 		status := w.framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 		if status.IsSuccess() {
+			fits = append(fits, node.Node().Name)
 			continue // absent: a node that fits is none that removing pods would help
 		}
 		if !status.IsRejected() {
-			return nil, nil, status.AsError()
+			return nil, nil, nil, status.AsError()
 		}
 		statuses.Set(node.Node().Name, status)
 	}
 	potential, err := statuses.NodesForStatusCode(w.snapshot.NodeInfos(), fwk.Unschedulable)
 	slices.SortFunc(potential, func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
-	return state, potential, err
+	slices.Sort(fits)
+	return state, fits, potential, err
 }
 
 // defaultProfile is that of a kube-scheduler without any configuration, but for the plugins left out.

@@ -22,12 +22,16 @@ type Case struct {
 	// Assumed are the pods that the scheduler has placed in its memory alone, by UID.
 	Assumed   map[string]string `json:"assumed,omitempty"`
 	Preemptor *v1.Pod           `json:"preemptor"`
+	// Written is the preemptor as it was written, before the API server filled in what Preemptor has.
+	Written *v1.Pod `json:"written,omitempty"`
 
 	Answer *Answer `json:"answer,omitempty"`
 }
 
 // Answer is what kube-scheduler's filters and DefaultPreemption say.
 type Answer struct {
+	// Fits are the nodes where the pod has room as they are.
+	Fits []string `json:"fits,omitempty"`
 	// Potential are the nodes whose status is Unschedulable: removing pods may help.
 	Potential []string `json:"potential"`
 	// Candidates are those where it does, looking at all of them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -39,9 +40,11 @@ type maker struct {
 	used map[string][]v1.ContainerPort
 	// alike are the priorities of the pods of every node, where all nodes are alike but for when their pods started.
 	alike []*int32
+	// unmerged leaves labels that matchLabelKeys names out of selectors, as in a pod that is not stored yet.
+	unmerged bool
 }
 
-func randomCase(seed uint64, allowed []string) *Case {
+func randomCase(ctx context.Context, seed uint64, allowed []string) (*Case, error) {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), used: map[string][]v1.ContainerPort{}}
 	m.c = &Case{Seed: seed, Constraints: someKinds(m.Rand, allowed)}
 	m.makeNamespaces()
@@ -69,8 +72,7 @@ func randomCase(seed uint64, allowed []string) *Case {
 		}
 	}
 	m.makePending()
-	m.makePreemptor()
-	return m.c
+	return m.c, m.makePreemptor(ctx)
 }
 
 // size is the number of nodes: mostly few, where faults are easy to find, sometimes many.
@@ -219,13 +221,20 @@ func (m *maker) makePending() {
 	}
 }
 
-func (m *maker) makePreemptor() {
+func (m *maker) makePreemptor(ctx context.Context) error {
+	m.unmerged = true
 	pod := m.pod(new(int32(100)), "")
 	m.askForMuch(pod)
 	m.claimPorts(pod)
 	m.demand(pod)
-	m.c.Preemptor = pod
-	m.c.Pods = append(m.c.Pods, pod)
+	m.asWritten(pod)
+	stored, err := admitted(ctx, pod)
+	if err != nil {
+		return err
+	}
+	m.c.Written, m.c.Preemptor = pod, stored
+	m.c.Pods = append(m.c.Pods, stored)
+	return nil
 }
 
 // makeBudgets adds PodDisruptionBudgets, some with selectors that match nothing.

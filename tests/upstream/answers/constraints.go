@@ -17,7 +17,7 @@ func (m *maker) restrict(node *v1.Node) {
 	// Spreads count tainted nodes by a policy of their own.
 	if m.has(taints) && m.chance(5) || m.has(topologySpread) && m.chance(4) {
 		node.Spec.Taints = append(node.Spec.Taints, v1.Taint{
-			Key: pick(m.Rand, "dedicated", "spot"), Value: pick(m.Rand, "", "x"),
+			Key: pick(m.Rand, "dedicated", "dedicated", "spot", "spot", v1.TaintNodeNotReady), Value: pick(m.Rand, "", "x"),
 			Effect: pick(m.Rand, v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule),
 		})
 	}
@@ -56,7 +56,7 @@ func (m *maker) demand(pod *v1.Pod) {
 func (m *maker) tolerations() []v1.Toleration {
 	var list []v1.Toleration
 	for range 1 + m.IntN(2) {
-		toleration := v1.Toleration{Key: pick(m.Rand, "dedicated", "spot", ""), Operator: v1.TolerationOpExists}
+		toleration := v1.Toleration{Key: pick(m.Rand, "dedicated", "dedicated", "spot", "spot", "", "", v1.TaintNodeNotReady), Operator: v1.TolerationOpExists}
 		if toleration.Key != "" && m.chance(2) {
 			toleration.Operator, toleration.Value = pick(m.Rand, v1.TolerationOpEqual, ""), pick(m.Rand, "", "x", "x", "y")
 		}
@@ -131,10 +131,10 @@ func (m *maker) terms(pod *v1.Pod, most int) []v1.PodAffinityTerm {
 		if m.chance(5) && term.LabelSelector != nil {
 			if m.chance(2) {
 				term.MatchLabelKeys = []string{tierLabel}
-				merge(term.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpIn)
+				m.merge(term.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpIn)
 			} else {
 				term.MismatchLabelKeys = []string{tierLabel}
-				merge(term.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpNotIn)
+				m.merge(term.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpNotIn)
 			}
 		}
 		terms = append(terms, term)
@@ -142,9 +142,9 @@ func (m *maker) terms(pod *v1.Pod, most int) []v1.PodAffinityTerm {
 	return terms
 }
 
-// merge adds the pod's own value of a label to a selector, where it has one.
-func merge(selector *metav1.LabelSelector, pod *v1.Pod, key string, operator metav1.LabelSelectorOperator) {
-	if value, ok := pod.Labels[key]; ok {
+// merge adds the pod's own value of a label to a selector, where it has one, as the API server does.
+func (m *maker) merge(selector *metav1.LabelSelector, pod *v1.Pod, key string, operator metav1.LabelSelectorOperator) {
+	if value, ok := pod.Labels[key]; ok && !m.unmerged {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 	}
 }
@@ -167,7 +167,7 @@ func (m *maker) spread(pod *v1.Pod, key string) v1.TopologySpreadConstraint {
 	if m.chance(3) {
 		constraint.MatchLabelKeys = []string{tierLabel}
 		if m.chance(2) { // servers before 1.34 leave the merging to the scheduler
-			merge(constraint.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpIn)
+			m.merge(constraint.LabelSelector, pod, tierLabel, metav1.LabelSelectorOpIn)
 		}
 	}
 	return constraint

@@ -52,7 +52,10 @@ func run(first, count uint64, only string, given bool) error {
 		return err
 	}
 	for seed := first; seed < first+count; seed++ {
-		c := randomCase(seed, allowed)
+		c, err := randomCase(context.Background(), seed, allowed)
+		if err != nil {
+			return fmt.Errorf("seed %d: %w", seed, err)
+		}
 		if c.Answer, err = ask(context.Background(), c); err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
