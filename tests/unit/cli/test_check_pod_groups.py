@@ -22,10 +22,11 @@ HOLD = Policy(groups=Groups(preemptors="hold"))
         ("v1beta1", Policy(), [GROUP_RIGHTS[0]], "wrong"),
         ("v1alpha2", Policy(), [], "warning"),
         ("v1alpha2", HOLD, [], "ok"),
+        ("v1beta1", HOLD, [], "warning"),
         ("v1alpha2", None, [], "ok"),
     ],
 )
-def test_gangs_of_kubernetes_1_36_are_named_and_rights_that_are_missing(
+def test_what_the_policy_does_not_hold_of_gangs_is_named_and_rights_that_are_missing(
     version: str, policy: Policy | None, missing: list[Right] | None, state: str
 ) -> None:
     (result,) = judge(PodGroupApi(version), policy, missing)

@@ -20,6 +20,9 @@ NAME: Final = "pod groups"
 ONE_BY_ONE: Final = "v1alpha2"
 """The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one."""
 
+AS_A_WHOLE: Final = "v1beta1"
+"""The version of 1.37, whose scheduler preempts for a gang as a whole, where its profile says so."""
+
 GROUP_RIGHTS: Final = (
     *(Right("planner", verb, GROUP, kind) for kind in (POD_GROUPS, COMPOSITES) for verb in ("list", "watch")),
     *(Right("evictor", "get", GROUP, kind) for kind in (POD_GROUPS, COMPOSITES)),
@@ -57,6 +60,14 @@ def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | Non
             f"{text}; kube-scheduler 1.36 preempts for the pods of a gang one by one, also where not enough "
             "of them can ever run",
             "groups.preemptors: hold in the policy evicts nothing for them",
+        )
+    elif served.version == AS_A_WHOLE and policy is not None and policy.groups.preemptors == "hold":
+        yield CheckResult(
+            NAME,
+            "warning",
+            f"{text}; kube-scheduler 1.37 preempts for a gang as a whole and asks no policy, so "
+            "groups.preemptors: hold has no effect on it",
+            "leave DefaultPreemption out of podGroupPostFilter in the profile (docs/scheduler.md)",
         )
     else:
         yield CheckResult(NAME, "ok", text)
