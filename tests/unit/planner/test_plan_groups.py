@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -355,6 +356,14 @@ def test_a_pod_of_which_it_is_not_known_what_goes_with_it_stays(
 
     assert refused.exempt == {"pod-group": 1}
     assert words in details(refused)["a"]
+
+
+def test_a_refusal_for_a_group_is_made_again_soon_as_no_scheduler_follows_groups() -> None:
+    kept = cluster([], [member("g", "a", "n1", XL)], nodes=["n1"])
+    other = cluster([], [make_pod("h", "n1", HIGH, XL)], nodes=["n1"])
+
+    assert refusal(kept, preemptor()).retry_at == NOW + timedelta(seconds=15)
+    assert refusal(other, preemptor()).retry_at is None
 
 
 def test_pods_stay_until_groups_have_been_listed() -> None:

@@ -21,7 +21,7 @@ from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.daemonset.node import DaemonSetNode
 from makeway.planner.plan.refusal.dependencies import MOST, refused_pods
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
-from makeway.planner.plan.refusal.text import MARGIN, amount_of, until_deleted
+from makeway.planner.plan.refusal.text import MARGIN, amount_of, tried_again
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.snapshot.exemptions import Source
@@ -158,7 +158,7 @@ def _refusal(
         NO_VICTIMS,
         message,
         reasons,
-        retry_at=until_deleted(min(ends) + MARGIN if ends else None, kept, node.now),
+        retry_at=tried_again(min(ends) + MARGIN if ends else None, kept, node.now),
         depends_on=tuple(depends_on[:MOST]),
         exempt={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
         nearest=(NearestNode(node.name, dict(missing or {}), node.exempt),),

@@ -26,6 +26,7 @@ from makeway.planner.plan.refusal.statistics import (
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
 
 NEVER = "PreemptionPolicyNever"
@@ -43,6 +44,9 @@ MARGIN = timedelta(milliseconds=1)
 """A toleration holds up to and including its last moment."""
 REFUSED_AGAIN = timedelta(minutes=1)
 """When a refusal that pods stay for whose deletion was refused is to be made again."""
+GROUP_AGAIN = timedelta(seconds=15)
+"""The same where pods stay because of their groups."""
+_WAITS = {DELETE_REFUSED: REFUSED_AGAIN, POD_GROUP: GROUP_AGAIN}
 _MEBI = 2**20
 
 
@@ -114,7 +118,7 @@ def refusal(
         reason,
         message,
         dict(sorted(reasons.items())),
-        retry_at=until_deleted(retry_at, counts, now),
+        retry_at=tried_again(retry_at, counts, now),
         depends_on=dependencies(
             snapshot,
             question,
@@ -129,11 +133,16 @@ def refusal(
     )
 
 
-def until_deleted(retry_at: datetime | None, exempt: Mapping[str, int], now: datetime) -> datetime | None:
-    """Return when to try again, no later than what the API server refuses may be asked for once more."""
-    if DELETE_REFUSED not in exempt:
+def tried_again(retry_at: datetime | None, exempt: Mapping[str, int], now: datetime) -> datetime | None:
+    """Return when to try again, no later than what keeps pods without an event of its own may have ended.
+
+    The API server may be asked once more for a delete that it refused, and a group may be another one: no
+    scheduler follows groups for makeway.
+    """
+    waits = [wait for rule, wait in _WAITS.items() if rule in exempt]
+    if not waits:
         return retry_at
-    again = now + REFUSED_AGAIN
+    again = now + min(waits)
     return again if retry_at is None else min(retry_at, again)
 
 
