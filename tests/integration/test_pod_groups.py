@@ -11,11 +11,12 @@ from datetime import datetime
 import pytest
 import pytest_asyncio
 
-from integration.arming import HOLD, Failpoints
+from integration.arming import HOLD, KILL, Crashes, Failpoints
 from integration.asking import run
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
+from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.preempting import (
@@ -26,11 +27,12 @@ from integration.preempting import (
     run_victims,
     sized,
 )
-from integration.space import Space, open_space
+from integration.space import Space, another_namespace, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.disruption import DISRUPTION_TARGET
 from makeway.core.k8s.objects import Pod
+from makeway.dev.options import EVICTOR
 
 ALL, SINGLE = "PodGroup", "Pod"
 """The modes all and single, as v1alpha2 spells them."""
@@ -264,6 +266,23 @@ async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
     assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
 
 
+@pytest.mark.parametrize(("point", "hit"), [("evictor.after-mark", 2), ("evictor.after-delete", 1)])
+async def test_a_unit_goes_whole_though_its_evictor_dies_in_the_middle(
+    group_cluster: RunningCluster, group_space: Space, point: str, hit: int
+) -> None:
+    space = group_space
+    await train(space)
+
+    async with Crashes(group_cluster, EVICTOR).at(point, KILL, hit=hit) as crashed:
+        preemptor = await ordered(space, sized("urgent", "high", 500))
+        await crashed()
+
+    assert await space.until_bound("urgent", seconds=RECOVERY_SECONDS) == "n1"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    await assert_only_ordered_pods_were_deleted(space, [preemptor])
+    assert set(by_evictors(space)) == set(MEMBERS)
+
+
 # ----------------------------------------------------------------------------------------- bad input
 
 
@@ -285,7 +304,23 @@ async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space:
     assert by_evictors(space) == {}
 
     await group(space, "ghost", ALL)
-    assert await space.until_bound("urgent", seconds=30) == "n1"
+    assert await space.until_bound("urgent", seconds=40) == "n1"
+
+
+async def test_a_group_of_another_namespace_is_none(group_space: Space) -> None:
+    space = group_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    async with another_namespace(space) as other:
+        manifest = {"metadata": {"name": "train"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+        await space.post(path_of(space).replace(f"/{space.namespace}/", f"/{other}/"), manifest)
+        await run_victims(space, member("a", 500, "n1"))
+
+        await space.create(sized("urgent", "high", 500))
+
+        await assert_stays_pending(space, "urgent")
+        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
+    assert f"PodGroup {space.namespace}/train does not exist" in text, error
+    assert by_evictors(space) == {}
 
 
 def stays(pod: Pod | None) -> bool:
