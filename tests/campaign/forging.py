@@ -126,7 +126,7 @@ class Forger:
 
     def sealed(self, message: EvictionOrder | Outcome | ControlState, subject: str) -> bytes:
         """Return a message unsigned; where there are keys also signed by that of another kind, or changed."""
-        kind, envelope = kind_of(message), codec.envelope_of(message, SOURCE)
+        kind, envelope = kind_of(message), codec.envelope_of(message, SOURCE, at=datetime.now(UTC))
         others = [key for other, key in self._keys.items() if other is not kind]
         match self._chance.choice(("unsigned", "another kind's key", "changed")) if others else "unsigned":
             case "another kind's key":

@@ -137,6 +137,7 @@ def test_a_forged_control_state_is_wrong_in_itself_unless_signatures_keep_it_out
 
     assert bool(believable) == sound
     assert len(believable) < len(states)
+    assert all(forger.sealed(one, "makeway.control") for one in states)
 
 
 def stored(sequence: int, message: M) -> StoredRecord[M]:
