@@ -258,6 +258,27 @@ async def test_without_the_configmap_it_holds_in_its_process_and_a_reset_reaches
 
 def test_what_is_written_is_read_again_and_what_cannot_be_read_is_open() -> None:
     trip = Trip("wasted-victims", "shop", datetime.fromisoformat("2026-01-31T12:00:00+00:00"), "20 of 20")
-    assert parse_breaker(data_of(trip)) == ({"wasted-victims.shop": trip}, None)
-    trips, _ = parse_breaker({"mismatches": "yesterday", "other": "x", "resetAt": "2026-01-31T12:00:00Z"})
+    assert parse_breaker(data_of(trip), NOW) == ({"wasted-victims.shop": trip}, None)
+    trips, _ = parse_breaker(
+        {"mismatches": "yesterday", "other": "x", "resetAt": "2026-01-31T12:00:00Z"}, NOW
+    )
     assert list(trips) == ["mismatches"]
+
+
+@pytest.mark.parametrize("since", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-01-31T12:00:00"])
+def test_a_time_that_no_evictor_writes_stops_no_evictor(since: str) -> None:
+    trips, _ = parse_breaker({"wasted-victims.shop": f"{since} x", "mismatches": f"{since} x"}, NOW)
+    breaker = opened()
+
+    breaker.take(trips, None)
+
+    assert breaker.everywhere()
+
+
+def test_a_reset_far_in_the_future_keeps_no_breaker_from_opening() -> None:
+    trip = Trip("mismatches", "", NOW, "20 of 20")
+    far = (NOW + timedelta(days=365)).isoformat()
+
+    assert parse_breaker({**data_of(trip), "resetAt": far}, NOW) == ({"mismatches": trip}, None)
+    soon = NOW + timedelta(minutes=30)
+    assert parse_breaker({**data_of(trip), "resetAt": soon.isoformat()}, NOW) == ({}, soon)

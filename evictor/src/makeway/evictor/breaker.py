@@ -166,6 +166,10 @@ class Breaker:
             trip for key, trip in self._open.items() if key not in self._stored and trip.cause != "clock-skew"
         )
 
+    def now(self) -> datetime:
+        """Return the time by which it opens and closes."""
+        return self._clock.now()
+
     def take(self, found: dict[str, Trip], reset_at: datetime | None) -> None:
         """Go by what the ConfigMap says: what was there and is gone was reset, as is what is older.
 

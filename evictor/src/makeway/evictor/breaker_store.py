@@ -80,7 +80,7 @@ class BreakerStore:
             self._failed(str(error))
         else:
             self._trouble = ""
-            self._breaker.take(*parse_breaker(found.data or {}))
+            self._breaker.take(*parse_breaker(found.data or {}, self._breaker.now()))
             self.known.set()
 
     async def _request(self, method: str, body: bytes | None = None) -> bytes:

@@ -44,7 +44,7 @@ async def breaker(
     now = datetime.now(UTC)
     async with installation.api() as api:
         data = await _read(api, namespace)
-        trips, reset_at = parse_breaker(data or {})
+        trips, reset_at = parse_breaker(data or {}, now)
         held = [trip for trip in trips.values() if trip.holds(now)]
         if action == "reset":
             await _reset(api, namespace, data, now)
@@ -77,7 +77,7 @@ class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
 
 async def stored_trips(api: Api, namespace: str, now: datetime) -> list[Trip]:
     """Read for what the breaker is open. Raises ApiError, ApiUnavailable."""
-    trips, _ = parse_breaker(await _read(api, namespace) or {})
+    trips, _ = parse_breaker(await _read(api, namespace) or {}, now)
     return [trip for trip in trips.values() if trip.holds(now)]
 
 

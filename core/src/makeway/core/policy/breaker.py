@@ -20,6 +20,9 @@ Cause = Literal["wasted-victims", "mismatches", "signatures", "clock-skew"]
 
 CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
 
+RESET_AHEAD: Final = timedelta(hours=1)
+"""How far the clock of whoever resets the breaker may be ahead."""
+
 LASTS: Final = timedelta(minutes=10)
 """How long the breaker stays open for a namespace. Open for all, it stays so until it is reset."""
 
@@ -40,7 +43,7 @@ class Trip:
 
     def holds(self, now: datetime) -> bool:
         """Report whether the breaker is open for it still."""
-        return not self.namespace or now < self.since + LASTS
+        return not self.namespace or now - self.since < LASTS
 
     def describe(self) -> str:
         """Return a sentence about it for a person."""
@@ -54,9 +57,15 @@ def data_of(trip: Trip) -> dict[str, str]:
     return {trip.key: f"{_written(trip.since)} {trip.detail}".strip()}
 
 
-def parse_breaker(data: Mapping[str, str]) -> tuple[dict[str, Trip], datetime | None]:
-    """Return what is open by key, and when it was reset. A known cause whose value cannot be read is open."""
+def parse_breaker(data: Mapping[str, str], now: datetime) -> tuple[dict[str, Trip], datetime | None]:
+    """Return what is open by key, and when it was reset.
+
+    A known cause whose value cannot be read is open. A reset that lies more than `RESET_AHEAD` in the future
+    is none: it would keep the breaker from opening until then.
+    """
     reset_at = _time(data.get(RESET_AT, ""))
+    if reset_at is not None and reset_at - now > RESET_AHEAD:
+        reset_at = None
     trips = {}
     for key, value in data.items():
         name, _, namespace = key.partition(".")
