@@ -109,4 +109,5 @@ async def _until_refused(dry_run: Callable[[], Awaitable[None]], wanted: bool) -
             raise NotYet("refused" if refused else "not refused")
         return True
 
-    await until("the admission policy is in force" if wanted else "the admission policy is gone", ask)
+    what = "the admission policy is in force" if wanted else "the admission policy is gone"
+    await until(what, ask, seconds=60)

@@ -50,6 +50,10 @@ def disruption_target() -> dict[str, Any]:
     }
 
 
+IN_FORCE_SECONDS = 60
+"""A new API server may take a quarter of a minute until it goes by policies."""
+
+
 class StolenToken:
     """Whoever holds a token, and the pods that it is used on."""
 
@@ -147,7 +151,7 @@ async def _holder(cluster: RunningCluster, space: Space, account: str) -> AsyncI
     async with cluster.connect(account) as api:
         holder = StolenToken(space, api)
         # The last to be installed: where it is in force, all are.
-        await until("the policies are in force", lambda: _bounded(holder))
+        await until("the policies are in force", lambda: _bounded(holder), seconds=IN_FORCE_SECONDS)
         yield holder
 
 
@@ -184,7 +188,7 @@ async def parameters(holder: StolenToken, told: str, **data: str | None) -> Asyn
                 raise NotYet(caught.value.message)
             return True
 
-        await until("the parameters are in force", in_force)
+        await until("the parameters are in force", in_force, seconds=IN_FORCE_SECONDS)
 
     try:
         await put(data, told)
@@ -409,7 +413,7 @@ class TestDaemonSetOwners:
                 return error.status == 403 and "only the DaemonSet controller" in error.message
             raise NotYet("created")
 
-        assert await until("it is answered", refused)
+        assert await until("it is answered", refused, seconds=IN_FORCE_SECONDS)
         await space.create(make_pod("later"))
         with pytest.raises(ApiError, match="only the DaemonSet controller"):
             await space.patch("later", {"metadata": {"ownerReferences": [owner]}})
