@@ -6,21 +6,21 @@ import pytest
 
 from makeway.dev.binaries import (
     ALL,
-    KUBERNETES_VERSION,
     MAKEWAY_SCHEDULER,
     MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
     cache_key,
     needed,
 )
+from makeway.dev.minors import DEFAULT, MINORS, Minor, chosen
 from makeway.dev.options import COMPONENTS
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
 UPSTREAM_MODULE = CHECKOUT / "tests" / "upstream"
 
 
-def versions(module: Path) -> dict[str, str]:
+def versions(module: Path, modfile: str = "") -> dict[str, str]:
     """Every required module and every replacement of a go.mod, by name."""
-    text = (module / "go.mod").read_text()
+    text = (module / (modfile or "go.mod")).read_text()
     required = re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
     single = re.findall(r"^require (\S+) (v\S+)", text, re.MULTILINE)
     replaced = re.findall(r"^\s+(\S+) => (\S+ v\S+)$", text, re.MULTILINE)
@@ -37,8 +37,25 @@ def test_every_go_module_agrees_with_the_plugins_on_what_they_share(module: Path
     assert {name: (plugin[name], other[name]) for name in shared if plugin[name] != other[name]} == {}
 
 
-def test_the_version_the_binaries_report_is_the_one_they_are_built_from() -> None:
-    assert versions(CONTROL_PLANE_MODULE)["k8s.io/kubernetes"] == KUBERNETES_VERSION
+@pytest.mark.parametrize("minor", MINORS, ids=lambda minor: minor.name)
+def test_plugin_and_control_plane_of_a_minor_agree_on_what_they_share(minor: Minor) -> None:
+    plugin, other = versions(PLUGIN_MODULE, minor.modfile), versions(CONTROL_PLANE_MODULE, minor.modfile)
+    shared = plugin.keys() & other.keys()
+
+    assert len(shared) > 100
+    assert {name: (plugin[name], other[name]) for name in shared if plugin[name] != other[name]} == {}
+
+
+@pytest.mark.parametrize("minor", MINORS, ids=lambda minor: minor.name)
+def test_the_version_the_binaries_report_is_the_one_they_are_built_from(minor: Minor) -> None:
+    assert versions(CONTROL_PLANE_MODULE, minor.modfile)["k8s.io/kubernetes"] == minor.version
+
+
+def test_the_environment_names_the_minor() -> None:
+    assert chosen({}) == DEFAULT
+    assert chosen({"KUBERNETES": "1.35"}).version == "v1.35.4"
+    with pytest.raises(ValueError, match=r"KUBERNETES=1\.30: one of 1\.37, 1\.36, 1\.35"):
+        chosen({"KUBERNETES": "1.30"})
 
 
 def test_a_key_changes_with_flags_and_version() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from makeway.dev.minors import chosen
 from makeway.dev.options import KWOK as KWOK_COMPONENT
 from makeway.dev.options import NATS, SCHEDULER
 from makeway.dev.paths import (
@@ -18,7 +19,10 @@ from makeway.dev.paths import (
     PROMETHEUS_MODULE,
 )
 
-KUBERNETES_VERSION = "v1.36.3"
+KUBERNETES = chosen()
+"""The minor version of this process; another one is another environment."""
+
+KUBERNETES_VERSION = KUBERNETES.version
 
 GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
 """Set for every build; see the module's text for why it must not vary."""
@@ -52,24 +56,41 @@ class Binary:
     """Whether the module's own Go files are part of the key."""
     tags: str = ""
     """Go build tags, separated by commas."""
+    modfile: str = ""
+    """The module's go.mod under another name."""
 
 
-ETCD = Binary("etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE)
-KUBE_APISERVER = Binary(
-    "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 55, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE
+def _kubernetes(name: str, usual_seconds: int) -> Binary:
+    """A program of Kubernetes itself."""
+    return Binary(
+        name,
+        f"k8s.io/kubernetes/cmd/{name}",
+        usual_seconds,
+        _KUBERNETES_LDFLAGS,
+        CONTROL_PLANE_MODULE,
+        modfile=KUBERNETES.modfile,
+    )
+
+
+ETCD = Binary(
+    "etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE, modfile=KUBERNETES.modfile
 )
-KUBE_CONTROLLER_MANAGER = Binary(
-    "kube-controller-manager",
-    "k8s.io/kubernetes/cmd/kube-controller-manager",
-    35,
-    _KUBERNETES_LDFLAGS,
-    CONTROL_PLANE_MODULE,
-)
-KUBECTL = Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", 20, _KUBERNETES_LDFLAGS, CONTROL_PLANE_MODULE)
+KUBE_APISERVER = _kubernetes("kube-apiserver", 55)
+KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", 35)
+KUBECTL = _kubernetes("kubectl", 20)
 MAKEWAY_SCHEDULER = Binary(
-    "makeway-scheduler", "./cmd/makeway-scheduler", 90, _KUBERNETES_LDFLAGS, PLUGIN_MODULE, hash_sources=True
+    "makeway-scheduler",
+    "./cmd/makeway-scheduler",
+    90,
+    _KUBERNETES_LDFLAGS,
+    PLUGIN_MODULE,
+    hash_sources=True,
+    tags=KUBERNETES.tag,
+    modfile=KUBERNETES.modfile,
 )
-MAKEWAY_SCHEDULER_WITH_FAILPOINTS = replace(MAKEWAY_SCHEDULER, tags="failpoints", usual_seconds=30)
+MAKEWAY_SCHEDULER_WITH_FAILPOINTS = replace(
+    MAKEWAY_SCHEDULER, tags=",".join(filter(None, (KUBERNETES.tag, "failpoints"))), usual_seconds=30
+)
 """For tests of crashes; only the plugin and main are compiled anew for the tag."""
 MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS = replace(
     MAKEWAY_SCHEDULER_WITH_FAILPOINTS, package="./internal/testscheduler"
@@ -141,7 +162,8 @@ def cache_key(binary: Binary) -> str:
     for part in (binary.package, binary.version, binary.ldflags, *tags, *sorted(GO_ENVIRONMENT.items())):
         digest.update(repr(part).encode())
     if binary.module is not None:
-        for path in (binary.module / "go.mod", binary.module / "go.sum", *_sources(binary)):
+        modfile = binary.module / (binary.modfile or "go.mod")
+        for path in (modfile, modfile.with_suffix(".sum"), *_sources(binary)):
             digest.update(path.relative_to(binary.module).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -76,6 +76,7 @@ def _build(binary: Binary, directory: Path) -> Path:
     """Run the Go command; the binary lies in `directory` afterwards."""
     target = directory / binary.name
     flags = [f"-ldflags={binary.ldflags}", *([f"-tags={binary.tags}"] if binary.tags else [])]
+    flags += [f"-modfile={binary.modfile}"] if binary.modfile else []
     environment = {**os.environ, **GO_ENVIRONMENT}
     if binary.module is not None:
         command = ["go", "build", *flags, "-o", str(target), binary.package]
