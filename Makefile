@@ -8,6 +8,15 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false -trimpath
 export GOWORK := off
+# KUBERNETES=1.37 or 1.35 builds and tests for another minor: dev/src/makeway/dev/minors.py has them all.
+export KUBERNETES ?= 1.36
+MINOR_1.37 := -modfile=go-1.37.mod -tags=kube137
+MINOR_1.36 :=
+MINOR_1.35 := -modfile=go-1.35.mod -tags=kube135
+ifeq ($(origin MINOR_$(KUBERNETES)),undefined)
+$(error KUBERNETES=$(KUBERNETES): one of 1.37, 1.36, 1.35)
+endif
+PLUGIN := cd plugin && GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 
@@ -79,8 +88,8 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, commit su
 	$(BIN)/python -m makeway.dev.markdown --check
 	$(BIN)/python -m makeway.dev.commits
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
-	cd plugin && go vet $(GO_PACKAGES)
-	cd plugin && $(STATICCHECK) $(GO_PACKAGES)
+	$(PLUGIN) go vet $(GO_PACKAGES)
+	$(PLUGIN) $(STATICCHECK) $(GO_PACKAGES)
 	cd tests/upstream && go vet $(GO_PACKAGES)
 	cd tests/upstream && $(STATICCHECK) $(GO_PACKAGES)
 	$(BIN)/python dev/reference.py --check
@@ -107,7 +116,7 @@ vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependenci
 .PHONY: unit
 unit: setup ## Unit tests, Python and Go
 	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
-	cd plugin && go test $(GO_PACKAGES)
+	$(PLUGIN) go test $(GO_PACKAGES)
 
 .PHONY: check
 check: lint lint-images unit ## Format, types, layers and unit tests (about 3 minutes)
@@ -177,7 +186,7 @@ campaign: setup ## Break a control plane at random under load and judge it (MINU
 .PHONY: race
 race: ## Go tests with the race detector (needs a C compiler; compiles Kubernetes once more: 6 minutes)
 	@command -v $$(go env CC) >/dev/null || { echo "error: the race detector needs a C compiler; install gcc, or set CC" >&2; exit 1; }
-	cd plugin && CGO_ENABLED=1 go test -race $(GO_PACKAGES)
+	$(PLUGIN) CGO_ENABLED=1 go test -race $(GO_PACKAGES)
 
 .PHONY: slow
 slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of each (default 20; hours)
