@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import Awaited
+from makeway.dev.checker.epochs import Epochs, LeaseEpoch
 from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.history import InForce, Streams
 from unit.dev.falsifying import MUTATIONS
@@ -619,3 +620,19 @@ def test_what_others_delete_is_their_own_affair() -> None:
     history = made_room().pod("other", 0, priority=0).deleted("other", 4, "someone")
 
     assert history.found() == []
+
+
+def test_a_log_that_begins_in_the_middle_of_an_epoch_knows_it_from_its_beginning() -> None:
+    renewal = replace(
+        pending().requests[0],
+        verb="update",
+        resource="leases",
+        namespace="kube-system",
+        name="makeway-scheduler",
+        answered_at=at(10),
+        request={"spec": {"acquireTime": at(1).isoformat(), "leaseTransitions": 3}},
+    )
+
+    epochs = Epochs((renewal,)).of("kube-system", "makeway-scheduler")
+
+    assert epochs == [LeaseEpoch(3, at(1), at(1))]

@@ -32,7 +32,9 @@ class Epochs:
             number = int(spec.get("leaseTransitions") or 0)
             if not epochs or epochs[-1].number != number:
                 since = datetime.fromisoformat(spec["acquireTime"])
-                epochs.append(LeaseEpoch(number, since, event.answered_at))
+                # A log that was begun in the middle of an epoch has none of its earlier renewals.
+                seen_at = event.answered_at if epochs else min(since, event.answered_at)
+                epochs.append(LeaseEpoch(number, since, seen_at))
 
     def __bool__(self) -> bool:
         """Report whether any epoch is known."""
