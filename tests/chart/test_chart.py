@@ -13,7 +13,7 @@ import yaml
 from chart.conftest import Run
 from chart.kubernetes_schemas import LOCATION, write_schemas
 from makeway.dev.binaries import KUBERNETES_VERSION
-from makeway.dev.paths import CHART, CHECKOUT
+from makeway.dev.paths import CHART, CHECKOUT, PLUGIN_MODULE
 
 RUNBOOKS = CHECKOUT / "docs" / "runbooks"
 NOT_KUBERNETES = ("ServiceMonitor", "PrometheusRule")
@@ -95,6 +95,39 @@ def test_its_unit_tests_pass_and_cover_every_template(run: Run) -> None:
     tested = "".join(path.read_text() for path in (CHART / "tests").glob("*_test.yaml"))
     templates = [path.name for path in (CHART / "templates").iterdir() if path.name != "_helpers.tpl"]
     assert [name for name in templates if f"templates/{name}" not in tested] == []
+
+
+def built_minors() -> set[str]:
+    """The minor versions of Kubernetes that the plugin's modules are for, such as 1.37."""
+    modules = [path.read_text() for path in PLUGIN_MODULE.glob("go*.mod")]
+    return {minor for text in modules for minor in re.findall(r"k8s\.io/kubernetes v(1\.\d+)\.", text)}
+
+
+def test_it_installs_a_scheduler_of_each_minor_that_is_built_and_of_no_other(run: Run) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["scheduler"]["properties"]
+    allowed = schema["kubernetesVersion"]["enum"]
+    assert set(allowed) == built_minors()
+
+    # Kinds among the API versions tell the chart that a cluster was asked.
+    cluster = ["--api-versions=apps/v1/Deployment", "--kube-version=v1.99.0"]
+    with pytest.raises(AssertionError, match=f"only for {', '.join(allowed)}"):
+        run("helm", "template", "makeway", CHART, *cluster)
+    for minor in allowed:
+        sets = f"--set=scheduler.kubernetesVersion={minor}"
+        cluster[1] = f"--kube-version=v{minor}.3"
+        (image,) = (
+            container["image"]
+            for one in objects(run("helm", "template", "makeway", CHART, sets, *cluster))
+            if one["kind"] == "Deployment" and one["metadata"]["name"] == "makeway-scheduler"
+            for container in one["spec"]["template"]["spec"]["containers"]
+        )
+        assert image.endswith(f"-k{minor}")
+
+
+def test_a_minor_version_without_quotes_is_refused(run: Run) -> None:
+    # 1.40 would be 1.4.
+    with pytest.raises(AssertionError, match="got number, want string"):
+        run("helm", "template", "makeway", CHART, "--set-json=scheduler.kubernetesVersion=1.37")
 
 
 def test_no_value_is_without_a_schema(run: Run) -> None:

@@ -32,6 +32,37 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
+{{/* Minor versions of Kubernetes that makeway-scheduler is built for, newest first; JSON. */}}
+{{- define "makeway.kubernetesVersions" -}}
+{{- list "1.37" "1.36" "1.35" | toJson -}}
+{{- end }}
+
+{{/* The cluster's minor version of Kubernetes, such as 1.37. */}}
+{{- define "makeway.clusterVersion" -}}
+{{- with .Capabilities.KubeVersion -}}
+{{- printf "%s.%s" .Major (regexFind "[0-9]+" (toString .Minor)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* The image of makeway-scheduler for its minor version of Kubernetes. Fails where a cluster of another one is asked.
+     Kinds among the API versions come from a cluster, or from --api-versions as Argo CD gives them: without them
+     KubeVersion is what Helm was built with, and says nothing. */}}
+{{- define "makeway.schedulerImage" -}}
+{{- $wanted := .Values.scheduler.kubernetesVersion -}}
+{{- $cluster := include "makeway.clusterVersion" . -}}
+{{- $built := include "makeway.kubernetesVersions" . | fromJsonArray -}}
+{{- if and (.Capabilities.APIVersions.Has "apps/v1/Deployment") (ne $wanted $cluster) -}}
+{{- $remedy := printf "there is no makeway-scheduler for it, only for %s. Set scheduler.install=none, and see docs/versions.md" (join ", " $built) -}}
+{{- if has $cluster $built -}}
+{{- $remedy = printf "set scheduler.kubernetesVersion=%s" $cluster -}}
+{{- end -}}
+{{- fail (printf "scheduler.kubernetesVersion is %s, and this cluster is Kubernetes %s: %s" $wanted .Capabilities.KubeVersion.Version $remedy) -}}
+{{- end -}}
+{{- $image := .Values.scheduler.image -}}
+{{- $tag := $image.tag | default (printf "%s-k%s" .Chart.AppVersion $wanted) -}}
+{{- include "makeway.image" (list . (dict "repository" $image.repository "digest" $image.digest "tag" $tag)) -}}
+{{- end }}
+
 {{/* The NATS that this chart runs is wanted. */}}
 {{- define "makeway.trialNats" -}}
 {{- if not .Values.nats.url }}yes{{ end -}}
