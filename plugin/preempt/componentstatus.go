@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/component-base/version"
+
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -21,6 +23,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		OwnMode:    own,
 		Trouble:    e.trouble(),
 		Signatures: e.signatures.describe(),
+		Kubernetes: version.DefaultKubeBinaryVersion,
 	}
 	if uid, err := e.clusterUID(); err == nil {
 		status.ClusterUID = uid

@@ -1,7 +1,12 @@
 package preempt
 
 import (
+	"reflect"
+	"runtime"
+	"strings"
 	"testing"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -27,5 +32,17 @@ func TestTheStatusSaysWhatIsInForceAndTheModeOfTheProfileThatMayDoMost(t *testin
 	}
 	if status.Revision != 7 || status.PolicyRevision != "sha256:00ff" || status.Trouble != "" {
 		t.Errorf("got %+v", status)
+	}
+}
+
+func TestTheStatusSaysWhichKubeSchedulerItIs(t *testing.T) {
+	w, _, _ := simple(t, setup{}, nil)
+	upstream := runtime.FuncForPC(reflect.ValueOf(defaultpreemption.New).Pointer())
+	file, _ := upstream.FileLine(upstream.Entry()) // its path has the version of the module
+
+	said := w.plugin.engine.status().Kubernetes
+
+	if !strings.Contains(file, "k8s.io/kubernetes@v"+said+".") {
+		t.Errorf("it says %q and is built from %s", said, file)
 	}
 }

@@ -321,7 +321,8 @@ type ControlState struct {
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in
 // force in it, after its own argument and all that it was told; Revision and PolicyRevision are of the control
-// state in force, Trouble says what stands in the way of its work.
+// state in force, Trouble says what stands in the way of its work. Kubernetes is the minor version of kube-scheduler that
+// a scheduler is.
 type ComponentStatus struct {
 	APIVersion         string            `json:"apiVersion"`
 	Component          string            `json:"component" check:"planner|evictor|scheduler"`
@@ -342,6 +343,7 @@ type ComponentStatus struct {
 	Caps               string            `json:"caps,omitempty"`
 	Breaker            string            `json:"breaker,omitempty"`
 	Signatures         string            `json:"signatures,omitempty"`
+	Kubernetes         string            `json:"kubernetes,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.

@@ -30,7 +30,8 @@ class ComponentStatus(Message, frozen=True):
     read the brake itself: `everywhere`, or names of namespaces; empty where nothing is. `caps`: of an
     evictor, what was evicted lately and what the policy allows; `breaker`: what its breaker stops, and why;
     empty where it is closed. `signatures`: their mode first, then what it signs with, how many
-    messages failed, and what is wrong with its keys.
+    messages failed, and what is wrong with its keys. `kubernetes`: of a scheduler, the minor version of
+    kube-scheduler that it is, such as 1.37.
     """
 
     api_version: Text
@@ -52,6 +53,7 @@ class ComponentStatus(Message, frozen=True):
     caps: str = ""
     breaker: str = ""
     signatures: str = ""
+    kubernetes: str = ""
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

@@ -455,6 +455,7 @@ _STATUS_FULL: Final = ComponentStatus(
     caps="3 of 500 victims in the last minute",
     breaker="everywhere: clock-skew",
     signatures="require; signs order by 0123456789abcdef",
+    kubernetes="1.37",
 )
 
 
