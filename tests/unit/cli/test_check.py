@@ -19,7 +19,8 @@ from makeway.cli.check import components as check_components
 from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import SCHEDULER_MINOR, configuration_results, judge_version
+from makeway.cli.check.cluster import configuration_results
+from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
 from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
@@ -244,17 +245,74 @@ def test_what_is_missing_and_what_is_too_much_is_named() -> None:
     assert "may: delete pods" in beyond.detail
 
 
-def test_the_supported_minor_is_the_one_that_the_scheduler_is_built_from() -> None:
-    found = re.search(r"k8s\.io/kubernetes v1\.(\d+)\.", (PLUGIN_MODULE / "go.mod").read_text())
+def test_the_supported_minors_are_those_that_the_scheduler_is_built_from() -> None:
+    modules = "".join(path.read_text() for path in PLUGIN_MODULE.glob("go*.mod"))
 
-    assert found is not None
-    assert int(found[1]) == SCHEDULER_MINOR
+    built = {int(minor) for minor in re.findall(r"k8s\.io/kubernetes v1\.(\d+)\.", modules)}
+
+    assert built == set(MINORS)
 
 
-def test_a_scheduler_may_be_one_minor_behind_and_never_ahead() -> None:
-    states = [judge_version("v", SCHEDULER_MINOR + step).state for step in (-1, 0, 1, 2)]
+def test_an_api_server_may_be_of_any_minor_that_is_built_or_one_ahead() -> None:
+    states = {minor: judge_api_server("v", minor).state for minor in range(MINORS[0] - 1, MINORS[-1] + 3)}
 
-    assert states == ["wrong", "ok", "warning", "wrong"]
+    assert {minor for minor, state in states.items() if state == "ok"} == set(MINORS)
+    assert [states[MINORS[0] - 1], states[MINORS[-1] + 1], states[MINORS[-1] + 2]] == [
+        "wrong",
+        "warning",
+        "wrong",
+    ]
+
+
+def running(*kubernetes: str) -> list[ComponentStatus]:
+    schedulers = (status("scheduler", identity=f"s{n}", kubernetes=k) for n, k in enumerate(kubernetes))
+    return [status("planner"), status("evictor"), *schedulers]
+
+
+def test_schedulers_of_the_api_servers_minor_are_in_order() -> None:
+    (result,) = judge_schedulers(running("1.36", "1.36"), 36)
+
+    assert (result.state, result.detail) == ("ok", "every scheduler is 1.36, as the API server")
+    assert list(judge_schedulers(running(), 36)) == []
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "minor", "state", "said", "remedy"),
+    [
+        (
+            "1.36",
+            37,
+            "warning",
+            "1.36, the API server is 1.37: Kubernetes allows it",
+            "run makeway-scheduler of 1.37",
+        ),
+        ("1.37", 38, "warning", "1.37, the API server is 1.38: Kubernetes allows it", "docs/versions.md"),
+        ("1.37", 36, "wrong", "1.37, newer than the API server, 1.36", "run makeway-scheduler of 1.36"),
+        (
+            "1.35",
+            37,
+            "wrong",
+            "1.35, 2 minor versions older than the API server",
+            "run makeway-scheduler of 1.37",
+        ),
+        ("", 37, "unknown", "does not say which kube-scheduler it is", "upgrade makeway-scheduler"),
+        (
+            "1." + "9" * 5000,
+            37,
+            "unknown",
+            "does not say which kube-scheduler it is",
+            "upgrade makeway-scheduler",
+        ),
+    ],
+)
+def test_a_scheduler_of_another_minor_than_the_api_server_is_named(
+    kubernetes: str, minor: int, state: str, said: str, remedy: str
+) -> None:
+    (result,) = judge_schedulers(running(f"1.{minor}", kubernetes), minor)
+
+    assert (result.name, result.state) == ("kube-scheduler of s1", state)
+    assert said in result.detail
+    assert remedy in result.remedy
 
 
 def test_a_remedy_stands_below_its_result_and_wrong_is_not_healthy() -> None:

@@ -15,9 +15,6 @@ from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
 from makeway.runtime.kube import Api, ApiError
 
-SCHEDULER_MINOR: Final = 36
-"""Minor version of kube-scheduler that makeway-scheduler is built from; a test compares it with go.mod."""
-
 _LABELS: Final = "app.kubernetes.io/name=makeway"
 _CONFIGMAPS: Final = {"makeway-policy": "policy", "makeway-queues": "queues"}
 
@@ -61,22 +58,11 @@ class _ConfigMaps(msgspec.Struct):
     items: list[_ConfigMap] = []
 
 
-async def version_result(api: Api) -> CheckResult:
-    """Compare the API server's version with what Kubernetes' skew policy allows. Raises as `Api.request`."""
+async def server_version(api: Api) -> tuple[str, int]:
+    """Return the API server's version, and its minor version as a number. Raises as `Api.request`."""
     version = msgspec.json.decode(await api.request("GET", "/version"), type=_Version)
     digits = "".join(character for character in version.minor if character.isdecimal())
-    return judge_version(version.git_version, int(digits or 0))
-
-
-def judge_version(text: str, minor: int) -> CheckResult:
-    """Judge it. Source: Kubernetes' version skew policy: a scheduler is never newer than an API server."""
-    name, built = "Kubernetes", f"makeway-scheduler is kube-scheduler 1.{SCHEDULER_MINOR}"
-    if minor == SCHEDULER_MINOR:
-        return CheckResult(name, "ok", f"{text}; {built}")
-    if minor == SCHEDULER_MINOR + 1:
-        remedy = "Kubernetes allows a scheduler one minor behind; try it in mode observe first"
-        return CheckResult(name, "warning", f"{text} was not tested; {built}", remedy)
-    return CheckResult(name, "wrong", f"{text} is not supported; {built}", "see docs/versions.md")
+    return version.git_version, int(digits or 0)
 
 
 async def pods_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:

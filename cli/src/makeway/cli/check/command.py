@@ -15,8 +15,9 @@ from makeway.cli.check import components as check_components
 from makeway.cli.check.admission import admission_result
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import configuration_results, pods_results, version_result
+from makeway.cli.check.cluster import configuration_results, pods_results, server_version
 from makeway.cli.check.keys import keys_result
+from makeway.cli.check.minors import judge_api_server, judge_schedulers
 from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.result import CheckResult, lines, report_of, summary
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
@@ -65,7 +66,8 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
     async with installation.api() as api:
         before = datetime.now(UTC)
         at = await api.server_time()
-        yield await version_result(api)
+        version_text, minor = await server_version(api)
+        yield judge_api_server(version_text, minor)
         cluster_uid = await _cluster_uid(api)
         yield await own_result(api, namespace)
         replaced = await replaces_the_scheduler(api, namespace)
@@ -79,7 +81,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
             yield result
         yield await keys_result(api, namespace)
         yield await admission_result(api, namespace)
-    async for result in _bus_results(installation, cluster_uid, readings):
+    async for result in _bus_results(installation, cluster_uid, minor, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
     for result in check_clocks.judge(readings):
@@ -87,7 +89,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
 
 
 async def _bus_results(
-    installation: Installation, cluster_uid: str, readings: list[Reading]
+    installation: Installation, cluster_uid: str, minor: int, readings: list[Reading]
 ) -> AsyncIterator[CheckResult]:
     """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
     try:
@@ -111,6 +113,8 @@ async def _bus_results(
     for result in check_components.judge(
         statuses, version=version(), cluster_uid=cluster_uid, namespace=installation.makeway_namespace
     ):
+        yield result
+    for result in judge_schedulers(statuses, minor):
         yield result
 
 
