@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from makeway.dev.paths import CHECKOUT
+from makeway.dev.paths import CHECKOUT, PLUGIN_MODULE
 
 PAGES = [
     CHECKOUT / "README.md",
@@ -149,3 +149,16 @@ def test_the_numbers_in_the_readme_are_those_of_the_benchmarks(readme: str, benc
 
     assert readme in (CHECKOUT / "README.md").read_text()
     assert benchmarks in measured
+
+
+def test_the_page_of_versions_names_each_kubernetes_that_the_scheduler_is_built_from() -> None:
+    modules = "".join(path.read_text() for path in PLUGIN_MODULE.glob("go*.mod"))
+    built = set(re.findall(r"k8s\.io/kubernetes v(1\.\d+)(\.\d+)", modules))
+
+    table = re.findall(
+        r"^\| ([\d.]+) \| `makeway-scheduler:[\d.]+-k([\d.]+)` \| ([\d.]+) \|",
+        (CHECKOUT / "docs/versions.md").read_text(),
+        re.MULTILINE,
+    )
+
+    assert set(table) == {(minor, minor, minor + patch) for minor, patch in built}
