@@ -103,7 +103,8 @@ class _Reference(msgspec.Struct, frozen=True):
 
 
 class _User(msgspec.Struct, frozen=True):
-    username: str
+    username: str = ""
+    """Empty for one whose credentials were refused."""
 
 
 class _Status(msgspec.Struct, frozen=True):
