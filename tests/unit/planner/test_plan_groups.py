@@ -28,7 +28,7 @@ from makeway.planner.snapshot.changes import (
     RemovePod,
     RemovePodGroup,
 )
-from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.records import NodeRecord, PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner import manifests
 from unit.planner.building import (
@@ -476,6 +476,33 @@ def test_a_spread_over_zones_is_cured_by_all_pods_of_the_unit_and_never_without_
 
     assert found["node-a"] == ["a", "b"]
     assert "node-c" not in found
+
+
+def test_a_unit_cures_no_anti_affinity_of_a_zone_where_none_of_its_pods_matches() -> None:
+    snapshot = wide(
+        member("g", "x", "node-c", labels=FOO),
+        member("g", "y", "node-a"),
+        make_pod("alone", "node-b", labels=FOO),
+    )
+    asked = asking(affinity=manifests.anti_affinity(manifests.term("zone", FOO)))
+
+    assert victims(snapshot, asked) == {"node-b": ["alone"], "node-c": ["x", "y"]}
+
+
+def test_a_host_port_that_a_unit_uses_on_another_node_frees_none_here() -> None:
+    port = [{"containerPort": 80, "hostPort": 80}]
+
+    def using(pod: PodRecord) -> PodRecord:
+        used = pod_record(manifests.pod(pod.uid, pod.node, ports=port))
+        return msgspec.structs.replace(pod, signature=used.signature)
+
+    snapshot = wide(
+        using(member("g", "x", "node-c")), member("g", "y", "node-a"), using(make_pod("w", "node-a", MID))
+    )
+
+    found = victims(snapshot, manifests.question(manifests.pod("p", priority=HIGH, cpu="0", ports=port)))
+
+    assert found["node-a"] == ["w"]
 
 
 def test_quotas_spare_pods_of_a_unit_also_where_its_group_comes_after_them() -> None:

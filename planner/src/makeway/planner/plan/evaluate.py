@@ -151,7 +151,7 @@ def evaluate(
         uses = np.concatenate([uses, layers.uses])
         too_small = np.concatenate([too_small, np.zeros_like(layers.room, np.bool_)])
     if groups is not None:
-        uses = groups.joined(uses, layers, queues)
+        uses = groups.joined(uses, layers, queues, batch)
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
     breaks_affinity = np.zeros(nodes.size, np.bool_)
     if layers.required_affinity is not None:

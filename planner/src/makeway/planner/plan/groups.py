@@ -6,8 +6,9 @@ of a unit stand next to one another there; the first of them, its *lead*, stands
 them take on the node, and is reprieved or not for all. Rules look at every pod of a unit, on every node, and
 one that may not go keeps all of them.
 
-Of layers wider than a node a unit frees what all its pods use, also those in other domains: looser than the
-filters, never stricter.
+Of layers wider than a node a unit frees what its pods use in the node's domain, wherever they run. The least
+that other domains of a topology spread hold, and required affinity, are looked at as if pods on other nodes
+stayed: looser than the filters, never stricter.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.constraints.layers import BatchLayers
+from makeway.planner.plan.constraints.layers import BatchLayers, Layer
 from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
@@ -58,6 +59,17 @@ class PlannedUnit:
     def size(self) -> int:
         """How many pods go."""
         return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class FreedByUnit:
+    """What a unit uses of layers that are wider than a node.
+
+    `by_domain`: a layer each, by domain; empty for layers of single nodes. `of_queues`: int64[maxima].
+    """
+
+    by_domain: tuple[Mapping[int, int], ...]
+    of_queues: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +112,32 @@ class BatchGroups:
             np.copyto(flags[slot], flags[slot - 1], where=self.follows[slot])
         return flags
 
-    def joined(self, uses: Ints, layers: BatchLayers, queues: QueueConstraints) -> Ints:
-        """Return what slots use, all that units use at their leads. `uses`: int64[R, D, M]."""
+    def joined(self, uses: Ints, layers: BatchLayers, queues: QueueConstraints, batch: NodeBatch) -> Ints:
+        """Return what slots use, all that units use at their leads. `uses`: int64[R, D, M].
+
+        O(slots · nodes), and O(layers) for each unit on each node.
+        """
         uses = uses.copy()
         for slot in range(uses.shape[1] - 1, 0, -1):
             follows = self.follows[slot]
             uses[:, slot - 1] += np.where(follows, uses[:, slot], 0)
             uses[:, slot][:, follows] = 0
         if layers.names:
-            freed = np.zeros((len(layers.names), len(self.units)), np.int64)
-            for place, unit in enumerate(self.units):
-                if unit is not None:
-                    freed[:, place] = self.plan.freed(unit, layers, queues)
             first = uses.shape[0] - len(layers.names)
-            uses[first:] = np.where(self.lead, freed[:, self.unit], uses[first:])
+            wide = [
+                (number, layer.domains[batch.rows].tolist())
+                for number, layer in enumerate(layers.layers)
+                if layer.domains is not None
+            ]
+            known = first + len(layers.layers)
+            for slot, node in np.argwhere(self.lead).tolist():
+                unit = self.units[self.unit[slot, node]]
+                if unit is None:
+                    continue
+                freed = self.plan.freed(unit, layers, queues)
+                for number, domains in wide:
+                    uses[first + number, slot, node] = freed.by_domain[number].get(domains[node], 0)
+                uses[known:, slot, node] = freed.of_queues
         return uses
 
     def above_guarantees(self, removable: Flags, queues: QueueConstraints, batch: NodeBatch) -> Flags:
@@ -202,7 +226,7 @@ class PlanGroups:
     debits: Mapping[Key, int]
     margins: tuple[GuaranteeMargin, ...] = ()
     _planned: dict[int, PlannedUnit] = field(default_factory=dict)
-    _freed: dict[int, Ints] = field(default_factory=dict)
+    _freed: dict[int, FreedByUnit] = field(default_factory=dict)
     _held: dict[tuple[int, int, str], int] = field(default_factory=dict)
     _leaving: Counter[int] = field(default_factory=Counter)
     _assumed: set[int] = field(default_factory=set)
@@ -316,20 +340,18 @@ class PlanGroups:
             planned = self._planned[number] = PlannedUnit(unit, members, kept, until, sets)
         return planned
 
-    def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> Ints:
-        """Return int64[layers], what a unit uses of the layers, wherever its pods are."""
+    def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> FreedByUnit:
+        """Return what a unit uses of the layers that are wider than a node. O(pods · layers) once a unit."""
         freed = self._freed.get(unit.unit.number)
         if freed is None:
             snapshot = self.snapshot
-            freed = np.zeros(len(layers.names), np.int64)
-            known = len(layers.layers)
-            signatures = Counter(snapshot.signature(pod.uid) for pod in unit.members)
-            for signature, count in signatures.items():
-                freed[:known] += layers.used_by(signature) * count
-            for place, maximum in enumerate(queues.maxima, known):
-                freed[place] = sum(
-                    maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members
-                )
+            placed = Counter((snapshot.rows[pod.node], snapshot.signature(pod.uid)) for pod in unit.members)
+            by_domain = tuple(_by_domain(layer, placed) for layer in layers.layers)
+            of_queues = [
+                sum(maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members)
+                for maximum in queues.maxima
+            ]
+            freed = FreedByUnit(by_domain, np.array(of_queues, np.int64))
             self._freed[unit.unit.number] = freed
         return freed
 
@@ -389,6 +411,18 @@ class PlanGroups:
                     FOREVER,
                 )
         return "", FOREVER
+
+
+def _by_domain(layer: Layer, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
+    """Return what pods use of a layer in each of its domains. `placed`: their number by row and signature."""
+    used: Counter[int] = Counter()
+    if layer.domains is None:
+        return used
+    for (row, signature), count in placed.items():
+        domain = int(layer.domains[row])
+        if domain >= 0:
+            used[domain] += int(layer.use[signature]) * count
+    return used
 
 
 def kept_by_group(snapshot: Snapshot, pod: PodRecord) -> str:

@@ -54,13 +54,15 @@ class Layer:
 
     `use`: int64[signatures], what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
     what is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint
-    does not look at the node.
+    does not look at the node. `domains`: int64[nodes], within which pods on other nodes count too, negative
+    for a node in none; None where each node is by itself.
     """
 
     key: Hashable
     reason: str
     use: Ints
     room: Ints
+    domains: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +387,8 @@ def _none_in_domain(builder: _LayerBuilder, reason: str, key: str, tally: Tally)
     domains = builder.domains(key)
     labelled = domains >= 0
     totals = builder.totals(builder.held(tally), domains, labelled, key)
-    return Layer(tally.key, f"{reason} by {key}", tally.use, np.where(labelled, -totals[domains], MOST))
+    room = np.where(labelled, -totals[domains], MOST)
+    return Layer(tally.key, f"{reason} by {key}", tally.use, room, domains)
 
 
 def _spreads(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
@@ -434,7 +437,8 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
         most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
     room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
     room[~labelled] = -MOST
-    return Layer((spread, tally.key), f"{SPREAD_OVER}{spread.topology_key}", tally.use, room)
+    reason = f"{SPREAD_OVER}{spread.topology_key}"
+    return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1))
 
 
 def _least_of_others(totals: Ints, exists: Flags) -> Ints:
@@ -471,7 +475,8 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     users = int(held.sum())
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
-    return [Layer(tally.key, CLAIM_TAKEN, tally.use, np.full(held.shape, -users, np.int64))]
+    room = np.full(held.shape, -users, np.int64)
+    return [Layer(tally.key, CLAIM_TAKEN, tally.use, room, np.zeros(held.shape, np.int64))]
 
 
 def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> RequiredAffinity | None:
