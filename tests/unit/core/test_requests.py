@@ -109,19 +109,25 @@ def test_what_is_asked_infeasibly_does_not_count() -> None:
     assert placed({"containers": [container("a", cpu="5")]}, infeasible)["cpu"] == 3000
 
 
+def test_a_pod_whose_resize_is_infeasible_counts_what_its_status_tells_alone() -> None:
+    status = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+
+    assert placed({"containers": [container("a", cpu="5")]}, status) == {"pods": 1}
+
+
 def test_a_pod_that_looks_for_a_node_counts_as_asked() -> None:
     waiting = pod({"containers": [container("a", cpu="1")]}, RESIZING)
 
     assert pod_requests(waiting, placed=False)["cpu"] == 1000
 
 
-def test_a_status_without_resources_changes_nothing() -> None:
+def test_what_is_allocated_and_not_yet_run_counts() -> None:
     status = {"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "9"}}]}
 
-    assert placed({"containers": [container("a", cpu="1")]}, status)["cpu"] == 1000
+    assert placed({"containers": [container("a", cpu="1")]}, status)["cpu"] == 9000
 
 
-def test_a_resized_sidecar_counts_and_a_plain_init_containers_status_does_not() -> None:
+def test_a_resized_sidecar_counts_for_init_containers_too() -> None:
     statuses = [
         {"name": "side", "resources": {"requests": {"cpu": "4"}}},
         {"name": "init", "resources": {"requests": {"cpu": "90"}}},
@@ -131,7 +137,31 @@ def test_a_resized_sidecar_counts_and_a_plain_init_containers_status_does_not() 
         "initContainers": [container("side", "Always", cpu="2"), container("init", cpu="1")],
     }
 
-    assert placed(spec, {"initContainerStatuses": statuses})["cpu"] == 5000
+    assert placed(spec, {"initContainerStatuses": statuses})["cpu"] == 94000
+
+
+def test_of_a_resize_the_most_of_the_whole_pod_counts_and_not_of_each_container() -> None:
+    statuses = [
+        {"name": "a", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "3"}}},
+        {"name": "b", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "1"}}},
+    ]
+    spec = {"containers": [container("a", cpu="1"), container("b", cpu="1")]}
+
+    assert placed(spec, {"containerStatuses": statuses})["cpu"] == 4000
+
+
+def test_what_a_status_tells_of_the_whole_pod_stands_in_for_its_containers() -> None:
+    status = {
+        **RESIZING,
+        "resources": {"requests": {"cpu": "4"}},
+        "allocatedResources": {"cpu": "2", "memory": "1Gi"},
+    }
+
+    assert placed({"containers": [container("a", cpu="1")]}, status) == {
+        "cpu": 4000,
+        "memory": 2**30,
+        "pods": 1,
+    }
 
 
 def test_a_pod_level_resize_counts_the_most_too() -> None:

@@ -1,19 +1,19 @@
 """What a pod asks of a node, counted as kube-scheduler counts it.
 
-Sources: component-helpers `resource.PodRequests` as NodeInfo and NodeResourcesFit call it in 1.36:
+Sources: component-helpers `resource.PodRequests` as NodeInfo and NodeResourcesFit call it in 1.37:
 container and pod-level in-place resize status counts for pods on a node, and not for the pod that
-is being scheduled. KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (in-place resize).
+is being scheduled. 1.36 and 1.35 count a pod otherwise while it is resized: container by container.
+KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 and KEP-5419 (in-place resize).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from makeway.core.k8s.objects import (
     Container,
     ContainerStatus,
     Pod,
-    PodStatus,
     Quantity,
     ResourceRequirements,
 )
@@ -51,14 +51,14 @@ class KnownRequests:
 
     def of(self, pod: Pod, *, placed: bool) -> Mapping[str, int]:
         """Return what `pod_requests` does. Raises QuantityError."""
-        spec, status = pod.spec, pod.status
+        spec = pod.spec
         asked = (
             placed,
             tuple([_asked(container) for container in spec.containers]),
             tuple([_asked(container) for container in spec.init_containers]) if spec.init_containers else (),
             tuple(spec.overhead.items()) if spec.overhead else (),
             _amounts(spec.resources),
-            _reported(pod) if placed and _reports(status) else (),
+            _reported(pod) if placed and _reports(pod) else (),
         )
         known = self._known.get(asked)
         if known is None:
@@ -77,43 +77,86 @@ def _amounts(resources: ResourceRequirements | None) -> Hashable:
     return tuple(resources.requests.items()) if resources is not None and resources.requests else ()
 
 
-def _reports(status: PodStatus) -> bool:
-    return bool(status.container_statuses or status.init_container_statuses or status.resources)
+def _reports(pod: Pod) -> bool:
+    status = pod.status
+    told = status.container_statuses or status.init_container_statuses or status.resources
+    return bool(told) or is_resize_infeasible(pod)
 
 
 def _reported(pod: Pod) -> Hashable:
     """Return all of a pod's status that its requests depend on."""
     status = pod.status
     of_containers = [
-        (name, _amounts(one.resources), tuple((one.allocated_resources or {}).items()))
-        for name, one in _statuses(pod).items()
+        (name, _told(one.resources), _items(one.allocated_resources)) for name, one in _statuses(pod).items()
     ]
-    of_pod = status.resources is not None, _amounts(status.resources)
     return (
         tuple(of_containers),
-        of_pod,
-        tuple((status.allocated_resources or {}).items()),
+        _told(status.resources),
+        _items(status.allocated_resources),
         is_resize_infeasible(pod),
     )
 
 
+def _told(resources: ResourceRequirements | None) -> Hashable:
+    """Return a status' requests, and whether it has any at all."""
+    return None if resources is None else (_items(resources.requests),)
+
+
+def _items(amounts: Mapping[str, Quantity] | None) -> Hashable:
+    return None if amounts is None else tuple(amounts.items())
+
+
 def _of_containers(pod: Pod, *, placed: bool) -> Exact:
-    """Sum the containers and sidecars; raise that to what any init container needs at its turn."""
+    """Take the most of asked, allocated and running, each of the whole pod; the infeasible is not asked."""
+    infeasible = placed and is_resize_infeasible(pod)
     statuses = _statuses(pod) if placed else {}
-    infeasible = bool(statuses) and is_resize_infeasible(pod)
+    if not (statuses or infeasible or (placed and pod.status.resources)):
+        return _summed(pod, _spec)
+    allocated, running = _of_status(pod)
+    if allocated is None or running is None:
+
+        def asked(container: Container) -> Exact:
+            return {} if infeasible else _spec(container)
+
+        def is_allocated(container: Container) -> Exact:
+            status = statuses.get(container.name)
+            amounts = None if status is None else status.allocated_resources
+            return asked(container) if amounts is None else _exact(amounts)
+
+        def runs(container: Container) -> Exact:
+            status = statuses.get(container.name)
+            amounts = None if status is None or status.resources is None else status.resources.requests
+            return is_allocated(container) if amounts is None else _exact(amounts)
+
+        allocated, running = _summed(pod, is_allocated), _summed(pod, runs)
+    most = {} if infeasible else _summed(pod, _spec)
+    _raise_to(most, running)
+    _raise_to(most, allocated)
+    return most
+
+
+def _of_status(pod: Pod) -> tuple[Exact | None, Exact | None]:
+    """Return what is allocated to the whole pod and runs; None where the status does not tell both."""
+    allocated, resources = pod.status.allocated_resources, pod.status.resources
+    if allocated is None or resources is None or resources.requests is None:
+        return None, None
+    return _exact(allocated), _exact(resources.requests)
+
+
+def _summed(pod: Pod, of: Callable[[Container], Exact]) -> Exact:
+    """Sum the containers and sidecars; raise that to what any init container needs at its turn."""
     total: Exact = {}
     for container in pod.spec.containers:
-        _add(total, _effective(container, statuses.get(container.name), infeasible))
+        _add(total, of(container))
     sidecars: Exact = {}
     initial: Exact = {}
     for container in pod.spec.init_containers or ():
+        own = dict(of(container))
         if container.restart_policy == "Always":
-            own = _effective(container, statuses.get(container.name), infeasible)
             _add(total, own)
             _add(sidecars, own)
             _raise_to(initial, sidecars)
         else:
-            own = _spec(container)
             _add(own, sidecars)
             _raise_to(initial, own)
     _raise_to(total, initial)
@@ -121,23 +164,14 @@ def _of_containers(pod: Pod, *, placed: bool) -> Exact:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """Return the statuses that report resources, by container name."""
+    """Return the statuses that report resources, by container name; the first of a name counts."""
     status = pod.status
-    both: Iterable[ContainerStatus] = (
-        *(status.container_statuses or ()),
-        *(status.init_container_statuses or ()),
-    )
-    return {one.name: one for one in both if one.resources is not None}
-
-
-def _effective(container: Container, status: ContainerStatus | None, infeasible: bool) -> Exact:
-    """Take the most of asked, running and allocated; what is asked infeasibly does not count."""
-    if status is None or status.resources is None:
-        return _spec(container)
-    most = {} if infeasible else _spec(container)
-    _raise_to(most, _exact(status.resources.requests))
-    _raise_to(most, _exact(status.allocated_resources))
-    return most
+    both = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {
+        one.name: one
+        for one in reversed(both)
+        if one.resources is not None or one.allocated_resources is not None
+    }
 
 
 def _apply_pod_level(exact: Exact, pod: Pod, *, placed: bool) -> None:
@@ -146,14 +180,14 @@ def _apply_pod_level(exact: Exact, pod: Pod, *, placed: bool) -> None:
     supported = {name: amount for name, amount in (own or {}).items() if _is_pod_level(name)}
     if not supported:
         return
-    asked = _exact(supported)
     running = pod.status.resources
-    if placed and running is not None:
-        most = {} if is_resize_infeasible(pod) else dict(asked)
-        _raise_to(most, _exact(running.requests))
-        _raise_to(most, _exact(pod.status.allocated_resources))
-        asked = {name: most.get(name, 0) for name in asked}
-    exact.update(asked)
+    if not placed or running is None:
+        exact.update(_exact(supported))
+        return
+    most = {} if is_resize_infeasible(pod) else _exact(own)
+    _raise_to(most, _exact(running.requests))
+    _raise_to(most, _exact(pod.status.allocated_resources))
+    exact.update({name: amount for name, amount in most.items() if _is_pod_level(name)})
 
 
 def _is_pod_level(name: str) -> bool:
