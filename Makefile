@@ -8,15 +8,16 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false -trimpath
 export GOWORK := off
-# KUBERNETES=1.37 or 1.35 builds and tests for another minor: dev/src/makeway/dev/minors.py has them all.
-export KUBERNETES ?= 1.36
-MINOR_1.37 := -modfile=go-1.37.mod -tags=kube137
-MINOR_1.36 :=
+# KUBERNETES=1.36 or 1.35 builds and tests for another minor: dev/src/makeway/dev/minors.py has them all.
+export KUBERNETES ?= 1.37
+MINOR_1.37 :=
+MINOR_1.36 := -modfile=go-1.36.mod -tags=kube136
 MINOR_1.35 := -modfile=go-1.35.mod -tags=kube135
 ifeq ($(origin MINOR_$(KUBERNETES)),undefined)
 $(error KUBERNETES=$(KUBERNETES): one of 1.37, 1.36, 1.35)
 endif
-PLUGIN := cd plugin && GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
+MINOR_FLAGS := GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
+PLUGIN := cd plugin && $(MINOR_FLAGS)
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 
@@ -90,8 +91,8 @@ lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, commit su
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	$(PLUGIN) go vet $(GO_PACKAGES)
 	$(PLUGIN) $(STATICCHECK) $(GO_PACKAGES)
-	cd tests/upstream && go vet $(GO_PACKAGES)
-	cd tests/upstream && $(STATICCHECK) $(GO_PACKAGES)
+	cd tests/upstream && $(MINOR_FLAGS) go vet $(GO_PACKAGES)
+	cd tests/upstream && $(MINOR_FLAGS) $(STATICCHECK) $(GO_PACKAGES)
 	$(BIN)/python dev/reference.py --check
 	cd plugin && go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./preempt
 
@@ -114,8 +115,16 @@ vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependenci
 	$(BIN)/python -m makeway.dev.vulnerabilities --uv $(UV) --govulncheck $(GOVULNCHECK) $(ARGS)
 
 .PHONY: unit
-unit: setup ## Unit tests, Python and Go
+unit: setup unit-go ## Unit tests, Python and Go
 	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
+
+.PHONY: minors
+minors: ## Other minors of Kubernetes: build and the plugin's unit tests on 1.36 and 1.35, the demo on 1.36
+	$(MAKE) KUBERNETES=1.36 unit-go demo
+	$(MAKE) KUBERNETES=1.35 unit-go
+
+.PHONY: unit-go
+unit-go: ## The plugin's unit tests alone
 	$(PLUGIN) go test $(GO_PACKAGES)
 
 .PHONY: check

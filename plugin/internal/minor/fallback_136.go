@@ -1,4 +1,4 @@
-//go:build !kube135 && !kube137
+//go:build kube136
 
 package minor
 

@@ -1,4 +1,4 @@
-//go:build kube137
+//go:build !kube136 && !kube135
 
 package minor
 

@@ -10,12 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -24,8 +22,6 @@ import (
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -62,7 +58,7 @@ func ask(ctx context.Context, c *Case) (*Answer, error) {
 		return answer, nil
 	}
 
-	evaluator := w.preemption.Evaluator
+	evaluator := w.evaluator
 	all, _, err := evaluator.DryRunPreemption(ctx, state, c.Preemptor, potential, c.Budgets, 0, int32(len(potential)))
 	if err != nil {
 		return nil, err
@@ -97,9 +93,9 @@ func best(ctx context.Context, evaluator *preemption.Evaluator, candidates []pre
 
 // world is a scheduler's framework with the in-tree plugins on a snapshot of one cluster.
 type world struct {
-	framework  framework.Framework
-	preemption *defaultpreemption.DefaultPreemption
-	snapshot   *internalcache.Snapshot
+	framework framework.Framework
+	evaluator *preemption.Evaluator
+	snapshot  *internalcache.Snapshot
 }
 
 func newWorld(ctx context.Context, c *Case) (*world, error) {
@@ -134,8 +130,12 @@ func newWorld(ctx context.Context, c *Case) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{snapshot: internalcache.NewSnapshot(placed, c.Nodes)}
-	w.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+	snapshot, ofGroups, err := snapshotOf(ctx, c, placed)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	w := &world{snapshot: snapshot}
+	w.framework, err = frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, append(ofGroups,
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
 		frameworkruntime.WithInformerFactory(factory),
@@ -145,7 +145,7 @@ func newWorld(ctx context.Context, c *Case) (*world, error) {
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithSnapshotSharedLister(w.snapshot),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
 	}
@@ -154,26 +154,10 @@ func newWorld(ctx context.Context, c *Case) (*world, error) {
 			return nil, err
 		}
 	}
-	args := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 1}
-	features := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
-	if w.preemption, err = defaultpreemption.New(ctx, args, w.framework, features); err != nil {
-		return nil, fmt.Errorf("DefaultPreemption: %w", err)
+	if w.evaluator, err = newEvaluator(ctx, w.framework); err != nil {
+		return nil, err
 	}
-	w.preemption.MoreImportantPod = totally(w.preemption.MoreImportantPod)
 	return w, nil
-}
-
-// totally makes an order total. Equally important pods come in any order upstream, and those that have not
-// started in the order of two readings of the clock; by UID, as makeway has it, there is one answer.
-func totally(moreImportant defaultpreemption.MoreImportantPodFunc) defaultpreemption.MoreImportantPodFunc {
-	return func(a, b *v1.Pod) bool {
-		unstarted := a.Status.StartTime == nil && b.Status.StartTime == nil
-		samePriority := corev1helpers.PodPriority(a) == corev1helpers.PodPriority(b)
-		if samePriority && (unstarted || (!moreImportant(a, b) && !moreImportant(b, a))) {
-			return a.UID < b.UID
-		}
-		return moreImportant(a, b)
-	}
 }
 
 // filter runs a scheduling cycle's PreFilter and Filter, and gives the names of nodes that fit, and the nodes that removing

@@ -19,6 +19,7 @@ type Case struct {
 	Budgets    []*policy.PodDisruptionBudget `json:"budgets,omitempty"`
 	Claims     []*v1.PersistentVolumeClaim   `json:"claims,omitempty"`
 	Volumes    []*v1.PersistentVolume        `json:"volumes,omitempty"`
+	groups
 	// Assumed are the pods that the scheduler has placed in its memory alone, by UID.
 	Assumed   map[string]string `json:"assumed,omitempty"`
 	Preemptor *v1.Pod           `json:"preemptor"`

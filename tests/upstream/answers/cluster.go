@@ -57,6 +57,7 @@ func randomCase(ctx context.Context, seed uint64, allowed []string) (*Case, erro
 		m.c.Nodes = append(m.c.Nodes, m.node(i))
 	}
 	m.makeBudgets()
+	m.makeGroups()
 	most := pick(m.Rand, 4, 8, 14)
 	for _, node := range m.c.Nodes {
 		for _, priority := range m.alike {
@@ -185,6 +186,8 @@ func (m *maker) place(pod *v1.Pod, node string) {
 		m.c.Assumed[string(pod.UID)] = node
 		return
 	}
+	// makeway keeps a group that goes whole while a pod of it is being bound.
+	m.join(pod)
 	pod.Spec.NodeName = node
 	if !m.chance(10) {
 		pod.Status.Phase = v1.PodRunning
@@ -199,7 +202,7 @@ func (m *maker) place(pod *v1.Pod, node string) {
 			pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 		}
 	}
-	if m.has(shapes) {
+	if m.has(shapes) && countsAsMakeWay {
 		m.resize(pod)
 	}
 }
@@ -242,6 +245,7 @@ func (m *maker) makeBudgets() {
 	if !m.has(budgets) {
 		return
 	}
+	oneEach := len(kindsOfGroups) > 0 && m.chance(2) // of several for one pod this version charges one
 	for i := range 1 + m.IntN(6) {
 		name := fmt.Sprint("budget-", i)
 		budget := &policy.PodDisruptionBudget{
@@ -262,6 +266,9 @@ func (m *maker) makeBudgets() {
 				budget.Status.DisruptedPods = map[string]metav1.Time{}
 			}
 			budget.Status.DisruptedPods[fmt.Sprintf("p%04d", m.IntN(20))] = metav1.NewTime(began)
+		}
+		if oneEach && slices.ContainsFunc(m.c.Budgets, func(b *policy.PodDisruptionBudget) bool { return b.Namespace == budget.Namespace }) {
+			continue
 		}
 		m.c.Budgets = append(m.c.Budgets, budget)
 	}

@@ -31,11 +31,11 @@ const (
 	volumes         = "volumes"         // bound volumes of some nodes or zones
 )
 
-var kinds = []string{
+var kinds = append([]string{
 	resources, podCounts, extended, shapes, priorities, budgets, terminating, nominated, assumed, taints,
 	unschedulable, nodeAffinity, nodeNames, hostPorts, podAffinity, podAntiAffinity, existingAnti,
 	topologySpread, readWriteOnce, volumes,
-}
+}, kindsOfGroups...)
 
 // parseKinds reads a list of kinds; an empty one means all.
 func parseKinds(list string) ([]string, error) {

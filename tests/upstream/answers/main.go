@@ -33,6 +33,10 @@ func main() {
 	flag.Parse()
 	klog.SetLogger(klog.Logger{}) // plugins log what a cluster's author should know; here it is random
 	metrics.Register()
+	if err := setGates(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
 	if err := run(*first, *count, *only, flag.Arg(0) == "-"); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -56,6 +60,9 @@ func run(first, count uint64, only string, given bool) error {
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
+		if c, err = asStored(c); err != nil {
+			return fmt.Errorf("seed %d: %w", seed, err)
+		}
 		if c.Answer, err = ask(context.Background(), c); err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
@@ -64,6 +71,16 @@ func run(first, count uint64, only string, given bool) error {
 		}
 	}
 	return nil
+}
+
+// asStored is a case as it is written and read again: an empty map is none, for example.
+func asStored(c *Case) (*Case, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	stored := &Case{}
+	return stored, json.Unmarshal(data, stored)
 }
 
 // answerEach answers clusters as they come; one that makes no sense to a plugin gets no answer.

@@ -1,3 +1,5 @@
+//go:build !kube136
+
 // Package schedulerperf runs workloads of kube-scheduler's own benchmark, scheduler_perf, with
 // DefaultPreemption or with MakeWay. tests/bench/side_by_side starts it, with everything else it needs, and
 // reads what it writes.
@@ -18,7 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
-	"k8s.io/kubernetes/test/utils/ktesting"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 
 	"makeway.dev/makeway/plugin/preempt"
 )

@@ -1,4 +1,4 @@
-"""The minor versions of Kubernetes that all is built and tested for, one at a time: `KUBERNETES=1.37 make …`.
+"""The minor versions of Kubernetes that all is built and tested for, one at a time: `KUBERNETES=1.36 make …`.
 
 A minor has a go.mod of its own beside the module's first, given to Go by -modfile, and a build tag that picks
 its files in plugin/internal/minor.
@@ -25,12 +25,12 @@ class Minor:
 
 
 MINORS: Final = (
-    Minor("1.37", "v1.37.2", "go-1.37.mod", "kube137"),
-    Minor("1.36", "v1.36.3"),
+    Minor("1.37", "v1.37.2"),
+    Minor("1.36", "v1.36.3", "go-1.36.mod", "kube136"),
     Minor("1.35", "v1.35.4", "go-1.35.mod", "kube135"),
 )
 
-DEFAULT: Final = MINORS[1]
+DEFAULT: Final = MINORS[0]
 
 
 def chosen(environment: Mapping[str, str] = os.environ) -> Minor:
