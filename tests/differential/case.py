@@ -19,16 +19,29 @@ from makeway.core.k8s.objects import (
     Pod,
     PodDisruptionBudget,
 )
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup, group_record
+from makeway.core.policy.document import Groups, Policy, PolicyLimits
 from makeway.planner.plan.request import question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.watch import ClaimFeed, volume_feed
-from makeway.planner.snapshot.changes import PutBudget, PutNamespace, PutNode, PutPod
+from makeway.planner.snapshot.changes import (
+    Enforce,
+    KnowPodGroups,
+    PutBudget,
+    PutNamespace,
+    PutNode,
+    PutPod,
+    PutPodGroup,
+)
 from makeway.planner.snapshot.records import node_record, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 """When the planner is asked: after every pod of a random cluster has started."""
+
+UPSTREAM = Policy(limits=PolicyLimits(victims_per_order=10_000), groups=Groups(surplus_first=False))
+"""What kube-scheduler does: no bound of victims, and no pod of a gang before others."""
 
 FILTERS = (
     "NodeUnschedulable",
@@ -76,6 +89,8 @@ class Case(msgspec.Struct, frozen=True):
     budgets: tuple[PodDisruptionBudget, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = msgspec.field(default=(), name="podGroups")
+    composite_pod_groups: tuple[CompositePodGroup, ...] = msgspec.field(default=(), name="compositePodGroups")
     assumed: dict[str, str] = {}
     note: str = ""
     written: dict[str, Any] | None = None
@@ -93,6 +108,7 @@ def decode(line: bytes) -> Case:
 def snapshot_of(case: Case) -> Snapshot:
     """Put the cluster into a snapshot, object by object, as the watch does."""
     snapshot = Snapshot()
+    snapshot.apply(Enforce(UPSTREAM, "upstream"))
     for namespace in case.namespaces:
         snapshot.apply(PutNamespace(namespace))
     for node in case.nodes:
@@ -106,6 +122,11 @@ def snapshot_of(case: Case) -> Snapshot:
     for volume in case.volumes:
         volumes.put(volume)
     volumes.retain({volume.metadata.uid for volume in case.volumes})
+    snapshot.apply(KnowPodGroups(True, True, True))
+    for group in case.composite_pod_groups:
+        snapshot.apply(PutPodGroup(group_record(group, composite=True)))
+    for pod_group in case.pod_groups:
+        snapshot.apply(PutPodGroup(group_record(pod_group)))
     for pod in case.pods:
         snapshot.apply(PutPod(pod_record(pod)))
     return snapshot

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import msgspec
 
 from differential.case import Case, Victims, asked, snapshot_of
+from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.requests import pod_requests
 from makeway.core.k8s.resources import allocatable, is_extended
+from makeway.dev.binaries import KUBERNETES
 from makeway.planner.plan.result import Plan, PlanCandidate
 
 EXACT = frozenset(
@@ -42,11 +44,30 @@ EXACT = frozenset(
         "topology-spread",
         "rwop",
         "volumes",
+        "pod-groups",
+        "group-priorities",
     }
 )
 """Kinds of constraints in which both must agree exactly. A kind comes in with its column.
 
 Taints, cordons, node affinity and the zones of volumes have none: they rule nodes out, whoever goes.
+"""
+
+RANKED_OTHERWISE = frozenset({"group-priorities"})
+"""Kinds where the choice among nodes differs on purpose.
+
+kube-scheduler ranks nodes by the victims' own priorities, makeway by those of their groups, by which both say
+who may go.
+"""
+
+_GROUPS = "pod-groups"
+_LOOSER_WITH_GROUPS = frozenset({"pod-affinity", "topology-spread"})
+"""Kinds in which the planner looks at a group's pods on other nodes as if they stayed."""
+
+_CHARGE_ONE_BUDGET = frozenset({"1.37"})
+"""Minors where a pod that violates a budget is not charged to the others that it is under.
+
+Which ones those are depends on the order of a map. The planner charges all, as kube-scheduler did before.
 """
 
 MAX_CANDIDATES = 16
@@ -84,7 +105,7 @@ class Comparison:
 
 def compare(case: Case) -> Comparison:
     """Ask the planner and compare. O(the planner's answer for every potential node)."""
-    exact = EXACT.issuperset(case.constraints) and not _asks_for_devices(case)
+    exact = _is_exact(case)
     answer = case.answer
     snapshot = snapshot_of(case)
     candidates: dict[str, PlanCandidate] = {}
@@ -109,7 +130,7 @@ def compare(case: Case) -> Comparison:
     best = chosen.candidates[0] if isinstance(chosen, Plan) and chosen.candidates else None
     ours_score = ranking.of(_victims(best)) if best else None
     theirs_score = ranking.of(answer.candidates[answer.chosen]) if answer.chosen else None
-    if exact and ours_score != theirs_score:
+    if exact and ranked_alike(case) and ours_score != theirs_score:
         detail = f"theirs {answer.chosen} {theirs_score}, ours {best.node if best else ''} {ours_score}"
         found.append(Disagreement("choice", answer.chosen, detail))
     return Comparison(
@@ -119,6 +140,28 @@ def compare(case: Case) -> Comparison:
         ours=ours_score if exact else theirs_score,
         sampled=ranking.of(answer.candidates[answer.sampled]) if answer.sampled else None,
     )
+
+
+def ranked_alike(case: Case) -> bool:
+    """Return whether both are to choose an equally good node."""
+    return RANKED_OTHERWISE.isdisjoint(case.constraints)
+
+
+def _is_exact(case: Case) -> bool:
+    """Return whether both must agree exactly."""
+    kinds = set(case.constraints)
+    if not EXACT.issuperset(kinds) or _asks_for_devices(case):
+        return False
+    if _GROUPS in kinds and not _LOOSER_WITH_GROUPS.isdisjoint(kinds):
+        return False
+    return not (KUBERNETES.name in _CHARGE_ONE_BUDGET and _several_budgets(case))
+
+
+def _several_budgets(case: Case) -> bool:
+    """Return whether a pod is under several budgets."""
+    budgets = [budget_of(budget) for budget in case.budgets]
+    named = [(pod.metadata.namespace, pod.metadata.name, pod.metadata.labels or {}) for pod in case.pods]
+    return any(sum(budget.covers(*pod) for budget in budgets) > 1 for pod in named)
 
 
 def _asks_for_devices(case: Case) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from differential.case import NOW, Case, Victims
-from differential.compare import EXACT, Disagreement, Ranking
+from differential.case import NOW, UPSTREAM, Case, Victims
+from differential.compare import EXACT, Disagreement, Ranking, ranked_alike
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
 
@@ -15,7 +15,11 @@ from makeway.planner.offline.world import World
 def world_of(case: Case) -> World:
     """Read the cluster as `simulate` does; a pod that is only placed in memory is on its node."""
     world = World()
-    for items in (case.namespaces, case.nodes, case.budgets, case.claims, case.volumes):
+    world.enforce(UPSTREAM, "upstream")
+    for items in (
+        *(case.namespaces, case.nodes, case.budgets, case.claims, case.volumes),
+        *(case.composite_pod_groups, case.pod_groups),
+    ):
         for item in items:
             world.put(item)
     for pod in case.pods:
@@ -38,7 +42,7 @@ def disagreements(case: Case) -> Iterator[Disagreement]:
         yield Disagreement("simulated result", ours.node or ours.nominated_node or "", detail)
     elif theirs == "fits" and ours.node not in answer.fits:
         yield Disagreement("simulated node", ours.node or "", f"theirs {answer.fits}")
-    elif theirs == "preempts":
+    elif theirs == "preempts" and ranked_alike(case):
         chosen = ranking.of(answer.candidates[answer.chosen])
         best = ranking.of(Victims(tuple(one.uid for one in ours.victims), ours.pdb_violations))
         if chosen != best:

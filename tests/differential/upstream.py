@@ -13,13 +13,21 @@ from typing import Any, cast
 
 import msgspec
 
-from makeway.dev.binaries import Binary
+from makeway.dev.binaries import KUBERNETES, Binary
 from makeway.dev.build import ensure
 from makeway.dev.paths import CHECKOUT
 from makeway.dev.progress import ConsoleProgress
 
 MODULE = CHECKOUT / "tests" / "upstream"
-ANSWERS = Binary("upstream-answers", "./answers", 90, module=MODULE, hash_sources=True)
+ANSWERS = Binary(
+    "upstream-answers",
+    "./answers",
+    90,
+    module=MODULE,
+    hash_sources=True,
+    tags=KUBERNETES.tag,
+    modfile=KUBERNETES.modfile,
+)
 
 
 def build() -> Path:
