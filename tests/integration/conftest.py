@@ -25,8 +25,10 @@ from integration.cluster import RunningCluster
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
+from integration.pod_groups import apiserver_arguments
 from integration.space import Space, open_space
 from makeway.dev import binaries
+from makeway.dev.binaries import KUBERNETES
 from makeway.dev.build import ensure
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import (
@@ -330,15 +332,13 @@ def group_cluster(
 
     Nobody preempts there but makeway, within the chart's admission policies.
     """
-    gates = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"
+    # Trees of groups are of 1.37.
+    composite = ("TopologyAwareWorkloadScheduling", "CompositePodGroup") if KUBERNETES.name == "1.37" else ()
     options = ClusterOptions(
         fallback=False,
         failpoints=True,
         admission_policies=True,
-        apiserver_arguments=(
-            f"--feature-gates={gates}",
-            "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-        ),
+        apiserver_arguments=apiserver_arguments(*composite),
     )
     running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
     yield running
@@ -350,13 +350,11 @@ def gang_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler places a gang together, and preempts for each of its pods."""
-    gates = (("GenericWorkload", True), ("GangScheduling", True))
+    if KUBERNETES.name != "1.36":
+        pytest.skip("only kube-scheduler 1.36 evicts for a gang pod by pod")
     options = ClusterOptions(
-        scheduler_feature_gates=gates,
-        apiserver_arguments=(
-            f"--feature-gates={','.join(f'{name}=true' for name, _ in gates)}",
-            "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-        ),
+        scheduler_feature_gates=(("GenericWorkload", True), ("GangScheduling", True)),
+        apiserver_arguments=apiserver_arguments(),
     )
     running = _start(tmp_path_factory.mktemp("gangs") / "cluster", options, pytestconfig)
     yield running

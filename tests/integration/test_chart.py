@@ -17,6 +17,7 @@ from integration.granting import denied, grants, unused
 from integration.installing import Installed, ours, until_ended
 from integration.space import Space
 from integration.waiting import NotYet, until
+from makeway.dev.binaries import KUBERNETES
 from makeway.dev.processes import Process
 
 RARELY_USED = {
@@ -40,8 +41,14 @@ RARELY_USED = {
         "patch resourceclaims/status.resource.k8s.io": "only for pods with devices",
         "update resourceclaims/binding.resource.k8s.io": "only for pods with devices",
         "patch resourceclaims/binding.resource.k8s.io": "only for pods with devices",
-        "list devicetaintrules.resource.k8s.io": "only with the feature gate of taints on devices",
-        "watch devicetaintrules.resource.k8s.io": "only with the feature gate of taints on devices",
+        **(
+            {}
+            if KUBERNETES.name == "1.37"
+            else {
+                "list devicetaintrules.resource.k8s.io": "only with the feature gate of taints on devices",
+                "watch devicetaintrules.resource.k8s.io": "only with the feature gate of taints on devices",
+            }
+        ),
         "list podgroups.scheduling.k8s.io": "only with the feature gate of gang scheduling",
         "watch podgroups.scheduling.k8s.io": "only with the feature gate of gang scheduling",
         "patch podgroups/status.scheduling.k8s.io": "only with the feature gate of gang scheduling",

@@ -10,6 +10,7 @@ from integration.asking import run
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
+from integration.pod_groups import form
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
@@ -31,9 +32,9 @@ async def gang_of_three_with_room_for_two(space: Space) -> None:
         space, *(sized(name, "low", 250).on(f"n{1 + place % 2}") for place, name in enumerate(LOW))
     )
     await space.post(
-        f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space.namespace}/podgroups",
+        f"/apis/scheduling.k8s.io/{form().version}/namespaces/{space.namespace}/podgroups",
         {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "apiVersion": f"scheduling.k8s.io/{form().version}",
             "kind": "PodGroup",
             "metadata": {"name": "gang"},
             "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}, "priorityClassName": "high"},

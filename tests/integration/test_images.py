@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from makeway.dev.binaries import KUBERNETES_VERSION
 from makeway.dev.image_context import fill
 from makeway.dev.paths import CHECKOUT
 from makeway.dev.progress import SilentProgress
@@ -146,7 +147,7 @@ def test_the_schedulers_image_is_one_binary_for_nobody_in_particular(tmp_path: P
     finally:
         buildah(tmp_path, "rm", container)
     assert files == {"LICENSE", "makeway-scheduler", "etc/ssl/certs/ca-certificates.crt"}
-    assert said == "Kubernetes v1.36.3\n"
+    assert said == f"Kubernetes {KUBERNETES_VERSION}\n"
 
 
 def build(directory: Path, context: Path, name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
+from typing import Literal, TypeAlias
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,7 @@ from integration.configuring import policy
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
+from integration.pod_groups import form
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     assert_stays_pending,
@@ -32,10 +34,13 @@ from integration.waiting import NotYet, until
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.disruption import DISRUPTION_TARGET
 from makeway.core.k8s.objects import Pod
+from makeway.dev.binaries import KUBERNETES
 from makeway.dev.options import EVICTOR
 
-ALL, SINGLE = "PodGroup", "Pod"
-"""The modes all and single, as v1alpha2 spells them."""
+Mode: TypeAlias = Literal["all", "single"]
+
+OF_WORKLOAD = {"workloadRef": {"workloadName": "job", "templateName": "part"}}
+"""A group with a parent has to name the template of a Workload, which need not exist."""
 
 MEMBERS = ("a", "b", "c")
 
@@ -57,22 +62,45 @@ def failpoints(group_cluster: RunningCluster) -> Iterator[Failpoints]:
 
 
 def path_of(space: Space, name: str = "") -> str:
-    groups = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{space.namespace}/podgroups"
+    groups = f"/apis/scheduling.k8s.io/{form().version}/namespaces/{space.namespace}/podgroups"
     return f"{groups}/{name}" if name else groups
 
 
-async def group(space: Space, name: str, mode: str, priority_class: str = "low") -> None:
+async def group(
+    space: Space, name: str, mode: Mode, priority_class: str = "low", *, parent: str = ""
+) -> None:
     manifest = {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": f"scheduling.k8s.io/{form().version}",
         "kind": "PodGroup",
         "metadata": {"name": name},
         "spec": {
             "schedulingPolicy": {"basic": {}},
-            "disruptionMode": mode,
+            "disruptionMode": form().whole if mode == "all" else form().single,
             "priorityClassName": priority_class,
+            **({"parentCompositePodGroupName": parent, **OF_WORKLOAD} if parent else {}),
         },
     }
     await space.post(path_of(space), manifest)
+
+
+async def tree(space: Space, name: str, mode: Mode, parent: str = "") -> None:
+    """Create a CompositePodGroup."""
+    version = "scheduling.k8s.io/v1alpha3"
+    await space.post(
+        f"/apis/{version}/namespaces/{space.namespace}/compositepodgroups",
+        {
+            "apiVersion": version,
+            "kind": "CompositePodGroup",
+            "metadata": {"name": name},
+            "spec": {
+                **({"parentCompositePodGroupName": parent} if parent else {}),
+                **OF_WORKLOAD,
+                "schedulingPolicy": {"basic": {}},
+                "disruptionMode": {mode: {}},
+                "priorityClassName": "low",
+            },
+        },
+    )
 
 
 async def remove_group(space: Space, name: str) -> None:
@@ -93,7 +121,7 @@ def member(name: str, cpu: int, node: str, group_name: str = "train") -> PodBuil
 async def train(space: Space) -> None:
     """Run pods a, b and c of group train on n1, n2 and n3, of which only a's room is enough for another."""
     await space.add_nodes(*(make_node(name).cpu("500m") for name in ("n1", "n2", "n3")))
-    await group(space, "train", ALL)
+    await group(space, "train", "all")
     await run_victims(
         space,
         member("a", 500, "n1"),
@@ -106,7 +134,7 @@ async def train(space: Space) -> None:
 async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group_space: Space) -> None:
     space = group_space
     await train(space)
-    await group(space, "other", ALL)
+    await group(space, "other", "all")
     await run_victims(space, member("o", 50, "n2", "other"), sized("plain", "low", 50).on("n3"))
 
     preemptor = await ordered(space, sized("urgent", "high", 500))
@@ -130,7 +158,7 @@ async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group
 async def test_a_group_of_mode_single_loses_the_pod_that_has_to_go(group_space: Space) -> None:
     space = group_space
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
-    await group(space, "serve", SINGLE)
+    await group(space, "serve", "single")
     await run_victims(
         space,
         member("a", 500, "n1", "serve"),
@@ -169,12 +197,12 @@ async def lose_group(space: Space) -> None:
 
 async def become_single(space: Space) -> None:
     await remove_group(space, "train")
-    await group(space, "train", SINGLE)
+    await group(space, "train", "single")
 
 
 async def become_important(space: Space) -> None:
     await remove_group(space, "train")
-    await group(space, "train", ALL, "high")
+    await group(space, "train", "all", "high")
 
 
 @pytest.mark.parametrize(
@@ -303,8 +331,56 @@ async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space:
     await assert_stays_pending(space, "urgent")
     assert by_evictors(space) == {}
 
-    await group(space, "ghost", ALL)
+    await group(space, "ghost", "all")
     assert await space.until_bound("urgent", seconds=40) == "n1"
+
+
+@pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
+async def test_the_highest_group_of_mode_all_goes_whole(group_space: Space) -> None:
+    space = group_space
+    await space.add_nodes(*(make_node(name).cpu("500m") for name in ("n1", "n2", "n3")))
+    await tree(space, "root", "single")
+    await tree(space, "job", "all", "root")
+    await group(space, "workers", "single", parent="job")
+    await group(space, "drivers", "single", parent="job")
+    await group(space, "others", "single", parent="root")
+    await run_victims(
+        space,
+        member("a", 500, "n1", "workers"),
+        member("b", 200, "n2", "drivers"),
+        member("c", 200, "n3", "others"),
+        *(sized(f"h-{node}", "high", 300).on(node) for node in ("n2", "n3")),
+    )
+
+    preemptor = await ordered(space, sized("urgent", "high", 500))
+
+    assert await space.until_bound("urgent", seconds=30) == "n1"
+    order, _ = await outcome_of_order(space, preemptor)
+    assert {one.name for one in order.victims} == {"a", "b"}
+    assert {one.unit for one in order.victims} == {f"CompositePodGroup {space.namespace}/job"}
+    assert stays((await space.pods()).get("c"))
+
+
+@pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
+async def test_pods_of_groups_whose_parents_form_a_cycle_stay(group_space: Space) -> None:
+    space = group_space
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await tree(space, "one", "all", "two")
+    await tree(space, "two", "single", "one")
+    await group(space, "workers", "single", parent="one")
+    await run_victims(space, member("a", 500, "n1", "workers"))
+
+    await space.create(sized("urgent", "high", 500))
+
+    async def explained() -> bool:
+        _, text, error = await run(space.cluster, "why", f"{space.namespace}/urgent")
+        if "form a cycle" not in text:
+            raise NotYet(text + error)
+        return True
+
+    await until("why names the cycle", explained)
+    await assert_stays_pending(space, "urgent")
+    assert by_evictors(space) == {}
 
 
 async def test_a_group_of_another_namespace_is_none(group_space: Space) -> None:
