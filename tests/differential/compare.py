@@ -62,7 +62,7 @@ who may go.
 
 _GROUPS = "pod-groups"
 _LOOSER_WITH_GROUPS = frozenset({"pod-affinity", "topology-spread"})
-"""Kinds in which the planner looks at a group's pods on other nodes as if they stayed."""
+"""Kinds in which a group's pods on other nodes are looked at once, or as if they stayed."""
 
 _CHARGE_ONE_BUDGET = frozenset({"1.37"})
 """Minors where a pod that violates a budget is not charged to the others that it is under.
@@ -218,14 +218,16 @@ def _parts(case: Case, potential: Sequence[str]) -> Iterator[list[str]]:
     """Cut the nodes into parts whose answer is complete."""
     size = Counter(pod.spec.node_name for pod in case.pods)
     size.update(case.assumed.values())
+    # A node's pods may take those of their groups on other nodes with them.
+    grouped = sum(pod.spec.scheduling_group is not None for pod in case.pods)
     part: list[str] = []
     pods = 0
     for node in potential:
-        if part and (len(part) == _NODES_AT_ONCE or pods + size[node] > _PODS_AT_ONCE):
+        if part and (len(part) == _NODES_AT_ONCE or pods + size[node] + grouped > _PODS_AT_ONCE):
             yield part
             part, pods = [], 0
         part.append(node)
-        pods += size[node]
+        pods += size[node] + grouped
     if part:
         yield part
 

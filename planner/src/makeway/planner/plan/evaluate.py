@@ -155,7 +155,10 @@ def evaluate(
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
     breaks_affinity = np.zeros(nodes.size, np.bool_)
     if layers.required_affinity is not None:
-        breaks_affinity = ~layers.required_affinity.kept(removable)
+        elsewhere = None
+        if groups is not None:
+            elsewhere = groups.affinity_elsewhere(removable, layers, queues, batch)
+        breaks_affinity = ~layers.required_affinity.kept(removable, elsewhere)
     fits = _all(room - leaving >= 0)
     waits = _all(room >= 0) & ~fits
     helps = _all(emptied >= 0) & ~breaks_affinity & ~fits & ~waits & removable.any(axis=0)

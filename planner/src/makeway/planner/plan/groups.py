@@ -7,8 +7,8 @@ them take on the node, and is reprieved or not for all. Rules look at every pod 
 one that may not go keeps all of them.
 
 Of layers wider than a node a unit frees what its pods use in the node's domain, wherever they run. The least
-that other domains of a topology spread hold, and required affinity, are looked at as if pods on other nodes
-stayed: looser than the filters, never stricter.
+that other domains of a topology spread hold is looked at as if pods on other nodes stayed, and required
+affinity once, with all gone: looser than the filters, never stricter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
-from makeway.planner.plan.constraints.layers import BatchLayers, Layer
+from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
@@ -66,10 +66,13 @@ class FreedByUnit:
     """What a unit uses of layers that are wider than a node.
 
     `by_domain`: a layer each, by domain; empty for layers of single nodes. `of_queues`: int64[maxima].
+    `affinity`: a term of required affinity each, how many pods it has by domain; `on_rows`: by node.
     """
 
     by_domain: tuple[Mapping[int, int], ...]
     of_queues: Ints
+    affinity: tuple[Mapping[int, int], ...]
+    on_rows: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,29 @@ class BatchGroups:
                     uses[first + number, slot, node] = freed.by_domain[number].get(domains[node], 0)
                 uses[known:, slot, node] = freed.of_queues
         return uses
+
+    def affinity_elsewhere(
+        self, removable: Flags, layers: BatchLayers, queues: QueueConstraints, batch: NodeBatch
+    ) -> tuple[Ints, Ints] | None:
+        """Return what required affinity loses with the removable units on other nodes; see `kept` there.
+
+        O(terms) for each unit on each node.
+        """
+        if layers.required_affinity is None:
+            return None
+        domains = layers.required_affinity.whole.domains[:, batch.rows]
+        there, anywhere = np.zeros_like(domains), np.zeros(domains.shape[1], np.int64)
+        for slot, node in np.argwhere(self.lead & removable).tolist():
+            unit = self.units[self.unit[slot, node]]
+            if unit is None:
+                continue
+            freed = self.plan.freed(unit, layers, queues)
+            here = freed.on_rows.get(int(batch.rows[node]), 0)
+            for term, used in enumerate(freed.affinity):
+                domain = int(domains[term, node])
+                there[term, node] += used.get(domain, 0) - here if domain >= 0 else 0
+                anywhere[node] += sum(used.values()) - here
+        return there, anywhere
 
     def above_guarantees(self, removable: Flags, queues: QueueConstraints, batch: NodeBatch) -> Flags:
         """Return the pods of units that would take a queue below its guarantee with what else may go."""
@@ -346,12 +372,18 @@ class PlanGroups:
         if freed is None:
             snapshot = self.snapshot
             placed = Counter((snapshot.rows[pod.node], snapshot.signature(pod.uid)) for pod in unit.members)
-            by_domain = tuple(_by_domain(layer, placed) for layer in layers.layers)
+            by_domain = tuple(_by_domain(layer.domains, layer.use, placed) for layer in layers.layers)
             of_queues = [
                 sum(maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members)
                 for maximum in queues.maxima
             ]
-            freed = FreedByUnit(by_domain, np.array(of_queues, np.int64))
+            affinity: tuple[Mapping[int, int], ...] = ()
+            on_rows: Mapping[int, int] = {}
+            if layers.required_affinity is not None:
+                whole = layers.required_affinity.whole
+                affinity = tuple(_by_domain(domains, whole.use, placed) for domains in whole.domains)
+                on_rows = _by_domain(np.arange(whole.domains.shape[1]), whole.use, placed)
+            freed = FreedByUnit(by_domain, np.array(of_queues, np.int64), affinity, on_rows)
             self._freed[unit.unit.number] = freed
         return freed
 
@@ -413,15 +445,15 @@ class PlanGroups:
         return "", FOREVER
 
 
-def _by_domain(layer: Layer, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
-    """Return what pods use of a layer in each of its domains. `placed`: their number by row and signature."""
+def _by_domain(domains: Ints | None, use: Ints, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
+    """Return what pods use in each domain. `use`: of signatures. `placed`: pods by row and signature."""
     used: Counter[int] = Counter()
-    if layer.domains is None:
+    if domains is None:
         return used
     for (row, signature), count in placed.items():
-        domain = int(layer.domains[row])
+        domain = int(domains[row])
         if domain >= 0:
-            used[domain] += int(layer.use[signature]) * count
+            used[domain] += int(use[signature]) * count
     return used
 
 

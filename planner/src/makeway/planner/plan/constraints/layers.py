@@ -71,7 +71,8 @@ class RequiredAffinity:
 
     `use`: int64[signatures], 1 for a pod that all terms select. `there`: int64[terms, nodes], how many are in
     the node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
-    is the first of its series, on the nodes where it then `may_come`: bool[nodes].
+    is the first of its series, on the nodes where it then `may_come`: bool[nodes]. `domains`:
+    int64[terms, nodes], negative for a node in none.
     """
 
     key: Hashable
@@ -79,6 +80,7 @@ class RequiredAffinity:
     there: Ints
     anywhere: int
     may_come: Flags
+    domains: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +145,36 @@ class Layers:
             gone = _sum(snapshot, affinity.use, pods)
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
-        return AffinityOnNodes(affinity.use[signatures], there, anywhere, affinity.may_come[batch.rows])
+        return AffinityOnNodes(
+            affinity, affinity.use[signatures], there, anywhere, affinity.may_come[batch.rows]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityOnNodes:
-    """Required affinity on the nodes of a batch: `uses`: int64[slots, M], `there`: int64[terms, M]."""
+    """Required affinity on the nodes of a batch: `uses`: int64[slots, M], `there`: int64[terms, M].
 
+    `whole`: over all nodes.
+    """
+
+    whole: RequiredAffinity
     uses: Ints
     there: Ints
     anywhere: Ints
     may_come: Flags
 
-    def kept(self, removable: Flags) -> Flags:
-        """Return on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M]."""
+    def kept(self, removable: Flags, elsewhere: tuple[Ints, Ints] | None = None) -> Flags:
+        """Return on which nodes it still holds with all removable pods gone. `removable`: bool[slots, M].
+
+        `elsewhere`: what goes with them on other nodes, of the node's domain, int64[terms, M], and of all,
+        int64[M], summed over the terms.
+        """
         gone = np.einsum("sn,sn->n", self.uses, removable.astype(np.int64))
-        holds: Flags = (self.there - gone > 0).all(axis=0)
-        first = self.anywhere - gone * self.there.shape[0] <= 0
+        there, anywhere = self.there - gone, self.anywhere - gone * self.there.shape[0]
+        if elsewhere is not None:
+            there, anywhere = there - elsewhere[0], anywhere - elsewhere[1]
+        holds: Flags = (there > 0).all(axis=0)
+        first = anywhere <= 0
         holds |= first & self.may_come
         return holds
 
@@ -498,15 +513,18 @@ def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> Requ
     held = builder.held(tally)
     first = matches_all(terms, constraints.namespace, dict(constraints.labels))
     may_come = np.full(held.size, first)
-    there, anywhere = [], 0
+    there, anywhere, of_terms = [], 0, []
     for term in terms[:MOST_KEYS]:
         domains = builder.domains(term.topology_key)
+        of_terms.append(domains)
         labelled = domains >= 0
         totals = builder.totals(held, domains, labelled, term.topology_key)
         there.append(np.where(labelled, totals[domains], 0))
         may_come &= labelled
         anywhere += int(totals.sum())
-    return RequiredAffinity(tally.key, tally.use, np.array(there, np.int64), anywhere, may_come)
+    return RequiredAffinity(
+        tally.key, tally.use, np.array(there, np.int64), anywhere, may_come, np.array(of_terms, np.int64)
+    )
 
 
 def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:
