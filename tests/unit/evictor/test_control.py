@@ -58,8 +58,13 @@ def said(revision: int, mode: Mode = "enforce", cluster_uid: str = CLUSTER) -> b
 
 async def after(*messages: bytes) -> tuple[ModeGuard, CollectorRegistry]:
     """What is in force once an evictor has read these messages."""
+    stream = [Message(data, sequence) for sequence, data in enumerate(messages, 1)]
+    return await following(*stream)
+
+
+async def following(*stream: Message) -> tuple[ModeGuard, CollectorRegistry]:
     guard, registry = ModeGuard("enforce"), CollectorRegistry()
-    bus = cast("Bus", Following([Message(data) for data in messages]))
+    bus = cast("Bus", Following([*stream]))
     await FollowingControl(bus, CLUSTER, guard, EvictorMetrics(registry), now=lambda: NOW).follow_forever()
     return guard, registry
 
@@ -89,6 +94,20 @@ async def test_a_state_of_the_far_future_switches_nothing_off_and_the_next_is_ta
 
 async def test_a_state_of_another_cluster_changes_nothing() -> None:
     guard, _ = await after(said(NOW_MS, "observe"), said(NOW_MS + 1, "off", "another"))
+
+    assert guard.mode("any") == "observe"
+
+
+async def test_a_copy_of_an_older_state_changes_nothing() -> None:
+    guard, registry = await after(said(NOW_MS, "off"), said(NOW_MS + 1), said(NOW_MS, "off"))
+
+    assert guard.mode("any") == "enforce"
+    refused = registry.get_sample_value("makeway_evictor_control_states_total", {"result": "refused"})
+    assert refused == 1
+
+
+async def test_in_a_stream_that_was_made_anew_a_lower_revision_counts() -> None:
+    guard, _ = await following(Message(said(NOW_MS), 9), Message(said(NOW_MS - 1, "observe"), 1))
 
     assert guard.mode("any") == "observe"
 

@@ -20,7 +20,9 @@ _log = structlog.get_logger()
 class FollowingControl:
     """Keeps a `ModeGuard` to the last good control state. One that is refused changes nothing.
 
-    They are taken in the order of the stream, in which a writer puts one only if it has read the one before.
+    They are taken in the order of the stream, in which a planner puts one only if it has read the one before.
+    One that is older than the one in force is a copy. Only a stream that was made anew begins at a lower
+    sequence, and may go on with a lower revision.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class FollowingControl:
         self._mode_guard = mode_guard
         self._metrics = metrics
         self._now = now
+        self._taken = (0, 0)  # sequence and revision of the one in force
         self.read = asyncio.Event()
         """Set when what had been said before this process began has been read."""
 
@@ -52,6 +55,11 @@ class FollowingControl:
             if state.cluster_uid != self._cluster_uid:
                 self._refuse(message.sequence, "other-cluster")
                 continue
+            sequence, revision = self._taken
+            if message.sequence > sequence and state.revision < revision:
+                self._refuse(message.sequence, "old-revision")
+                continue
+            self._taken = message.sequence, state.revision
             self._metrics.control.labels(result="taken").inc()
             self._metrics.control_revision.set(state.revision)
             _log.info(
