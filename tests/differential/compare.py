@@ -105,7 +105,7 @@ class Comparison:
 
 def compare(case: Case) -> Comparison:
     """Ask the planner and compare. O(the planner's answer for every potential node)."""
-    exact = _is_exact(case)
+    exact = is_exact(case)
     answer = case.answer
     snapshot = snapshot_of(case)
     candidates: dict[str, PlanCandidate] = {}
@@ -147,7 +147,7 @@ def ranked_alike(case: Case) -> bool:
     return RANKED_OTHERWISE.isdisjoint(case.constraints)
 
 
-def _is_exact(case: Case) -> bool:
+def is_exact(case: Case) -> bool:
     """Return whether both must agree exactly."""
     kinds = set(case.constraints)
     if not EXACT.issuperset(kinds) or _asks_for_devices(case):
