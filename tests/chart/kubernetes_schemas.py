@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from makeway.dev.binaries import GO_ENVIRONMENT
+from makeway.dev.binaries import GO_ENVIRONMENT, KUBERNETES
 from makeway.dev.paths import CONTROL_PLANE_MODULE
 
 Schema = dict[str, Any]
@@ -35,7 +35,8 @@ def write_schemas(directory: Path, kinds: Iterable[tuple[str, str]]) -> None:
 
 def _openapi() -> Mapping[str, Any]:
     """The document that Kubernetes' own module ships, of the version the control plane is built from."""
-    command = ["go", "mod", "download", "-json", "k8s.io/kubernetes"]
+    modfile = [f"-modfile={KUBERNETES.modfile}"] if KUBERNETES.modfile else []
+    command = ["go", "mod", "download", *modfile, "-json", "k8s.io/kubernetes"]
     done = subprocess.run(
         command,
         cwd=CONTROL_PLANE_MODULE,

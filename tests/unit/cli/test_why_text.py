@@ -105,7 +105,7 @@ def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
     text = "\n".join(waiting(found, story=None, last=None, group="train"))
 
     assert text.startswith("shop/checkout (priority 1000) is pending, and a pod of PodGroup shop/train\n")
-    assert "DefaultPreemption in the profile's podGroupPostFilter" in text
+    assert "where the profile has DefaultPreemption at podGroupPostFilter" in text
     assert "planned now as a pod by itself" in text
     assert "has not asked yet" not in text
 

@@ -23,7 +23,7 @@ _UNKNOWN = "or one of its filters that makeway does not know says no"
 _OF_A_GROUP = (
     "makeway makes no room for pods of a group; kube-scheduler's own preemption does:",
     "up to 1.36 for each pod by itself, unless groups.preemptors of the policy is hold,",
-    "from 1.37 for the group as a whole, by DefaultPreemption in the profile's podGroupPostFilter",
+    "from 1.37 for the group as a whole, where the profile has DefaultPreemption at podGroupPostFilter",
 )
 
 
