@@ -10,8 +10,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import nats
@@ -40,6 +42,22 @@ RIGHTFUL = 0.7
 SOURCE = "makeway/scheduler/forger"
 
 
+_TRIES = 5
+"""So often a message that was not acknowledged is published once more."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A forged message and the id by which JetStream knows it again."""
+
+    kind: str
+    login: str
+    subject: str
+    data: bytes
+    message_id: str
+    tries: int = 0
+
+
 class Forger:
     """Sends forged messages, each with one of the logins.
 
@@ -60,6 +78,7 @@ class Forger:
         self._subjects = Subjects()
         self.sent: set[tuple[str, int]] = set()
         self.beyond: list[str] = []
+        self._unsure: list[_Sent] = []
         self.counts: Counter[str] = Counter()
 
     async def send(self, kind: str, pods: list[Pod], streams: Streams) -> None:
@@ -70,6 +89,20 @@ class Forger:
         subject, data = message
         writer = _writer(subject)
         login = writer if self._chance.random() < RIGHTFUL else self._chance.choice(LOGINS)
+        await self._publish(_Sent(kind, login, subject, data, uuid4().hex))
+
+    async def make_sure(self) -> None:
+        """Find out what became of messages that a JetStream without a quorum did not acknowledge.
+
+        One that was stored is not stored again, and one that was not is now.
+        """
+        unsure, self._unsure = self._unsure, []
+        for one in unsure:
+            await self._publish(one)
+
+    async def _publish(self, sent: _Sent) -> None:
+        kind, login, subject = sent.kind, sent.login, sent.subject
+        writer = _writer(subject)
         address = self._url.removeprefix("nats://")
         try:
             connection = await nats.connect(
@@ -81,11 +114,16 @@ class Forger:
             )
         except (OSError, nats.errors.Error):
             self.counts["not sent"] += 1
+            if sent.tries:
+                self._unsure.append(sent)
             return
         try:
-            stored = await connection.jetstream(timeout=2).publish(subject, data)
+            headers = {"Nats-Msg-Id": sent.message_id}
+            stored = await connection.jetstream(timeout=2).publish(subject, sent.data, headers=headers)
         except (nats.errors.Error, nats.js.errors.Error):
             self.counts["not stored" if login == writer else f"not stored, by {login}"] += 1
+            if login == writer and sent.tries < _TRIES:
+                self._unsure.append(replace(sent, tries=sent.tries + 1))
         else:
             self.sent.add((stored.stream, stored.seq))
             self.counts[f"forged {kind}"] += 1

@@ -85,7 +85,7 @@ async def campaign(
                 await forger.send(kind, load.seen, judge.streams)
 
             injector.forge = forge
-            watching = asyncio.create_task(_watch(cluster, judge, load, injector, say))
+            watching = asyncio.create_task(_watch(cluster, judge, load, injector, forger=forger, say=say))
             try:
                 await injector.play(schedule)
                 await asyncio.sleep(max(0.0, arguments.minutes * 60 - (time.monotonic() - begin)))
@@ -98,6 +98,7 @@ async def campaign(
             await quiet.drain()
             for opened in await close_breaker(cluster, injector.counts):
                 say(f"the breaker was open, and is reset: {opened}")
+            await forger.make_sure()
             verdict = await judge.settle(quiet, injector.outages, injector.done)
             verdict = replace(verdict, left=(*verdict.left, *forger.beyond))
             if cluster.owned.options.signatures == "require":
@@ -120,7 +121,13 @@ async def campaign(
 
 
 async def _watch(
-    cluster: RunningCluster, judge: Judge, load: Load, injector: Injector, say: Callable[[str], None]
+    cluster: RunningCluster,
+    judge: Judge,
+    load: Load,
+    injector: Injector,
+    *,
+    forger: Forger,
+    say: Callable[[str], None],
 ) -> None:
     """Keep the messages, of which the streams hold a few for each pod, and tell how it goes."""
     while True:
@@ -128,6 +135,7 @@ async def _watch(
         try:
             for opened in await close_breaker(cluster, injector.counts):
                 say(f"the breaker was open, and is reset: {opened}")
+            await forger.make_sure()
             await judge.keep()
         except Exception as error:  # noqa: BLE001 - NATS or API server are away; the next time counts
             say(f"the streams cannot be read just now: {type(error).__name__}")
