@@ -149,8 +149,13 @@ def ranked_alike(case: Case) -> bool:
 
 def is_exact(case: Case) -> bool:
     """Return whether both must agree exactly."""
+    return plans_alike(case) and not _asks_for_devices(case)
+
+
+def plans_alike(case: Case) -> bool:
+    """Return whether both look at the same constraints in the same way."""
     kinds = set(case.constraints)
-    if not EXACT.issuperset(kinds) or _asks_for_devices(case):
+    if not EXACT.issuperset(kinds):
         return False
     if _GROUPS in kinds and not _LOOSER_WITH_GROUPS.isdisjoint(kinds):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from differential.case import NOW, UPSTREAM, Case, Victims
-from differential.compare import Disagreement, Ranking, is_exact, ranked_alike
+from differential.compare import Disagreement, Ranking, plans_alike, ranked_alike
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
 
@@ -30,7 +30,7 @@ def world_of(case: Case) -> World:
 
 def disagreements(case: Case) -> Iterator[Disagreement]:
     """Return on what the two differ; nothing without a pod as written, or without all columns."""
-    if case.written is None or not is_exact(case):
+    if case.written is None or not plans_alike(case):
         return
     answer, ranking = case.answer, Ranking(case)
     ours = Simulation(world_of(case), NOW, namespace="default").run(case.written, "written")
