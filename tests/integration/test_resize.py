@@ -1,0 +1,74 @@
+"""A resize in place without room: kube-scheduler 1.37 asks PostFilter for a pod that has a node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from integration.builders import make_node
+from integration.conftest import PrivateCluster
+from integration.preempting import sized
+from integration.space import open_space
+from integration.waiting import NotYet, until
+from makeway.dev.binaries import KUBERNETES
+from makeway.dev.options import ClusterOptions
+
+GATE = "InPlacePodVerticalScalingSchedulerPreemption"
+
+
+def deferred(container: str) -> dict[str, Any]:
+    """Return the status of a pod whose kubelet knows resizes, and has put one off."""
+    amounts = {"cpu": "200m"}
+    return {
+        "status": {
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+            "containerStatuses": [
+                {
+                    "name": container,
+                    "image": "pause",
+                    "imageID": "",
+                    "ready": True,
+                    "restartCount": 0,
+                    "state": {"running": {}},
+                    "resources": {"requests": amounts},
+                    "allocatedResources": amounts,
+                }
+            ],
+        }
+    }
+
+
+@pytest.mark.skipif(KUBERNETES.name != "1.37", reason=f"{GATE} is of Kubernetes 1.37")
+async def test_room_for_a_resize_is_made_by_the_fallback_within_the_policy_and_by_no_order(
+    private_cluster: PrivateCluster,
+) -> None:
+    options = ClusterOptions(
+        scheduler_feature_gates=((GATE, True),), apiserver_arguments=(f"--feature-gates={GATE}=true",)
+    )
+    cluster = await private_cluster(options)
+    async with open_space(cluster) as space:
+        await space.add_nodes(make_node("n1").cpu("500m"))
+        grows, _ = await space.run(sized("grows", "high", 200).on("n1"), sized("victim", "low", 300).on("n1"))
+        path = f"/api/v1/namespaces/{space.namespace}/pods/grows"
+        container = grows.spec.containers[0].name
+        larger = {"spec": {"containers": [{"name": container, "resources": {"requests": {"cpu": "400m"}}}]}}
+        for subresource, patch in (("status", deferred(container)), ("resize", larger)):
+            await space.api.request(
+                "PATCH",
+                f"{path}/{subresource}",
+                body=json.dumps(patch).encode(),
+                content_type="application/strategic-merge-patch+json",
+            )
+
+        async def gone() -> bool:
+            victim = await space.pod("victim")
+            if victim is not None and victim.metadata.deletion_timestamp is None:
+                raise NotYet("the victim is there")
+            return True
+
+        await until("the victim goes", gone, seconds=30)
+        orders = await space.bus.orders(grows.metadata.uid)
+
+    assert orders == []
