@@ -18,10 +18,11 @@ from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.objects import Pod
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
-from makeway.planner.observe.loop import ObserveLoop
+from makeway.planner.observe.loop import ObserveLoop, OwnOrders
 from makeway.planner.observe.pairing import QUIET, WINDOW
+from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.decision import Decision
-from makeway.planner.snapshot.changes import PutBudget
+from makeway.planner.snapshot.changes import Change, PutBudget, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
@@ -64,15 +65,23 @@ class Bench:
         self.snapshot = snapshot
         self.bus = FakeBus()
         self.registry = CollectorRegistry()
+        self.past = ShortPast()
+        self.serving: set[str] = set()
         self.observing = ObserveLoop(
             "planner-1",
             snapshot=snapshot,
             bus=self.bus,
             metrics=PlannerMetrics(self.registry),
-            ours=lambda _: False,
+            orders=OwnOrders(remove=lambda _: False, serve=lambda uid: uid in self.serving),
+            past=self.past,
+            cluster_uid="cluster-1",
             now=lambda: self.now,
         )
         self.decisions = 0
+
+    def apply(self, change: Change) -> None:
+        self.snapshot.apply(change)
+        self.past.note(change, self.snapshot.revision)
 
     def decide(self, pod: PodRecord = P, *, nominated: str = "", nodes: list[str] | None = None) -> None:
         self.decisions += 1
@@ -261,3 +270,127 @@ async def test_a_pod_that_is_gone_is_forgotten() -> None:
     bench.observing.retain(set())
 
     assert len(bench.observing) == 0
+
+
+def unasked_preemptor(uid: str = "P", node: str = "n1", **spec: Any) -> Pod:
+    requests = {"cpu": f"{L}m", "memory": str(L)}
+    return pod_object(
+        uid,
+        spec={
+            "schedulerName": SCHEDULER,
+            "priority": HIGH,
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            **spec,
+        },
+        status={"nominatedNodeName": node},
+    )
+
+
+def following(snapshot: Snapshot) -> Bench:
+    bench = Bench(snapshot)
+    bench.observing.following = True
+    return bench
+
+
+async def planned(bench: Bench) -> None:
+    planning = asyncio.create_task(bench.observing.plan_forever())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    planning.cancel()
+
+
+@pytest.mark.parametrize("first", ["mark", "nomination"])
+async def test_a_preemption_that_no_scheduler_asked_about_is_compared(first: str) -> None:
+    bench = following(two_nodes())
+
+    if first == "mark":
+        bench.mark("a")
+    bench.observing.put(unasked_preemptor())
+    if first == "nomination":
+        bench.mark("a")
+    await planned(bench)
+    (comparison,) = await bench.told()
+
+    assert comparison.result == "same"
+    assert not comparison.asked
+    assert comparison.preemptor.name == "P"
+    assert comparison.default_preemption is not None
+    assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
+
+
+async def test_a_victim_that_has_left_meanwhile_counts_as_being_there_for_the_plan() -> None:
+    bench = following(two_nodes())
+    bench.mark("b")
+    bench.snapshot.apply(RemovePod("b"))
+
+    bench.observing.put(unasked_preemptor(node="n2"))
+    await planned(bench)
+    (comparison,) = await bench.told()
+
+    assert comparison.restored_pods == 1
+    assert comparison.makeway is not None
+    assert (comparison.makeway.node, comparison.result) == ("n1", "better")
+    assert comparison.default_preemption is not None
+    assert comparison.default_preemption.node == "n2"
+
+
+async def test_a_plan_for_the_same_node_takes_the_pod_that_has_left() -> None:
+    bench = following(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]))
+    bench.mark("a")
+    bench.snapshot.apply(RemovePod("a"))
+
+    bench.observing.put(unasked_preemptor())
+    await planned(bench)
+    (comparison,) = await bench.told()
+
+    assert comparison.result == "same"
+
+
+async def test_budgets_count_as_they_were_before_the_first_mark() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL, labels={"app": "web"})])
+    bench = following(snapshot)
+    bench.apply(PutBudget(make_budget("web", {"app": "web"}, 1)))
+    bench.mark("a")
+    bench.snapshot.apply(RemovePod("a"))
+    bench.apply(PutBudget(make_budget("web", {"app": "web"}, 0)))
+
+    bench.observing.put(unasked_preemptor())
+    await planned(bench)
+    (comparison,) = await bench.told()
+
+    assert comparison.result == "same"
+    for choice in (comparison.makeway, comparison.default_preemption):
+        assert choice is not None
+        assert choice.pdb_violations == 0
+
+
+async def test_a_planner_that_does_not_lead_compares_no_preemption_of_others() -> None:
+    bench = Bench(two_nodes())
+
+    bench.mark("a")
+    bench.observing.put(unasked_preemptor())
+    await planned(bench)
+
+    assert await bench.told() == []
+
+
+async def test_a_mark_of_another_scheduler_or_on_a_pod_of_no_lower_priority_is_no_sign() -> None:
+    bench = following(two_nodes())
+
+    bench.mark("a")
+    bench.observing.put(unasked_preemptor("other", schedulerName="other"))
+    bench.observing.put(unasked_preemptor("low", priority=LOW))
+    await planned(bench)
+
+    assert await bench.told() == []
+
+
+async def test_the_pod_of_an_own_order_is_never_told_as_the_preemptor() -> None:
+    bench = following(two_nodes())
+    bench.serving.add("P")
+
+    bench.mark("a")
+    bench.observing.put(unasked_preemptor())
+    await planned(bench)
+
+    assert await bench.told() == []

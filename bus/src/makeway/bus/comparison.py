@@ -1,7 +1,8 @@
-"""The comparison of one plan with what DefaultPreemption did about the same pod, in mode `observe`.
+"""The comparison of one plan with what kube-scheduler's own preemption did about the same pod.
 
-The planner writes it beside its decision records, when it is known what became of the pod. Both choices are
-judged by the same numbers, on the cluster as it was when the plan was made.
+The planner writes it beside its decision records, when it is known what became of the pod: for each plan in
+mode `observe`, and for each preemption that no scheduler asked about. Both choices are judged by the same
+numbers, on the cluster as it was when the plan was made.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Comparison(Message, frozen=True):
     `evicted_after_microseconds`: from then until the planner saw the nomination, and the last victim marked;
     0 where it saw none. `shared`: other preemptors had the same node at that time, so that a victim may
     stand with the wrong one of them; it never stands with two.
+    `asked`: a scheduler had asked for the plan. Where none had, the planner saw the preemption in its watch
+    and planned `planned_after_microseconds` after the first mark as of before it, `planned_at`:
+    `restored_pods` that had left by then were put back, and `past_complete` says whether all changes since
+    were still known. `left_to_verification`: constraints of the preemptor that the plan could not look at.
     """
 
     decision_id: Token
@@ -60,3 +65,8 @@ class Comparison(Message, frozen=True):
     evicted_after_microseconds: Int64 = 0
     shared: bool = False
     note: str = ""
+    asked: bool = True
+    left_to_verification: tuple[Text, ...] = ()
+    restored_pods: Int64 = 0
+    past_complete: bool = True
+    planned_after_microseconds: Int64 = 0

@@ -423,6 +423,11 @@ _COMPARISON_FULL: Final = Comparison(
     nominated_after_microseconds=12_000,
     evicted_after_microseconds=40_000,
     shared=True,
+    asked=False,
+    left_to_verification=("NodePorts",),
+    restored_pods=2,
+    past_complete=False,
+    planned_after_microseconds=8000,
     note=_ODD_TEXT,
 )
 _STATUS_MINIMAL: Final = ComponentStatus(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
@@ -23,15 +23,31 @@ UNSEEN = "the pod was nominated, and no victim was seen"
 
 
 @dataclass(frozen=True, slots=True)
+class Certainty:
+    """How good a plan is that no scheduler asked for.
+
+    `left_out`: constraints of the preemptor that have no column. `restored`: pods that had left since the
+    first mark and were put back for the plan. `complete`: no change since then was forgotten. `after`: how
+    long after the first mark it was made.
+    """
+
+    left_out: tuple[str, ...] = ()
+    restored: int = 0
+    complete: bool = True
+    after: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """A decision in mode `observe`, as it is kept until it is known what DefaultPreemption did.
 
     `own`: the victims of its best candidate with the budgets that cover them; None where there is no
-    candidate.
+    candidate. `certainty`: of a plan that no scheduler asked for.
     """
 
     decision: Decision
     own: tuple[RemovedPod, ...] | None
+    certainty: Certainty | None = None
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
@@ -40,12 +56,12 @@ def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys)
 
 
-def observed(snapshot: Snapshot, decision: Decision) -> Observed:
+def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None = None) -> Observed:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
     result, own = decision.result, None
     if isinstance(result, Plan) and result.candidates:
         own = tuple(gone(snapshot, one.pod) for one in result.candidates[0].victims)
-    return Observed(decision, own)
+    return Observed(decision, own, certainty)
 
 
 def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected:
@@ -63,7 +79,11 @@ def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected
             candidate.node: frozenset(one.pod.uid for one in candidate.victims)
             for candidate in (result.candidates if isinstance(result, Plan) else ())
         },
-        allowed={b.key: b.allowed - taken.get(b.key, 0) for b in budgets if b is not None},
+        allowed={
+            b.key: question.allowed_before.get(b.key, b.allowed) - taken.get(b.key, 0)
+            for b in budgets
+            if b is not None
+        },
         nominated=nominated,
     )
 
@@ -73,7 +93,9 @@ def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetim
 
     That is: neither found a way, or the pod found a place without any eviction.
     """
-    decision, allowed = seen.decision, pair.expected.allowed
+    decision, allowed, certainty = seen.decision, pair.expected.allowed, seen.certainty
+    if certainty is not None and not pair.evicted:
+        return None
     ours = None if seen.own is None else judge(seen.own, allowed)
     theirs = judge((mark.gone for mark in pair.evicted), allowed) if pair.evicted else None
     refused = decision.result if isinstance(decision.result, PlanRefusal) else None
@@ -99,6 +121,11 @@ def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetim
         evicted_after_microseconds=_since(decision.at, last),
         shared=pair.shared,
         note=note,
+        asked=certainty is None,
+        left_to_verification=decision.result.left_out,
+        restored_pods=certainty.restored if certainty else 0,
+        past_complete=certainty.complete if certainty else True,
+        planned_after_microseconds=round(certainty.after.total_seconds() * 1_000_000) if certainty else 0,
     )
 
 

@@ -1,13 +1,17 @@
-"""Mode `observe`: what DefaultPreemption does about each pod that was planned for, compared with the plan.
+"""What others preempt, compared with what makeway would have done.
 
-It hears of each decision before the plugin does, and so before DefaultPreemption acts; the rest it sees in
-the pods' list-watch. Nothing waits for it, and what it cannot keep up with is dropped and counted.
+In mode `observe` it hears of each decision before the plugin does, and so before DefaultPreemption acts; the
+rest it sees in the pods' list-watch. For a preemption that no scheduler asked about, it plans once the first
+mark and the nomination have both been seen, as of before that mark. Nothing waits for it, and what it cannot
+keep up with is dropped and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -16,14 +20,22 @@ import structlog
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
+from makeway.bus.ids import decision_id
 from makeway.core.k8s.disruption import preempted_by
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
-from makeway.planner.observe.comparing import Observed, comparison_of
+from makeway.planner.observe.comparing import Certainty, Observed, comparison_of
+from makeway.planner.observe.detecting import Nominees, UnaskedPreemption
 from makeway.planner.observe.pairing import ComparedPair, Evicted, Pairing
+from makeway.planner.observe.past import ShortPast
+from makeway.planner.observe.unasked import decision_of, unasked
+from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.planner import planning
+from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 
@@ -58,11 +70,32 @@ class _RequestPod(msgspec.Struct):
 _asking: Final = msgspec.json.Decoder(_RequestPod)
 
 
+def _nothing_in_flight(uid: str, now: datetime) -> Mapping[str, str]:
+    """Return what orders remove, as a preemptor sees it, where there are none."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOrders:
+    """What is asked of makeway's own orders.
+
+    `remove`: whether one removes a pod. `serve`: whether a live one makes room for a pod. `in_flight`: what
+    live ones remove, as one preemptor sees it at a time.
+    """
+
+    remove: Callable[[str], bool]
+    serve: Callable[[str], bool] = lambda _: False
+    in_flight: Callable[[str, datetime], Mapping[str, str]] = _nothing_in_flight
+
+
 class ObserveLoop:
     """One planner's; a handler of the pods' list-watch too.
 
-    `ours`: whether one of makeway's own orders removes a pod.
+    `following`: whether to plan for preemptions that no scheduler asked about; the planner that leads does.
+    `unsynced()`: what is missing before there is anything to plan on.
     """
+
+    following = False
 
     def __init__(
         self,
@@ -71,15 +104,25 @@ class ObserveLoop:
         snapshot: Snapshot,
         bus: ComparisonPublisher,
         metrics: PlannerMetrics,
-        ours: Callable[[str], bool],
+        orders: OwnOrders,
+        past: ShortPast | None = None,
+        cluster_uid: str = "",
+        unsynced: Callable[[], str] = str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._identity = identity
         self._snapshot = snapshot
+        self._orders = orders
+        self._past = past or ShortPast()
+        self._cluster_uid = cluster_uid
+        self._unsynced = unsynced
+        self._cache = PlanCache()
+        self._nominees = Nominees()
+        self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
         self._bus = bus
         self._metrics = metrics
         self._now = now
-        self._pairing = Pairing(ours)
+        self._pairing = Pairing(orders.remove)
         self._observed: dict[str, Observed] = {}
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
@@ -92,9 +135,13 @@ class ObserveLoop:
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
         nominated = _asking.decode(decision.request.pod).status.nominated_node_name or ""
+        self._expect(decision, nominated)
+
+    def _expect(self, decision: Decision, nominated: str, certainty: Certainty | None = None) -> None:
         pairs = self._pairing.expect(comparing.expected(self._snapshot, decision, nominated))
         self._conclude(pairs)
-        self._observed[decision.question.preemptor.uid] = comparing.observed(self._snapshot, decision)
+        seen = comparing.observed(self._snapshot, decision, certainty)
+        self._observed[decision.question.preemptor.uid] = seen
 
     # What the list-watch calls.
 
@@ -105,6 +152,9 @@ class ObserveLoop:
             self._pairing.nominated(uid, item.status.nominated_node_name or "", self._now())
             if item.spec.node_name:
                 self._conclude(self._pairing.ended(uid, item.spec.node_name))
+        newly = self._nominees.put(item, self._now())
+        if newly:
+            self._detect(newly)
         scheduler = preempted_by(item)
         if not scheduler:
             self._marked.discard(uid)
@@ -118,6 +168,7 @@ class ObserveLoop:
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
+        self._nominees.retain(uids)
         for uid in (self._marked | self._observed.keys() | self._told.keys()) - uids:
             self._forget(uid)
 
@@ -127,8 +178,17 @@ class ObserveLoop:
         """Conclude what nothing more is expected of."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            if self._observed:
-                self._conclude(self._pairing.due(self._now()))
+            if self._pairing.idle:
+                continue
+            for node in self._pairing.nodes():
+                self._detect(node)
+            self._conclude(self._pairing.due(self._now()))
+
+    async def plan_forever(self) -> NoReturn:
+        """Plan for preemptions that no scheduler asked about, one after the other."""
+        while True:
+            await self._plan(await self._unasked.get())
+            await asyncio.sleep(0)
 
     async def write_forever(self) -> NoReturn:
         """Write comparisons in the order in which they were made."""
@@ -145,17 +205,75 @@ class ObserveLoop:
     # -------------------------------------------------------------------------------- inner work
 
     def _mark(self, item: Pod, scheduler: str) -> None:
-        if not self._observed:
+        if not (self._observed or self.following) or self._unsynced():
             return
         try:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
-        self._pairing.evicted(
-            Evicted(pod, comparing.gone(self._snapshot, pod), scheduler=scheduler, at=self._now())
-        )
+        gone, revision = comparing.gone(self._snapshot, pod), self._snapshot.revision
+        self._pairing.evicted(Evicted(pod, gone, scheduler, self._now(), revision))
+        self._detect(pod.node)
+
+    def _detect(self, node: str) -> None:
+        """Have a plan made for each preemption on a node that shows now."""
+        if not self.following or not (marks := self._pairing.unclaimed(node)):
+            return
+
+        def asked(uid: str) -> bool:
+            return self._pairing.waits_for(uid) or self._orders.serve(uid)
+
+        for found in self._nominees.behind(node, marks, self._now(), asked):
+            try:
+                self._unasked.put_nowait(found)
+            except asyncio.QueueFull:
+                self._metrics.comparison_records.labels("dropped").inc()
+
+    async def _plan(self, seen: UnaskedPreemption) -> None:
+        """Plan as of before the first mark, and wait for the rest of the preemption."""
+        snapshot, now, uid = self._snapshot, self._now(), seen.pod.metadata.uid
+        if self._pairing.waits_for(uid) or self._unsynced():
+            return
+        began = time.perf_counter()
+        past = self._past.before(snapshot, seen.revision)
+        name = decision_id(now)
+        try:
+            asked = unasked(
+                seen,
+                past,
+                cluster_uid=self._cluster_uid,
+                request_id=name,
+                nominated=self._nominees.all(),
+                in_flight=self._orders.in_flight(uid, now),
+            )
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
+            return  # the snapshot's own feed says so
+        with snapshot.restoring(past.left):
+            steps = planning(snapshot, asked.question, seen.at, self._cache)
+            while (result := next(steps)) is None:
+                await asyncio.sleep(0)
+                if self._unsynced():
+                    return
+            decision = decision_of(
+                snapshot,
+                asked,
+                seen,
+                result,
+                decision_id=name,
+                planner=self._identity,
+                duration_seconds=time.perf_counter() - began,
+            )
+            certainty = Certainty(
+                left_out=result.left_out,
+                restored=len(past.left),
+                complete=past.complete,
+                after=now - seen.at,
+            )
+            self._expect(decision, "", certainty)
+        self._pairing.nominated(uid, seen.node, seen.nominated_at)
 
     def _forget(self, uid: str) -> None:
+        self._nominees.drop(uid)
         self._marked.discard(uid)
         self._told.pop(uid, None)
         self._conclude(self._pairing.ended(uid, ""))

@@ -24,18 +24,25 @@ QUIET: timedelta = timedelta(seconds=3)
 WINDOW: timedelta = timedelta(seconds=10)
 """How long after a plan DefaultPreemption may show its first sign. It acts in the same scheduling cycle."""
 
+MOST_MARKS = 1000
+"""Marks on one node that belong to no pair yet; more than a node has pods, and they are kept for seconds."""
+
 MOST_WAITING = 10_000
 """Plans that wait for their counterpart; for one more the eldest is given up, without a pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was."""
+    """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was.
+
+    `revision`: the snapshot's when the mark was seen.
+    """
 
     pod: PodRecord
     gone: RemovedPod
     scheduler: str
     at: datetime
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,27 @@ class Pairing:
         """How many plans wait."""
         return len(self._open)
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing that `due` would look at."""
+        return not self._open and not self._evicted
+
+    def nodes(self) -> list[str]:
+        """Return the nodes with marks that belong to no pair yet."""
+        return list(self._evicted)
+
+    def unclaimed(self, node: str) -> list[Evicted]:
+        """Return the marks on a node that no plan that waits would have made, the eldest first."""
+        marks = self._evicted.get(node, {}).values()
+        return sorted(
+            (mark for mark in marks if not self._claimed(mark) and not self._ours(mark.gone.uid)),
+            key=lambda mark: (mark.at, mark.gone.uid),
+        )
+
+    def _claimed(self, mark: Evicted) -> bool:
+        owner = self._owner(mark)
+        return owner is not None and mark.gone.uid in owner.expected.candidates.get(mark.pod.node, ())
+
     def expect(self, expected: Expected) -> list[ComparedPair]:
         """Wait for the counterpart of a plan; returns the pair of the pod's last plan, which that ends.
 
@@ -135,7 +163,9 @@ class Pairing:
     def evicted(self, evicted: Evicted) -> None:
         """Take in that a pod was marked."""
         node = evicted.pod.node
-        self._evicted.setdefault(node, {}).setdefault(evicted.gone.uid, evicted)
+        here = self._evicted.setdefault(node, {})
+        if len(here) < MOST_MARKS:
+            here.setdefault(evicted.gone.uid, evicted)
         for waiting in self._on_node.get(node, {}).values():
             waiting.last = evicted.at
 

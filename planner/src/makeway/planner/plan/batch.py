@@ -89,6 +89,8 @@ _REFUSED = exempt_from_all(DELETE_REFUSED)
 class InFlightPods(msgspec.Struct, gc=False):
     """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
 
+    Restored pods, which are no longer seen there, are among the assumed ones.
+
     `refused`: pods whose deletion was refused, as the snapshot has them; they stay. `apart`: units with pods
     here of which pods anywhere are in flight, refused or assumed, and how many.
     """
@@ -104,7 +106,8 @@ class InFlightPods(msgspec.Struct, gc=False):
 class Overlay:
     """All that a request adds to the snapshot, by row. `snapshot` is as it was when `overlay` looked.
 
-    `placed`: row and record of each pod that the scheduler has placed though the API does not show it.
+    `placed`: row and record of each pod that the scheduler has placed though the API does not show it, and of
+    each restored pod.
     """
 
     snapshot: Snapshot
@@ -159,6 +162,12 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         in_flight[row].assumed.append(pod)
         if pod.uid in question.refused:
             in_flight[row].refused.append(pod)
+    for gone in question.restored:
+        row = rows.get(gone.node)
+        if row is not None and gone.uid not in pods and gone.uid not in counted:
+            counted.add(gone.uid)
+            placed.append((row, gone))
+            in_flight[row].assumed.append(gone)
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
         if pod is None or row is None or pod.node or pod.uid in counted:

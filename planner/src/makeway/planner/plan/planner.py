@@ -211,6 +211,8 @@ class Evaluator:
         self._score_caches = cache.scores
         self._now = now
         self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
+        for key, allowed in question.allowed_before.items():
+            self._debits[key] = self._debits.get(key, 0) + snapshot.budgets.allows(key) - allowed
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
         queues = queue_constraints_of(snapshot, question, placed, tallies)

@@ -56,6 +56,9 @@ class Question:
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
     `turn`: a number that differs from request to request; it picks the sample of a refusal.
+    `restored`: pods that have left since the moment that is planned for; they count as being where they were,
+    while `Snapshot.restoring` holds them. `allowed_before`: what budgets allowed at that moment, where that
+    differs.
     """
 
     preemptor: PodRecord
@@ -75,6 +78,8 @@ class Question:
     refused: frozenset[str] = frozenset()
     ignore_columns: bool = False
     turn: int = 0
+    restored: tuple[PodRecord, ...] = ()
+    allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def question_of(

@@ -16,7 +16,8 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
 from makeway.core.policy.mode import Mode
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.observe.loop import ObserveLoop
+from makeway.planner.observe.loop import ObserveLoop, OwnOrders
+from makeway.planner.observe.past import ShortPast
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
@@ -36,7 +37,7 @@ from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.watch import Watch
-from makeway.planner.snapshot.changes import Enforce
+from makeway.planner.snapshot.changes import Change, Enforce
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.events import EventRecorder
@@ -103,6 +104,7 @@ class ClusterState:
             self.in_flight.quarantine_forever(),
             self.decisions.write_forever(),
             self.observing.poll_forever(),
+            self.observing.plan_forever(),
             self.observing.write_forever(),
         ]
 
@@ -141,12 +143,33 @@ def parts_of(context: PlannerContext) -> Parts:
 def _seen(context: PlannerContext) -> ClusterState:
     api, bus, metrics, ledger = context.api, context.bus, PlannerMetrics(context.registry), Ledger()
     journal = Journal(lambda: snapshot.undecided)
-    snapshot = Snapshot(chunk=CHUNK, applied=journal.note)
+    past = ShortPast()
+
+    def applied(change: Change) -> None:
+        journal.note(change)
+        past.note(change, snapshot.revision)
+
+    def unsynced() -> str:
+        return seen.unsynced()
+
+    snapshot = Snapshot(chunk=CHUNK, applied=applied)
     marks = Marks()
     events = EventRecorder(api, "makeway.dev/planner", context.identity)
     warnings = ClassWarnings(events)
+    orders = OwnOrders(
+        remove=ledger.removes,
+        serve=ledger.makes_room_for,
+        in_flight=lambda uid, now: ledger.in_flight((), now, asking=uid),
+    )
     observing = ObserveLoop(
-        context.identity, snapshot=snapshot, bus=bus, metrics=metrics, ours=ledger.removes
+        context.identity,
+        snapshot=snapshot,
+        bus=bus,
+        metrics=metrics,
+        orders=orders,
+        past=past,
+        cluster_uid=context.cluster_uid,
+        unsynced=unsynced,
     )
     configuration = Configuration(api, context.config, context.registry, events, context.remembered)
     policy, source = configuration.policy, context.config.policy_object()
@@ -157,7 +180,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     policy.subscribe(enforce)
     configuration.brake.subscribe(enforce)
     follow_queues(configuration.queues, snapshot)
-    return ClusterState(
+    seen = ClusterState(
         metrics=metrics,
         ledger=ledger,
         journal=journal,
@@ -173,6 +196,7 @@ def _seen(context: PlannerContext) -> ClusterState:
         in_flight=OrderFollower(bus, ledger, metrics, datetime.now(UTC)),
         configuration=configuration,
     )
+    return seen
 
 
 def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:

@@ -124,6 +124,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         raise StepDown(str(error)) from error
     seen.metrics.leading.set(1)
     parts.status.leading = True
+    seen.observing.following = True
     seen.configuration.begin_telling()
     seen.class_warnings.begin()
     try:
@@ -136,6 +137,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     finally:
         seen.class_warnings.end()
         seen.configuration.end_telling()
+        seen.observing.following = False
         seen.metrics.leading.set(0)
         parts.status.leading = False
         await _unsubscribe(services)

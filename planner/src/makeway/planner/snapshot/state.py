@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 
 import numpy as np
 from msgspec.structs import replace
@@ -145,6 +146,7 @@ class Snapshot:
         self._matching: dict[str, bool] = {}
         self._budget_sets: dict[str, int] = {}
         self._signatures: dict[str, int] = {}
+        self._restored: dict[str, tuple[int, int]] = {}  # signature and set of budgets
         self._claim_users = ClaimUsers()
         self._label_keys = LabelKeysInUse()
         self._asked_resources = 0
@@ -182,11 +184,34 @@ class Snapshot:
 
     def budget_set(self, uid: str) -> int:
         """Return the number of the set of budgets that cover a pod."""
-        return self._budget_sets.get(uid, NO_BUDGETS)
+        restored = self._restored.get(uid)
+        return self._budget_sets.get(uid, NO_BUDGETS) if restored is None else restored[1]
 
     def signature(self, uid: str) -> int:
         """Return the number of a pod's signature. Raises KeyError where the pod is not known."""
-        return self._signatures[uid]
+        known = self._signatures.get(uid)
+        return self._restored[uid][0] if known is None else known
+
+    @contextmanager
+    def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
+        """Keep numbers for pods that have left, for plans that restore them; nothing else counts them.
+
+        One at a time. O(pods · budgets of their namespaces).
+        """
+        for pod in pods:
+            if pod.uid not in self.pods and pod.uid not in self._restored:
+                members = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+                self._restored[pod.uid] = (
+                    self.signatures.acquire(pod.signature),
+                    self.budgets.acquire(members, pod.health),
+                )
+        try:
+            yield
+        finally:
+            for signature, budgets in self._restored.values():
+                self.signatures.release(signature)
+                self.budgets.release(budgets)
+            self._restored.clear()
 
     @property
     def undecided(self) -> Set[str]:

@@ -105,6 +105,10 @@ class Ledger:
             uid in ended.removed for ended in self._ended.values()
         )
 
+    def makes_room_for(self, uid: str) -> bool:
+        """Report whether a live order makes room for a pod. O(orders)."""
+        return any(live.preemptor == uid for live in self._live.values())
+
     def quota_orders(self, now: datetime) -> list[EvictionOrder]:
         """Return the live orders of quotas, one a queue: the last."""
         self._forget(now)
