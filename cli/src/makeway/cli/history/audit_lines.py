@@ -227,7 +227,8 @@ def _comparison(line: Text, comparison: Comparison) -> None:
             line.append(f"; {name} on {_choice(choice)}")
     if comparison.refusal is not None:
         line.append(f"; makeway refused: {_refusal(comparison.refusal)}")
-    line.append(f"  [mode observe] {safe(comparison.decision_id)}", style="dim")
+    how = "mode observe" if comparison.asked else f"by {comparison.preemptor.scheduler_name}, not asked about"
+    line.append(f"  [{safe(how)}] {safe(comparison.decision_id)}", style="dim")
 
 
 def _choice(choice: Choice) -> str:

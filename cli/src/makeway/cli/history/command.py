@@ -59,7 +59,7 @@ async def history(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="What mode observe found: DefaultPreemption's choices beside makeway's."
+            "--compare", help="The cluster's own preemptions, beside what makeway would have chosen."
         ),
     ] = False,
     output: OutputOption = "text",
@@ -96,7 +96,7 @@ async def _rows(bus: Bus, start: datetime, wanted: Wanted) -> list[Row]:
             content = auditor.read(message, kind).content
             if isinstance(content, Malformed):
                 continue
-            if isinstance(content, DecisionRecord | EvictionOrder | Outcome):
+            if isinstance(content, DecisionRecord | EvictionOrder | Outcome | Comparison):
                 story.add(content)
     return story.rows(wanted)
 

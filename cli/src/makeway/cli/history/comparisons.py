@@ -1,4 +1,4 @@
-"""What mode observe has found, summed up: for `makeway history --compare` and `makeway check`.
+"""What comparing has found, summed up: for `makeway history --compare` and `makeway check`.
 
 Sums and words are pure; reading the stream is at the end.
 """
@@ -88,7 +88,7 @@ def summed(comparisons: Iterable[Comparison]) -> Summary:
 def sentences(summary: Summary) -> list[str]:
     """The summary for a person. Pure."""
     if not summary.compared:
-        return ["nothing was compared: in mode observe, no pod has needed room yet"]
+        return ["nothing was compared: no pod has been preempted by others, or planned for in mode observe"]
     counts = ", ".join(f"{result} {count}" for result, count in summary.results.items())
     lines = [f"{summary.compared} compared, {summary.pairs} with a choice on both sides: {counts}"]
     if summary.pairs:

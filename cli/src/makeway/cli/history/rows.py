@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.text import safe
 from makeway.cli.units import names_of
@@ -31,7 +32,8 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         at: when it was decided; of a repeated refusal, the last time.
         kind: pod, or quota.
         result: live (its order has no outcome yet), the outcome's result, or, without an order: observed,
-            planned, refused, or for a quota what became of it.
+            planned, refused, preempted (by kube-scheduler's own preemption or another scheduler's; node and
+            victims are what happened), or for a quota what became of it.
         namespace: of the pod that room was made for.
         name: of that pod.
         uid: of that pod.
@@ -45,6 +47,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         decision_id: of the decision record.
         order_id: of the order.
         until: when the order is void.
+        preempted_by: the scheduler that preempted by itself, where it was not makeway.
     """
 
     at: datetime
@@ -63,6 +66,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     decision_id: str = ""
     order_id: str = ""
     until: datetime | None = None
+    preempted_by: str = ""
 
 
 @dataclass
@@ -73,6 +77,7 @@ class _Case:
     order: EvictionOrder | None = None
     outcome: Outcome | None = None
     times: int = 1
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,12 @@ class History:
     _by_order: dict[str, _Case] = field(default_factory=dict)
     _refused: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def add(self, message: DecisionRecord | EvictionOrder | Outcome) -> None:
+    def add(self, message: DecisionRecord | EvictionOrder | Outcome | Comparison) -> None:
         """Take one in."""
         match message:
+            case Comparison():
+                if by_others(message):
+                    self._cases.setdefault(message.decision_id, _Case()).comparison = message
             case DecisionRecord():
                 self._decided(message)
             case EvictionOrder():
@@ -114,7 +122,12 @@ class History:
 
     def rows(self, wanted: Wanted = Wanted()) -> list[Row]:
         """Return the rows, the eldest first. Outcomes whose orders are gone from the stream have none."""
-        rows = [row_of(case.decision, case.order, case.outcome, case.times) for case in self._cases.values()]
+        rows = [
+            preempted_row(case.comparison)
+            if case.comparison is not None and case.order is None
+            else row_of(case.decision, case.order, case.outcome, case.times)
+            for case in self._cases.values()
+        ]
         return sorted((row for row in rows if wanted.takes(row)), key=lambda row: (row.at, row.decision_id))
 
     def live(self, now: datetime) -> list[Row]:
@@ -174,6 +187,32 @@ def row_of(
     )
 
 
+def by_others(comparison: Comparison) -> bool:
+    """Report whether a comparison tells of a preemption that happened, by another than makeway."""
+    theirs = comparison.default_preemption
+    return theirs is not None and bool(theirs.victims)
+
+
+def preempted_row(comparison: Comparison) -> Row:
+    """Put into a row what kube-scheduler's own preemption did, or another scheduler's."""
+    preemptor, theirs = comparison.preemptor, comparison.default_preemption
+    return Row(
+        at=comparison.planned_at,
+        kind="pod",
+        result="preempted",
+        namespace=preemptor.namespace,
+        name=preemptor.name,
+        uid=preemptor.uid,
+        queue=comparison.queue,
+        node=theirs.node if theirs else "",
+        victims=theirs.victims if theirs else (),
+        pdb_violations=theirs.pdb_violations if theirs else 0,
+        reason=f"by {preemptor.scheduler_name}, not by makeway",
+        decision_id=comparison.decision_id,
+        preempted_by=preemptor.scheduler_name,
+    )
+
+
 def _result(decision: DecisionRecord | None, order: EvictionOrder | None, outcome: Outcome | None) -> str:
     if outcome is not None:
         return outcome.result
@@ -201,7 +240,9 @@ def _reason(decision: DecisionRecord | None, order: EvictionOrder | None, outcom
 def cells(row: Row) -> tuple[str, ...]:
     """A row as a line of the table, in the order of COLUMNS."""
     result = f"{row.result} ({row.times} times)" if row.times > 1 else row.result
-    if row.reason and row.result not in ("succeeded", "observed"):
+    if row.preempted_by:
+        result = f"{result} {row.reason}"
+    elif row.reason and row.result not in ("succeeded", "observed"):
         result = f"{result}: {row.reason.partition(': ')[0]}"
     took = "" if row.took_seconds is None else f"{row.took_seconds:.2f}s"
     texts = (

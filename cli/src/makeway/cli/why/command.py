@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from makeway.bus.client import Bus
+from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder
 from makeway.cli.connect.session import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
@@ -18,7 +19,15 @@ from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import safe
 from makeway.cli.why import text as why_text
 from makeway.cli.why.redaction import Redaction, sees_all_pods
-from makeway.cli.why.story import Story, last_decision, ledger_of, orders_for, orders_that_took, story_of
+from makeway.cli.why.story import (
+    Story,
+    last_decision,
+    ledger_of,
+    orders_for,
+    orders_that_took,
+    preempted_by_others,
+    story_of,
+)
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.offline.live import read_world
@@ -41,6 +50,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All that is known of one pod, or of one order.
 
     state: "preempted", "pending", "placed" or "order". taken_by: orders that took the pod, oldest first.
+    preempted_by_others: preemptions of it by kube-scheduler itself or another scheduler, likewise.
     made_room: orders that made room for it. pending, last_decision: of a pod that is pending. held: the
     condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
     where it says so. condition: what the pod itself says of why it is pending, for a user to whom nothing
@@ -59,6 +69,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unplanned: str = ""
     condition: str = ""
     group: str = ""
+    preempted_by_others: tuple[Comparison, ...] = ()
 
 
 @app.command()
@@ -77,13 +88,13 @@ async def why(
 ) -> None:
     """Say why a pod was preempted, or why it is still pending.
 
-    Of a pod that was preempted: by which order, for whom, by which rule, what else was considered, and what
-    spared the others. Of a pending pod: why it cannot preempt, with counts and the nearest nodes, and the
-    smallest changes that would unblock it, each checked by planning again with it. Of a pod, a user who may
-    not list pods everywhere sees no name of another namespace, and nothing is planned again; an order's id is
-    for administrators.
+    Of a pod that was preempted: by which order, or by which other scheduler, for whom, by which rule, what
+    else was considered, and what spared the others. Of a pending pod: why it cannot preempt, with counts and
+    the nearest nodes, and the smallest changes that would unblock it, each checked by planning again with it.
+    Of a pod, a user who may not list pods everywhere sees no name of another namespace, and nothing is
+    planned again; an order's id is for administrators.
 
-    Exit code 1 where there is no such order, and no such pod and no order that names it.
+    Exit code 1 where there is no such order, and no such pod and no preemption that names it.
     """
     printer = Printer(output)
     redaction = None
@@ -130,19 +141,20 @@ async def _pod(
     pod = _decode_pod(raw) if raw is not None else None
     uid = pod.metadata.uid if pod else ""
     taken = await orders_that_took(bus, namespace, name, uid)
+    others = await preempted_by_others(bus, namespace, name, uid)
     waits = pod is not None and not pod.spec.node_name and pod.status.phase in (None, "", "Pending")
     made = await orders_for(bus, namespace, name, uid) if pod is not None else []
-    if pod is None and not taken:
+    if pod is None and not taken and not others:
         fail(
-            f"there is no pod {namespace}/{name}, and no order of the last week names one as a victim; "
-            "is --namespace right?"
+            f"there is no pod {namespace}/{name}, no order of the last week names one as a victim, and no "
+            "preemption by others was seen in the last three days that took one; is --namespace right?"
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
     return Explanation(
-        state="pending" if waits else "preempted" if taken else "placed",
+        state="pending" if waits else "preempted" if taken or others else "placed",
         namespace=namespace,
         name=name,
-        uid=uid or _uid(taken, namespace, name),
+        uid=uid or _uid(taken, others, namespace, name),
         taken_by=tuple([await story_of(bus, order) for order in taken]),
         made_room=tuple([await story_of(bus, order) for order in made[-1:]]),
         pending=found,
@@ -151,6 +163,7 @@ async def _pod(
         unplanned=unplanned(pod) if pod is not None and waits else "",
         condition=_condition(pod) if pod is not None and waits else "",
         group=group_of(pod) if pod is not None and waits else "",
+        preempted_by_others=tuple(others),
     )
 
 
@@ -208,13 +221,18 @@ async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
         raise
 
 
-def _uid(taken: list[EvictionOrder], namespace: str, name: str) -> str:
-    """Return the UID of the last incarnation that an order took."""
-    return (
-        next((one.uid for one in taken[-1].victims if (one.namespace, one.name) == (namespace, name)), "")
-        if taken
-        else ""
-    )
+def _uid(taken: list[EvictionOrder], others: list[Comparison], namespace: str, name: str) -> str:
+    """Return the UID of the last incarnation that an order took, or else another's preemption."""
+    victims = [
+        *(victim for order in taken[-1:] for victim in order.victims),
+        *(
+            victim
+            for one in others[-1:]
+            if one.default_preemption
+            for victim in one.default_preemption.victims
+        ),
+    ]
+    return next((one.uid for one in victims if (one.namespace, one.name) == (namespace, name)), "")
 
 
 def _lines(answer: Explanation) -> list[str]:
@@ -225,6 +243,10 @@ def _lines(answer: Explanation) -> list[str]:
         for victim in taken.order.victims:
             if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
                 lines += why_text.preempted(taken, victim)
+    for other in answer.preempted_by_others:
+        for victim in other.default_preemption.victims if other.default_preemption else ():
+            if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
+                lines += why_text.preempted_by_another(other, victim)
     story = answer.made_room[0] if answer.made_room else None
     if answer.pending is not None:
         lines += why_text.waiting(

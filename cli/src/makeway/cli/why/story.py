@@ -10,9 +10,11 @@ import msgspec
 
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_outcome
+from makeway.bus.comparison import Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.cli.history.comparisons import comparisons
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
 from makeway.planner.service.orders.ledger import Ledger
 
@@ -55,6 +57,22 @@ async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list
             if preemptor is not None and (preemptor.namespace, preemptor.name) == (namespace, name):
                 found.append(order)
     return found
+
+
+async def preempted_by_others(bus: Bus, namespace: str, name: str, uid: str = "") -> list[Comparison]:
+    """Find the preemptions that others than makeway made with a pod as victim, oldest first.
+
+    By UID, or else by name. Raises BusError.
+    """
+    return [
+        one
+        for one in await comparisons(bus)
+        if one.default_preemption is not None
+        and any(
+            victim.uid == uid if uid else (victim.namespace, victim.name) == (namespace, name)
+            for victim in one.default_preemption.victims
+        )
+    ]
 
 
 async def last_decision(bus: Bus, uid: str) -> DecisionRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.units import in_units, names_of, unit_text
@@ -48,6 +49,32 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
     if others:
         yield f"  with:  {_some(others)}"
     yield from decided(story.decision, order.decision_id)
+
+
+def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str]:
+    """Say for whom another than makeway preempted a pod, and what makeway would have done instead."""
+    preemptor, ours = comparison.preemptor, comparison.makeway
+    yield (
+        f"{victim.namespace}/{victim.name} was preempted on {victim.node} {api_time(comparison.planned_at)} "
+        f"by {preemptor.scheduler_name}, not by makeway"
+    )
+    shared = (
+        "; another pod preempted there at the same time, so it may be that one" if comparison.shared else ""
+    )
+    yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority}){shared}"
+    violating = "; it violates a PDB" if victim.pdb_violating else ""
+    yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
+    theirs = comparison.default_preemption
+    others = [one for one in theirs.victims if one.uid != victim.uid] if theirs else []
+    if others:
+        yield f"  with:  {_some(others)}"
+    if comparison.refusal is not None:
+        yield f"  makeway would have refused: {comparison.refusal.reason}: {comparison.refusal.message}"
+    elif ours is not None and comparison.result != "same":
+        by = f" by {comparison.decided_by}" if comparison.decided_by else ""
+        yield f"  makeway would have taken {_some(ours.victims)} on {ours.node}: {comparison.result}{by}"
+    elif ours is not None:
+        yield "  makeway would have chosen the same"
 
 
 def of_order(story: Story) -> Iterator[str]:
