@@ -118,8 +118,8 @@ class PlannerMetrics:
         )
         self.comparison_records = Counter(
             "makeway_planner_comparison_records",
-            "Comparisons on their way to the bus. result: written, dropped (the queue was full), failed "
-            "(NATS did not take it).",
+            "Comparisons on their way to the bus. result: written, dropped (a queue was full), failed "
+            "(NATS did not take it, or it could not be planned).",
             ["result"],
             registry=registry,
         )

@@ -187,7 +187,18 @@ class ObserveLoop:
     async def plan_forever(self) -> NoReturn:
         """Plan for preemptions that no scheduler asked about, one after the other."""
         while True:
-            await self._plan(await self._unasked.get())
+            seen = await self._unasked.get()
+            try:
+                await self._plan(seen)
+            except Exception as error:  # noqa: BLE001 - the top of a plan: a defect must end no answers
+                self._metrics.comparison_records.labels("failed").inc()
+                metadata = seen.pod.metadata
+                _log.warning(
+                    "comparison_not_planned",
+                    pod=f"{metadata.namespace}/{metadata.name}",
+                    pod_uid=metadata.uid,
+                    error=repr(error),
+                )
             await asyncio.sleep(0)
 
     async def write_forever(self) -> NoReturn:

@@ -64,7 +64,8 @@ class ShortPast:
     def before(self, snapshot: Snapshot, revision: int) -> Past:
         """Return what has changed since the snapshot was at a revision. O(changes since).
 
-        A pod that was already being deleted then, and has left since, is not among them.
+        A pod that was already being deleted then, and has left since, is not among them. One of a group comes
+        back as a pod by itself: its group has been counted without it.
         """
         left: list[PodRecord] = []
         complete = self._forgotten <= revision
@@ -76,6 +77,7 @@ class ShortPast:
             seen += 1
             if departure.pod.node and uid not in snapshot.pods:
                 left.append(_as_it_was(departure.pod))
+                complete = complete and not departure.pod.group
         if seen >= REMEMBERED_DEPARTURES or len(left) > MOST_RESTORED:
             complete = False
         allowed: dict[Key, int] = {}
@@ -87,6 +89,7 @@ class ShortPast:
 
 
 def _as_it_was(pod: PodRecord) -> PodRecord:
-    if not pod.terminating:
+    if not (pod.terminating or pod.group):
         return pod
-    return replace(pod, terminating=False, ends_micros=0, signature=replace(pod.signature, terminating=False))
+    signature = replace(pod.signature, terminating=False)
+    return replace(pod, terminating=False, ends_micros=0, signature=signature, group="")
