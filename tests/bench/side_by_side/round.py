@@ -189,7 +189,7 @@ def _benchmark(
         "TEST_SRCDIR": module_cache,
         "TEST_WORKSPACE": ".",
         "MAKEWAY_BENCH_PROFILE": directory / "cpu.pprof",
-        "MAKEWAY_BENCH_PROFILE_AFTER": str(workload.params["initPods"] + workload.params.get("blockers", 0)),
+        "MAKEWAY_BENCH_PROFILE_AFTER": str(workload.earlier_pods),
         "MAKEWAY_BENCH_PROFILE_PODS": str(workload.params["measurePods"]) if profile else "",
     }
     path = f"{given.etcd.parent}{os.pathsep}{os.environ['PATH']}"

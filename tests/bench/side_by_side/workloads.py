@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,46 @@ class Workload:
     """One workload. `of`: the test case of scheduler_perf that its operations are from.
 
     `preempts`: the measured pods are the preemptors themselves. `minutes`: after which it is given up.
+    `gates`: of the API server and the scheduler.
     """
 
     name: str
     of: str
-    params: Mapping[str, int]
+    params: Mapping[str, int | str]
     preempts: bool = False
     minutes: int = 15
+    gates: Mapping[str, bool] = field(default_factory=lambda: _GATES)
+
+    @property
+    def earlier_pods(self) -> int:
+        """How many pods there are before the measured ones."""
+        alone, blockers, groups, of_group = (
+            int(self.params.get(name, 0))
+            for name in ("initPods", "blockers", "lowPriorityGroups", "podsPerGroup")
+        )
+        return alone + blockers + groups * of_group
 
 
-def _sizes(nodes: int, pods: int, measured: int) -> dict[str, int]:
+def _sizes(nodes: int, pods: int, measured: int) -> dict[str, int | str]:
     return {"initNodes": nodes, "initPods": pods, "measurePods": measured}
 
+
+def _groups(mode: str) -> Workload:
+    """Return kube-scheduler's workload of 1,000 groups of ten low pods on 1,000 nodes, and 100 preemptors."""
+    params: dict[str, int | str] = {
+        "initNodes": 1000,
+        "lowPriorityGroups": 1000,
+        "podsPerGroup": 10,
+        "measurePods": 100,
+        "disruptionMode": mode,
+        "lowPriorityCpuRequest": "300m",
+    }
+    name = f"{_DISRUPTION_MODE}/{mode or 'none'}"
+    gates = {"GenericWorkload": True, "SchedulerAsyncAPICalls": False}
+    return Workload(name, _DISRUPTION_MODE, params, preempts=True, gates=gates)
+
+
+_DISRUPTION_MODE = "PreemptionPodGroupDisruptionMode"
 
 HOPELESS = "HopelessAfterCounting"
 """Every node has pods of lower priority, and none has room for the preemptor even without them."""
@@ -52,6 +80,7 @@ ALL = (
     Workload("Unschedulable/5000", "Unschedulable", _sizes(5000, 100, 10000), minutes=25),
     Workload(f"{HOPELESS}/500", HOPELESS, {**_sizes(500, 1000, 1000), "blockers": 500}),
     Workload(f"{HOPELESS}/5000", HOPELESS, {**_sizes(5000, 10000, 2500), "blockers": 5000}, minutes=25),
+    *(_groups(mode) for mode in ("", "single", "all")),
 )
 BY_NAME = {workload.name: workload for workload in ALL}
 
@@ -60,7 +89,7 @@ def scheduler_perf() -> Path:
     """The directory of scheduler_perf's workloads in the module cache; its template paths begin there."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
     found = subprocess.run(command, cwd=UPSTREAM_MODULE, check=True, capture_output=True, text=True)
-    return Path(found.stdout.strip()) / "test" / "integration" / "scheduler_perf" / "misc"
+    return Path(found.stdout.strip()) / "test" / "integration" / "scheduler_perf" / "default_preemption"
 
 
 def configuration(workload: Workload, directory: Path, scheduler: Path) -> list[dict[str, Any]]:
@@ -80,7 +109,7 @@ def configuration(workload: Workload, directory: Path, scheduler: Path) -> list[
                 {
                     "name": size,
                     "labels": ["performance"],
-                    "featureGates": _GATES,
+                    "featureGates": dict(workload.gates),
                     "params": dict(workload.params),
                 }
             ],
