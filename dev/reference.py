@@ -91,6 +91,7 @@ def metrics_page() -> str:
         in_flight=float,
         marks=float,
         comparing=float,
+        loops=float,
         left_out=float,
         sizes={"nodes": float},
     )

@@ -180,6 +180,7 @@ class PlannerMetrics:
         in_flight: Callable[[], float],
         marks: Callable[[], float],
         comparing: Callable[[], float],
+        loops: Callable[[], float],
         left_out: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
@@ -209,6 +210,12 @@ class PlannerMetrics:
             "Plans of mode observe of which it is not known yet what DefaultPreemption does.",
             registry=self.registry,
         ).set_function(comparing)
+        Gauge(
+            "makeway_planner_preemption_loops",
+            "Pairs of owners of which one's replaced pods were preempted five times for the other within ten "
+            "minutes, by others than makeway.",
+            registry=self.registry,
+        ).set_function(loops)
         Gauge(
             "makeway_planner_pods_left_out",
             "Pods whose required anti-affinity or host ports are more than the planner looks at, so that "

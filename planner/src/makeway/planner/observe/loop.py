@@ -29,6 +29,7 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
 from makeway.planner.observe.comparing import Certainty, Observed, comparison_of
 from makeway.planner.observe.detecting import Nominees, UnaskedPreemption
+from makeway.planner.observe.loops import PreemptionLoops, owner_of
 from makeway.planner.observe.pairing import ComparedPair, Evicted, Pairing
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import decision_of, unasked
@@ -118,6 +119,7 @@ class ObserveLoop:
         self._unsynced = unsynced
         self._cache = PlanCache()
         self._nominees = Nominees()
+        self._loops = PreemptionLoops()
         self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
         self._bus = bus
         self._metrics = metrics
@@ -131,6 +133,10 @@ class ObserveLoop:
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
         return len(self._pairing)
+
+    def loops(self) -> int:
+        """Return how many pairs of owners preempt each other, or one the other, again and again."""
+        return self._loops.count(self._now())
 
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
@@ -293,9 +299,25 @@ class ObserveLoop:
     def _conclude(self, pairs: Iterable[ComparedPair]) -> None:
         for pair in pairs:
             seen = self._observed.pop(pair.expected.uid, None)
+            if seen is not None:
+                self._look_for_loops(seen, pair)
             comparison = comparison_of(seen, pair, self._identity, self._now()) if seen is not None else None
             if comparison is not None and not self._said_before(comparison):
                 self._say(comparison)
+
+    def _look_for_loops(self, seen: Observed, pair: ComparedPair) -> None:
+        preemptor = seen.decision.question.preemptor
+        for mark in pair.evicted:
+            if self._loops.preempted(preemptor, mark.pod, mark.at):
+                _log.warning(
+                    "preemption_loop",
+                    pod=f"{preemptor.namespace}/{preemptor.name}",
+                    pod_uid=preemptor.uid,
+                    owner=owner_of(preemptor),
+                    victim=f"{mark.pod.namespace}/{mark.pod.name}",
+                    victim_owner=owner_of(mark.pod),
+                    scheduler=mark.scheduler,
+                )
 
     def _said_before(self, comparison: Comparison) -> bool:
         """Report whether the last word about this pod was the same and nothing has happened since.

@@ -310,6 +310,7 @@ def _watch_state(seen: ClusterState) -> None:
         in_flight=lambda: len(seen.ledger),
         marks=lambda: len(seen.marks),
         comparing=lambda: len(seen.observing),
+        loops=seen.observing.loops,
         left_out=lambda: snapshot.signatures.left_out,
         sizes={
             "nodes": lambda: snapshot.node_count,
