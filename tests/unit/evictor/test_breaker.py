@@ -265,7 +265,16 @@ def test_what_is_written_is_read_again_and_what_cannot_be_read_is_open() -> None
     assert list(trips) == ["mismatches"]
 
 
-@pytest.mark.parametrize("since", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-01-31T12:00:00"])
+@pytest.mark.parametrize(
+    "since",
+    [
+        "9999-12-31T23:59:59Z",
+        "9999-12-31T23:59:59-12:00",
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+12:00",
+        "2026-01-31T12:00:00",
+    ],
+)
 def test_a_time_that_no_evictor_writes_stops_no_evictor(since: str) -> None:
     trips, _ = parse_breaker({"wasted-victims.shop": f"{since} x", "mismatches": f"{since} x"}, NOW)
     breaker = opened()
@@ -273,6 +282,7 @@ def test_a_time_that_no_evictor_writes_stops_no_evictor(since: str) -> None:
     breaker.take(trips, None)
 
     assert breaker.everywhere()
+    assert all("everywhere" in trip.describe() or "shop" in trip.describe() for trip in trips.values())
 
 
 def test_a_reset_far_in_the_future_keeps_no_breaker_from_opening() -> None:

@@ -87,6 +87,6 @@ def _written(time: datetime) -> str:
 def _time(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else None
