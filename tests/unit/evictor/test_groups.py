@@ -10,6 +10,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, Protection
+from makeway.evictor.breaker import NEVER_VICTIMS
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim
@@ -279,3 +280,23 @@ async def test_a_composite_group_is_deleted_with_the_pods_of_all_its_groups(
     outcome = await world.carry_out(unit_order(*named, unit=str(parent)))
 
     assert (outcome.result, sorted(world.cluster.deletes())) == (result, deleted)
+
+
+@pytest.mark.parametrize("own", [0, 5000])
+async def test_a_group_made_anew_at_a_higher_priority_is_no_evidence_for_the_breaker(own: int) -> None:
+    group = record(whole=False, priority=1000)
+    world = world_of(member("a", priority=own), group=group)
+
+    outcome = await world.carry_out(make_order(make_victim("a")))
+
+    assert outcome.result == "refused"
+    assert [one.reason for one in outcome.victims] == ["pod-group"]
+    assert not NEVER_VICTIMS & {one.reason for one in outcome.victims}
+
+
+async def test_a_unit_below_the_preemptor_goes_whole_whatever_the_priority_of_its_pods() -> None:
+    world = world_of(member("a", priority=5000), member("b", "node-b", priority=5000))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert results(outcome) == {"a": "deleted", "b": "deleted"}

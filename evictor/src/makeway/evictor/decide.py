@@ -17,17 +17,25 @@ from msgspec.structs import replace
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
+from makeway.core.daemonset.rule import HIGHER_PRIORITY
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
 from makeway.core.k8s.pod_groups import Membership
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
-from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY, PreemptionPair, PreemptorFacts, Rule
+from makeway.core.policy.rules import (
+    LOWER_PRIORITY,
+    SYSTEM_CRITICAL,
+    SYSTEM_CRITICAL_PRIORITY,
+    PreemptionPair,
+    PreemptorFacts,
+    Rule,
+)
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
 from makeway.evictor.fences import LEASE, Fences
-from makeway.evictor.groups import exempt_by_group
+from makeway.evictor.groups import POD_GROUP, exempt_by_group
 from makeway.evictor.verdicts import (
     Await,
     Cancelled,
@@ -50,6 +58,9 @@ KnownDaemonSets: TypeAlias = Mapping[tuple[str, str], DaemonSetOwner | None]
 NO_DAEMONSETS: Final[KnownDaemonSets] = {}
 
 CHART_FENCES: Final = Fences.of()
+
+_BY_PRIORITY: Final = frozenset({LOWER_PRIORITY, HIGHER_PRIORITY, SYSTEM_CRITICAL})
+"""Rules whose answer changes where the owner of a group makes it anew at another priority."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
@@ -212,7 +223,8 @@ def judge(
         facts = at_priority_of(group, facts)
     allowed = ask(rules, PreemptionPair(preemptor, facts, now))
     if not allowed.removable:
-        return Exempt(allowed.rule, f"{allowed.rule}: {allowed.detail}")
+        regrouped = allowed.rule in _BY_PRIORITY and group is not None and group.priority is not None
+        return Exempt(POD_GROUP if regrouped else allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
 
 

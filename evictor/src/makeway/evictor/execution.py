@@ -31,7 +31,7 @@ from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.groups import groups_in, incomplete_unit, key_of, membership_of
+from makeway.evictor.groups import exempt_by_group, groups_in, incomplete_unit, key_of, membership_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap
@@ -161,6 +161,7 @@ class Execution:
         self._class_names: set[str] = set()
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
+        self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
         self._group_api = PodGroupApi()
         self._cluster = cluster
         self._records = records
@@ -332,13 +333,17 @@ class Execution:
         return record
 
     def _membership(self, victim: Victim, pod: Pod | None) -> Membership | None:
-        """What a victim's groups mean for it; None once a pod of its unit has been deleted."""
-        if pod is None or (
-            victim.unit
-            and any(one.delete_sent for one in self.progress.values() if one.victim.unit == victim.unit)
-        ):
+        """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before."""
+        if pod is None:
             return None
-        return membership_of(pod, self._groups.get) if self._group_api.version else Membership()
+        if victim.unit and any(
+            one.delete_sent for one in self.progress.values() if one.victim.unit == victim.unit
+        ):
+            return self._memberships.get(victim.uid)
+        found = membership_of(pod, self._groups.get) if self._group_api.version else Membership()
+        if exempt_by_group(victim, found) is None:
+            self._memberships[victim.uid] = found
+        return found
 
     async def _read(self, victim: Victim) -> Pod | None:
         async with self._reads:
