@@ -335,6 +335,27 @@ async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space:
     assert await space.until_bound("urgent", seconds=40) == "n1"
 
 
+async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_group(
+    group_cluster: RunningCluster,
+) -> None:
+    async with open_space(group_cluster) as space:  # the checker does not know priorities of groups
+        await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
+        await group(space, "train", "all", "low")
+        of_train = {"schedulingGroup": {"podGroupName": "train"}}
+        await run_victims(
+            space,
+            sized("a", "high", 500).on("n1").spec(**of_train),
+            sized("b", "high", 200).on("n2").spec(**of_train),
+            sized("h", "high", 300).on("n2"),
+        )
+
+        preemptor = await ordered(space, sized("urgent", "mid", 500))
+
+        assert await space.until_bound("urgent", seconds=30) == "n1"
+        _, outcome = await outcome_of_order(space, preemptor)
+    assert {one.name: one.result for one in outcome.victims} == {"a": "deleted", "b": "deleted"}
+
+
 @pytest.mark.skipif(KUBERNETES.name != "1.37", reason="CompositePodGroups are of Kubernetes 1.37")
 async def test_the_highest_group_of_mode_all_goes_whole(group_space: Space) -> None:
     space = group_space
